@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of click prediction: MindSpore metrics over batches, and the same as NumPy functions."""
+
+from mindspore_rec.metrics.auc import AUC
+from mindspore_rec.metrics.calibration import Calibration
+from mindspore_rec.metrics.functional import ReliabilityCurve
+from mindspore_rec.metrics.gauc import GAUC
+from mindspore_rec.metrics.log_loss import LogLoss, NormalizedEntropy
+from mindspore_rec.metrics.streaming_auc import StreamingAUC
+
+__all__ = [
+    "AUC",
+    "GAUC",
+    "Calibration",
+    "LogLoss",
+    "NormalizedEntropy",
+    "ReliabilityCurve",
+    "StreamingAUC",
+]

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what a caller passes to the checked 1-D arrays that the metrics compute with.
+
+Pure NumPy. Every function takes the argument's ``name``, which its errors repeat.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "FloatArray",
+    "as_groups",
+    "as_labels",
+    "as_predictions",
+    "as_scores",
+    "check_same_length",
+    "task_column",
+]
+
+FloatArray = npt.NDArray[np.floating[Any]]
+
+
+def task_column(values: Any, name: str, task: int = 0) -> npt.NDArray[Any]:
+    """Return one task's values as a 1-D array.
+
+    Args:
+        values: array-like ``[B]``, ``[B, 1]`` or ``[B, T]``. The first two belong to every task.
+        name: the argument's name for errors.
+        task: column of ``[B, T]``. Default: 0.
+
+    Returns:
+        A view ``[B]`` where the input is an array already.
+
+    Raises:
+        ValueError: another number of dimensions, no column, or ``task`` outside ``[0, T)``.
+
+    Examples:
+        >>> task_column([[1, 2], [3, 4]], "label", task=1)
+        array([2, 4])
+    """
+    array = np.asarray(values)
+    if array.ndim == 1:
+        return array
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"{name} must have the shape [B], [B, 1] or [B, T], got {array.shape}")
+    width = array.shape[1]
+    if width == 1:
+        return array[:, 0]
+    if not 0 <= task < width:
+        raise ValueError(f"task must be in [0, {width}) for {name} of shape {array.shape}: {task}")
+    return array[:, task]
+
+
+def as_scores(values: npt.NDArray[Any], name: str) -> FloatArray:
+    """Return finite real scores ``[B]`` as they are, or as float32 or float64 where not floats.
+
+    Raises:
+        TypeError: not real numbers.
+        ValueError: a NaN or an infinite score.
+    """
+    if values.dtype.name == "bfloat16":  # MindSpore's own NumPy type, of no kind that NumPy knows
+        values = values.astype(np.float32)
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be real numbers, got dtype {values.dtype}")
+    if values.dtype not in (np.float32, np.float64):
+        values = values.astype(np.result_type(values.dtype, np.float32))
+    if values.size and not (np.isfinite(values.min()) and np.isfinite(values.max())):
+        bad = int(np.argmin(np.isfinite(values)))
+        raise ValueError(f"{name} must be finite, got {values[bad]} at row {bad}")
+    return values
+
+
+def as_predictions(values: npt.NDArray[Any], name: str, *, from_logits: bool) -> FloatArray:
+    """Return scores ``[B]`` that are probabilities, or with ``from_logits`` any finite numbers.
+
+    Raises:
+        TypeError: not real numbers.
+        ValueError: NaN, infinite, or without ``from_logits`` outside ``[0, 1]``.
+    """
+    scores = as_scores(values, name)
+    if not from_logits and scores.size and not (scores.min() >= 0 and scores.max() <= 1):
+        bad = int(np.argmax((scores < 0) | (scores > 1)))
+        raise ValueError(
+            f"{name} must be probabilities in [0, 1], got {scores[bad]} at row {bad}; "
+            "for logits pass from_logits=True"
+        )
+    return scores
+
+
+def as_labels(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.bool_]:
+    """Return labels ``[B]`` as booleans.
+
+    Raises:
+        ValueError: a label that is not 0 or 1 (NaN included).
+    """
+    if values.dtype.kind == "b":
+        return values
+    positive = np.asarray(values == 1)
+    legal = positive | np.asarray(values == 0)
+    if not legal.all():
+        bad = int(np.argmin(legal))
+        raise ValueError(f"{name} must be 0 or 1, got {values[bad]} at row {bad}")
+    return positive
+
+
+def as_groups(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
+    """Return group keys ``[B]`` as int64. Unsigned 64-bit keys keep their bits.
+
+    Raises:
+        TypeError: not integers.
+    """
+    if values.dtype.kind not in "iu" and values.size:
+        raise TypeError(f"{name} must be integers, got dtype {values.dtype}")
+    return values.astype(np.int64, copy=False)
+
+
+def check_same_length(**arrays: npt.NDArray[Any]) -> None:
+    """Raise ValueError, naming the arguments, unless all arrays have one length."""
+    if len({len(array) for array in arrays.values()}) > 1:
+        lengths = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
+        raise ValueError(f"the batch must have one length, got rows: {lengths}")
