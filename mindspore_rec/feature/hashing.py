@@ -12,8 +12,9 @@ next year, in another process and on another machine. With ``field`` the field's
 * a **missing** value gets ``blake2b(field as UTF-8, digest_size=8, person=b"missing")``, read as a
   little-endian word.
 
-``mix`` is the finalizer of SplitMix64, a bijection of 64-bit words. The 64 bits are then read as a signed integer. The string ``"7"`` and the integer ``7`` are
-different values and have different keys; the empty string is a string, not a missing value.
+``mix`` is the finalizer of SplitMix64, a bijection of 64-bit words. The 64 bits are then read as
+a signed integer. The string ``"7"`` and the integer ``7`` are different values and have different
+keys; the empty string is a string, not a missing value.
 
 Sources: SipHash, Aumasson & Bernstein 2012 (https://www.aumasson.jp/siphash/siphash.pdf);
 SplitMix64, Steele et al. 2014 (https://doi.org/10.1145/2660193.2660195).

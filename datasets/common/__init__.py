@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every data set shares: batches, the packed format on disk, its reader, downloads."""
+
+from datasets.common.blocks import Batch, rebatch
+from datasets.common.packed import write_packed
+from datasets.common.reader import as_dataset, batches
+
+__all__ = ["Batch", "as_dataset", "batches", "rebatch", "write_packed"]

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest of a packed data set: what is in the directory, and the digests to prove it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["MANIFEST_NAME", "Column", "DataFile", "Manifest", "sha256_of"]
+
+MANIFEST_NAME = "manifest.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a packed data set.
+
+    Args:
+        name: ``ids``, ``dense``, ``label`` or ``bayes``.
+        dtype: NumPy name of the element type.
+        width: Values of a row.
+        fields: Name of each of the ``width`` values, or empty where they have none.
+    """
+
+    name: str
+    dtype: str
+    width: int
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of a packed data set: its name in the directory, its size and SHA-256 digest."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a packed data set holds.
+
+    Args:
+        format: ``mindrecord`` or ``parquet``.
+        rows: Number of rows.
+        block_rows: Rows of every block (record or row group) but the last.
+        columns: The columns.
+        files: The data file first, then what belongs to it.
+        source: Where the rows came from; free form, JSON values.
+    """
+
+    format: str
+    rows: int
+    block_rows: int
+    columns: tuple[Column, ...]
+    files: tuple[DataFile, ...]
+    source: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks, the last one included."""
+        return -(-self.rows // self.block_rows)
+
+    def write(self, directory: Path) -> None:
+        """Write ``manifest.json`` into ``directory``."""
+        text = json.dumps({"version": _VERSION, **asdict(self)}, indent=2)
+        (directory / MANIFEST_NAME).write_text(text + "\n", encoding="utf-8")
+
+    @staticmethod
+    def read(directory: Path) -> Manifest:
+        """Read the manifest of ``directory``.
+
+        Raises:
+            ValueError: there is none, it is of another version, or a file it names is absent or
+                has another size.
+        """
+        path = directory / MANIFEST_NAME
+        if not path.is_file():
+            raise ValueError(f"{directory} is not a packed data set: it has no {MANIFEST_NAME}")
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        if raw.pop("version", None) != _VERSION:
+            raise ValueError(f"{path} must have version {_VERSION}")
+        raw["columns"] = tuple(
+            Column(**{**c, "fields": tuple(c["fields"])}) for c in raw["columns"]
+        )
+        raw["files"] = tuple(DataFile(**f) for f in raw["files"])
+        manifest = Manifest(**raw)
+        manifest._check_sizes(directory)
+        return manifest
+
+    def verify(self, directory: Path) -> None:
+        """Compare the SHA-256 digest of every file; reads all of them.
+
+        Raises:
+            ValueError: a file is not what the manifest says, by name.
+        """
+        self._check_sizes(directory)
+        for file in self.files:
+            if sha256_of(directory / file.name) != file.sha256:
+                raise ValueError(f"{directory / file.name} does not have its manifest's SHA-256")
+
+    def _check_sizes(self, directory: Path) -> None:
+        for file in self.files:
+            path = directory / file.name
+            found = path.stat().st_size if path.is_file() else None
+            if found != file.bytes:
+                raise ValueError(f"{path} must have {file.bytes} bytes, found {found}")
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 digest of a file in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole-batch arrays from a packed data set or from arrays in memory, shuffled or in order.
+
+Shuffling is in two steps, so that it needs neither an index in memory nor random access by row:
+the blocks are read in a random order, and the rows of every ``shuffle_blocks`` blocks are permuted
+together. Both are functions of (seed, epoch) alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from datasets.common.blocks import Batch, check_batch, rebatch, row_count, take_rows
+from datasets.common.manifest import Manifest
+from datasets.common.packed import DATA_NAMES
+
+__all__ = ["BatchStream", "Source", "as_dataset", "batches", "open_source"]
+
+DEFAULT_COLUMNS = ("ids", "dense", "label")
+_ARRAY_BLOCK_ROWS = 4096
+
+
+class Source(Protocol):
+    """Rows in blocks that can be read in any order."""
+
+    rows: int
+    blocks: int
+    columns: tuple[str, ...]
+
+    def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
+        """The blocks numbered ``order``, each as fresh writable arrays of ``columns``."""
+        ...
+
+
+def open_source(path: str | os.PathLike[str] | Mapping[str, np.ndarray]) -> Source:
+    """The rows of a packed data set's directory, or of arrays in memory.
+
+    Args:
+        path: Directory with a ``manifest.json``, or a mapping of a column's name to its array.
+
+    Raises:
+        ValueError: the directory is not a packed data set or not whole, or the arrays are not
+            columns of a batch.
+    """
+    if isinstance(path, Mapping):
+        return _ArraySource(dict(path))
+    directory = Path(path)
+    manifest = Manifest.read(directory)
+    if manifest.format == "parquet":
+        return _ParquetSource(directory, manifest)
+    return _MindRecordSource(directory, manifest)
+
+
+class BatchStream:
+    """The batches of a source; iterating again goes on with the next epoch.
+
+    Args: as for `batches`. ``len()`` is the number of batches of one iteration.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int = 0,
+        columns: Sequence[str] | None = None,
+        drop_remainder: bool = False,
+        repeat: int | None = 1,
+        shuffle_blocks: int = 16,
+    ) -> None:
+        for name, value in (("batch_size", batch_size), ("shuffle_blocks", shuffle_blocks)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if repeat is not None and repeat < 1:
+            raise ValueError(f"repeat must be at least 1, or None for ever, got {repeat}")
+        if seed < 0:
+            raise ValueError(f"seed must be at least 0, got {seed}")
+        if drop_remainder and batch_size > source.rows:
+            # with repeat=None this would spin for ever without a single batch
+            raise ValueError(f"batch_size must be at most the {source.rows} rows, got {batch_size}")
+        self._source = source
+        self._batch_size = batch_size
+        self._shuffle = shuffle
+        self._seed = seed
+        self._drop_remainder = drop_remainder
+        self._repeat = repeat
+        self._shuffle_blocks = shuffle_blocks
+        self._next_epoch = 0
+        self.columns = _chosen(source, columns)
+
+    def __len__(self) -> int:
+        if self._repeat is None:
+            raise TypeError("a stream with repeat=None has no length")
+        rows, size = self._source.rows, self._batch_size
+        return self._repeat * (rows // size if self._drop_remainder else -(-rows // size))
+
+    def __iter__(self) -> Iterator[Batch]:
+        left = self._repeat
+        while left is None or left > 0:
+            epoch = self._next_epoch
+            self._next_epoch += 1
+            yield from rebatch(self._epoch(epoch), self._batch_size, self._drop_remainder)
+            left = None if left is None else left - 1
+
+    def _epoch(self, epoch: int) -> Iterator[Batch]:
+        order = np.arange(self._source.blocks)
+        if not self._shuffle:
+            yield from self._source.read(order, self.columns)
+            return
+        random = np.random.default_rng((self._seed, epoch))
+        random.shuffle(order)
+        blocks = self._source.read(order, self.columns)
+        for window in _windows(blocks, self._shuffle_blocks):
+            yield take_rows(window, random.permutation(row_count(window)))
+
+
+def batches(
+    path: str | os.PathLike[str] | Mapping[str, np.ndarray],
+    batch_size: int,
+    shuffle: bool = False,
+    seed: int = 0,
+    columns: Sequence[str] | None = None,
+    drop_remainder: bool = False,
+    repeat: int | None = 1,
+    shuffle_blocks: int = 16,
+) -> BatchStream:
+    """Read a packed data set, or arrays in memory, as batches.
+
+    Args:
+        path: Directory that `write_packed` made, or a mapping of a column's name to its array.
+        batch_size: Rows of a batch, at least 1. Need not fit the block size on disk.
+        shuffle: Read the rows in a random order (default False: as written).
+        seed: Of the shuffle, at least 0. Epoch k has its own order, a function of (seed, k).
+        columns: Names of the columns, in the order wanted; default ``ids``, ``dense``, ``label``
+            as far as the data set has them.
+        drop_remainder: Leave out an epoch's last batch where it has fewer rows (default False).
+            A batch never holds rows of two epochs.
+        repeat: Epochs of one iteration; None for ever (default 1).
+        shuffle_blocks: Blocks whose rows are permuted together and so held in memory (default 16:
+            65,536 rows with blocks of 4,096).
+
+    Returns:
+        A stream to iterate: dicts of NumPy arrays, ``ids`` int64 [B, F], ``dense`` float32 [B, N],
+        ``label`` float32 [B, T]. No two batches share memory with each other's rows or with the
+        source, so a batch may be changed or kept. Iterating a second time starts with the next
+        epoch.
+
+    Raises:
+        ValueError: an argument out of range, a column the data set lacks, or a data set that is
+            not whole.
+
+    Example:
+        >>> arrays = {"ids": np.arange(10).reshape(5, 2), "label": np.ones((5, 1), np.float32)}
+        >>> [batch["ids"][:, 0].tolist() for batch in batches(arrays, 2)]
+        [[0, 2], [4, 6], [8]]
+        >>> len(batches(arrays, 2, drop_remainder=True, repeat=3))
+        6
+    """
+    return BatchStream(
+        open_source(path),
+        batch_size,
+        shuffle,
+        seed,
+        columns,
+        drop_remainder,
+        repeat,
+        shuffle_blocks,
+    )
+
+
+def as_dataset(
+    path: str | os.PathLike[str] | Mapping[str, np.ndarray], batch_size: int, **options: Any
+) -> Any:
+    """A ``mindspore.dataset.GeneratorDataset`` whose elements are ready batches.
+
+    Args:
+        path: As for `batches`.
+        batch_size: As for `batches`.
+        **options: The other arguments of `batches`. With ``repeat=None`` the data set has no
+            size: use it with a loop that does not ask for one.
+
+    Returns:
+        A data set with one column per chosen column, by default ``ids``, ``dense``, ``label``.
+        Every element has arrays of its own, for MindSpore does not copy what a generator yields.
+
+    Raises:
+        ValueError: as for `batches`.
+
+    Example:
+        >>> arrays = {"ids": np.arange(10).reshape(5, 2), "label": np.ones((5, 1), np.float32)}
+        >>> dataset = as_dataset(arrays, 2)
+        >>> dataset.get_dataset_size(), dataset.get_col_names()
+        (3, ['ids', 'label'])
+    """
+    from mindspore.dataset import GeneratorDataset
+
+    stream = batches(path, batch_size, **options)
+    return GeneratorDataset(
+        _tuples(stream, options.get("repeat", 1) is not None),
+        list(stream.columns),
+        shuffle=False,
+        num_parallel_workers=1,
+        python_multiprocessing=False,
+    )
+
+
+class _UnsizedTuples:
+    """What GeneratorDataset iterates: tuples in the order of the columns."""
+
+    def __init__(self, stream: BatchStream) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
+        for batch in self._stream:
+            yield tuple(batch[name] for name in self._stream.columns)
+
+
+class _SizedTuples(_UnsizedTuples):
+    def __len__(self) -> int:
+        return len(self._stream)
+
+
+def _tuples(stream: BatchStream, sized: bool) -> _UnsizedTuples:
+    return _SizedTuples(stream) if sized else _UnsizedTuples(stream)
+
+
+def _chosen(source: Source, columns: Sequence[str] | None) -> tuple[str, ...]:
+    if columns is None:
+        return tuple(name for name in DEFAULT_COLUMNS if name in source.columns)
+    unknown = [name for name in columns if name not in source.columns]
+    if unknown or not columns:
+        raise ValueError(f"columns must be of {source.columns}, got {tuple(columns)}")
+    return tuple(columns)
+
+
+def _windows(blocks: Iterator[Batch], size: int) -> Iterator[Batch]:
+    held: list[Batch] = []
+    for block in blocks:
+        held.append(block)
+        if len(held) == size:
+            yield {name: np.concatenate([b[name] for b in held]) for name in held[0]}
+            held = []
+    if held:
+        yield {name: np.concatenate([b[name] for b in held]) for name in held[0]}
+
+
+class _ArraySource:
+    def __init__(self, arrays: Batch) -> None:
+        check_batch(arrays)
+        self._arrays = arrays
+        self.rows = row_count(arrays)
+        self.blocks = -(-self.rows // _ARRAY_BLOCK_ROWS)
+        self.columns = tuple(arrays)
+
+    def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
+        for block in order:
+            start = int(block) * _ARRAY_BLOCK_ROWS
+            rows = slice(start, start + _ARRAY_BLOCK_ROWS)
+            yield {name: self._arrays[name][rows].copy() for name in columns}
+
+
+class _PackedSource:
+    def __init__(self, directory: Path, manifest: Manifest) -> None:
+        self._path = directory / DATA_NAMES[manifest.format]
+        self._widths = {column.name: column.width for column in manifest.columns}
+        self.rows = manifest.rows
+        self.blocks = manifest.blocks
+        self.columns = tuple(self._widths)
+
+
+class _ParquetSource(_PackedSource):
+    def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
+        with pq.ParquetFile(self._path) as file:
+            for group in order:
+                table = file.read_row_group(int(group), columns=list(columns))
+                yield {name: self._matrix(table, name) for name in columns}
+
+    def _matrix(self, table: Any, name: str) -> np.ndarray:
+        flat = table.column(name).combine_chunks().flatten().to_numpy()
+        # Arrow's buffers are read-only; MindSpore may write where a tensor shares memory
+        return flat.reshape(-1, self._widths[name]).copy()
+
+
+class _MindRecordSource(_PackedSource):
+    def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
+        from mindspore.dataset import MindDataset, SubsetSampler
+
+        records = MindDataset(
+            str(self._path),
+            columns_list=list(columns),
+            num_parallel_workers=1,
+            sampler=SubsetSampler(order.tolist()),
+        )
+        yield from records.create_dict_iterator(num_epochs=1, output_numpy=True)
