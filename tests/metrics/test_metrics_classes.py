@@ -126,10 +126,25 @@ def test_nothing_is_kept_by_reference(kind) -> None:
     prediction = np.array([0.2, 0.6, 0.7, 0.1], np.float32)
     label = np.array([False, True, False, True])
     group = np.zeros(4, np.int64)
+    value = filled(kind, prediction, label, group).eval()
     metric = filled(kind, prediction, label, group)
-    value = metric.eval()
     prediction[:], label[:], group[:] = 0.5, True, [1, 2, 3, 4]
     assert metric.eval() == value
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_clear_leaves_nothing_behind(kind) -> None:
+    metric = filled(kind, [0.9, 0.1, 0.4], [0, 1, 0])
+    metric.clear()
+    metric.update(*batch(kind, [0.2, 0.8, 0.9], [0, 1, 0]))
+    assert metric.rows == 3
+    assert metric.eval() == filled(kind, [0.2, 0.8, 0.9], [0, 1, 0]).eval()
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_bfloat16_keeps_its_range(kind) -> None:
+    logits = ms.Tensor([-1e30, 1e30], ms.bfloat16)
+    assert math.isfinite(filled(kind, logits, [0, 1], from_logits=True).eval())
 
 
 @pytest.mark.parametrize("kind", CLASSES)
