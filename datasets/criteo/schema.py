@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns of Criteo's display advertising data and what a model reads of its counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["CATEGORY_FIELDS", "COUNT_FIELDS", "FIELDS", "LABEL", "bin_counts", "scale_counts"]
+
+LABEL = "label"
+COUNT_FIELDS = tuple(f"I{i}" for i in range(1, 14))
+CATEGORY_FIELDS = tuple(f"C{i}" for i in range(1, 27))
+FIELDS = (LABEL, *COUNT_FIELDS, *CATEGORY_FIELDS)
+"""The 40 tab-separated columns, in order; the file has no header."""
+
+
+def scale_counts(counts: np.ndarray) -> np.ndarray:
+    """``log(1 + max(x, 0))`` of counts, and 0 where a count is missing.
+
+    Negative counts (I2 has a few, down to -3) read as 0, as in DLRM's preprocessing
+    (https://github.com/facebookresearch/dlrm, ``data_utils.py``).
+
+    Args:
+        counts: float64 array of any shape; NaN is a missing count. Not changed.
+
+    Returns:
+        float32 array of the same shape, all values finite and at least 0.
+
+    Example:
+        >>> scale_counts(np.array([0.0, 1.0, -2.0, np.nan])).round(4)
+        array([0.    , 0.6931, 0.    , 0.    ], dtype=float32)
+    """
+    # fmax takes the number where the other is NaN, so missing becomes 0 on the way
+    return np.log1p(np.fmax(counts, 0.0)).astype(np.float32)
+
+
+def bin_counts(counts: np.ndarray) -> np.ndarray:
+    """Bin counts for use as categories: ``floor(log(x)**2)`` above 2, the integer part below.
+
+    The rule of the challenge's winners (https://www.csie.ntu.edu.tw/~r01922136/kaggle-2014-criteo.pdf):
+    fine steps for small counts, coarse ones for large.
+
+    Args:
+        counts: float64 array of any shape; NaN is a missing count. Not changed.
+
+    Returns:
+        float64 array of the same shape holding integers, NaN where ``counts`` is NaN.
+
+    Example:
+        >>> bin_counts(np.array([-1.0, 2.0, 3.0, 1000.0, np.nan]))
+        array([-1.,  2.,  1., 47., nan])
+    """
+    with np.errstate(invalid="ignore"):
+        large = np.floor(np.log(np.maximum(counts, 1.0)) ** 2)
+        return np.where(counts > 2, large, np.trunc(counts))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a planted model as ready batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from datasets.common.blocks import Batch
+from datasets.criteo.schema import scale_counts
+from datasets.synthetic.config import PlantedConfig, criteo_like
+from datasets.synthetic.planted import PlantedModel, RawRows
+
+__all__ = ["encode", "generate"]
+
+
+def generate(
+    rows: int,
+    seed: int,
+    start: int = 0,
+    block_rows: int = 16384,
+    config: PlantedConfig | None = None,
+) -> Iterator[Batch]:
+    """Rows of a planted model, in blocks.
+
+    Args:
+        rows: How many, at least 0.
+        seed: Of the truth and the rows.
+        start: Number of the first row, at least 0 (default 0). Another range of the same seed has
+            other rows of the same truth: train on one, test on the other.
+        block_rows: Rows of a block, at least 1 (default 16384); does not change any row.
+        config: What the model is made of; default `criteo_like()`.
+
+    Yields:
+        ``ids`` int64 [B, F] as `mindspore_rec.feature.hashing.category_keys` makes them of the
+        values' texts, ``dense`` float32 [B, N] as `datasets.criteo.schema.scale_counts` makes
+        them, ``label`` float32 [B, 1], ``bayes`` float32 [B, 1], the true probability.
+
+    Raises:
+        ValueError: an argument out of range.
+
+    Example:
+        >>> block = next(generate(5, seed=1))
+        >>> {name: (str(array.dtype), array.shape) for name, array in block.items()}["ids"]
+        ('int64', (5, 26))
+    """
+    if rows < 0 or start < 0 or block_rows < 1:
+        raise ValueError(
+            "rows and start must be at least 0 and block_rows at least 1, "
+            f"got {rows}, {start}, {block_rows}"
+        )
+    model = PlantedModel(config or criteo_like(), seed)
+    for first in range(start, start + rows, block_rows):
+        yield encode(model, model.rows(first, min(first + block_rows, start + rows)))
+
+
+def encode(model: PlantedModel, raw: RawRows) -> Batch:
+    """The batch of raw rows: keys, scaled counts, label and true probability."""
+    return {
+        "ids": model.keys(raw.ranks),
+        "dense": scale_counts(raw.counts),
+        "label": raw.clicks.astype(np.float32)[:, None],
+        "bayes": raw.bayes.astype(np.float32)[:, None],
+    }
