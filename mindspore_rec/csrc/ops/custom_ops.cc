@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The operators MindSpore calls: ahead-of-time Custom operators. Each Msr<Name> comes with an
+// Msr<Name>InferShape, which makes it work with dynamic shapes too. MindSpore turns an exception into a
+// Python RuntimeError with its message.
+//
+// Every operator names its table by a `handle`, an int64 tensor:
+//   [0] table id  [1] 1 if there is a padding key  [2] padding key  [3] combiner  [4] 1 if weighted
+// `like` is a constant of shape [dim]: shape inference sees shapes only, and takes the dim from it.
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "table/registry.h"
+
+namespace msrec {
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+struct Args {
+  void** params;
+  int* ndims;
+  int64_t** shapes;
+  const char** dtypes;
+
+  size_t Size(int i) const {
+    size_t n = 1;
+    for (int d = 0; d < ndims[i]; ++d) n *= static_cast<size_t>(shapes[i][d]);
+    return n;
+  }
+  template <typename T>
+  T* Data(int i) const {
+    return static_cast<T*>(params[i]);
+  }
+  IdView Ids(int i, const char* argument) const {
+    const std::string dtype = dtypes[i];
+    if (dtype != "int64" && dtype != "int32") {
+      throw std::invalid_argument(std::string(argument) + " must be int32 or int64, got " + dtype);
+    }
+    return {params[i], Size(i), dtype == "int64"};
+  }
+  void RequireFloat(int i, const char* argument) const {
+    if (std::strcmp(dtypes[i], "float32") != 0) {
+      throw std::invalid_argument(std::string(argument) + " must be float32, got " + dtypes[i]);
+    }
+  }
+};
+
+// Looks the table up and times the operator's work on it.
+class Call {
+ public:
+  Call(const Args& args, int handle, OpKind kind)
+      : handle_(args.Data<int64_t>(handle)),
+        registered_(FindTable(handle_[0])),
+        kind_(static_cast<int>(kind)),
+        start_(std::chrono::steady_clock::now()) {}
+  ~Call() {
+    const auto spent = std::chrono::steady_clock::now() - start_;
+    registered_->times.calls[kind_] += 1;
+    registered_->times.nanoseconds[kind_] +=
+        std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count();
+  }
+
+  Table* operator->() { return registered_->table.get(); }
+  IdFilter filter() const {
+    IdFilter filter;
+    filter.has_padding = handle_[1] != 0;
+    filter.padding_key = handle_[2];
+    return filter;
+  }
+  const int64_t* handle() const { return handle_; }
+
+ private:
+  const int64_t* handle_;
+  std::shared_ptr<Registered> registered_;
+  int kind_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+Shape Rows(const int* ndims, int64_t* const* shapes, int ids, int like) {
+  Shape shape(shapes[ids], shapes[ids] + ndims[ids]);
+  shape.push_back(shapes[like][0]);
+  return shape;
+}
+
+// Bags of a pooled lookup: rows of a 2-D ids tensor, or an offsets tensor over a 1-D one.
+struct Bags {
+  std::vector<int64_t> rows;
+  BagView view;
+
+  Bags(const Args& args, int ids, int offsets, int weights, const int64_t* handle) {
+    if (args.ndims[ids] == 2) {
+      const int64_t n = args.shapes[ids][0];
+      for (int64_t b = 0; b < n; ++b) rows.push_back(b * args.shapes[ids][1]);
+      view.offsets = {rows.data(), rows.size(), true};
+    } else {
+      view.offsets = args.Ids(offsets, "offsets");
+    }
+    view.combiner = static_cast<Combiner>(handle[3]);
+    if (handle[4] == 0) return;
+    args.RequireFloat(weights, "weights");
+    if (args.Size(weights) != args.Size(ids)) {
+      throw std::invalid_argument("weights must have one entry an id, got " +
+                                  std::to_string(args.Size(weights)) + " for " +
+                                  std::to_string(args.Size(ids)));
+    }
+    view.weights = args.Data<float>(weights);
+  }
+};
+
+Shape Pooled(const int* ndims, int64_t* const* shapes) {
+  return {ndims[0] == 2 ? shapes[0][0] : shapes[1][0], shapes[4][0]};
+}
+
+}  // namespace
+}  // namespace msrec
+
+using msrec::Args;
+using msrec::Bags;
+using msrec::Call;
+using msrec::OpKind;
+using msrec::Shape;
+
+#define MSREC_OP(name) \
+  extern "C" int name(int, void** params, int* ndims, int64_t** shapes, const char** dtypes, void*, void*)
+
+// (ids, handle, like, anchor) -> (rows, ticket)
+extern "C" std::vector<Shape> MsrLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
+  return {msrec::Rows(ndims, shapes, 0, 2), {1}};
+}
+MSREC_OP(MsrLookupTrain) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kLookup);
+  *args.Data<int64_t>(5) = table->LookupTrain(args.Ids(0, "ids"), table.filter(), args.Data<float>(4));
+  return 0;
+}
+
+// (ids, handle, like) -> rows
+extern "C" Shape MsrLookupEvalInferShape(int* ndims, int64_t** shapes, void*) {
+  return msrec::Rows(ndims, shapes, 0, 2);
+}
+MSREC_OP(MsrLookupEval) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kLookup);
+  table->LookupEval(args.Ids(0, "ids"), table.filter(), args.Data<float>(3));
+  return 0;
+}
+
+// (ids, handle, like, anchor) -> (rows, ticket): what MapParameter.get does. It inserts whether or not
+// there is an optimizer, and is trained where there is one.
+extern "C" std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes, void*) {
+  return {msrec::Rows(ndims, shapes, 0, 2), {1}};
+}
+MSREC_OP(MsrMapGet) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kMap);
+  const auto keys = args.Ids(0, "key");
+  int64_t ticket = 0;
+  if (table->has_optimizer()) {
+    ticket = table->LookupTrain(keys, table.filter(), args.Data<float>(4));
+  } else {
+    table->Get(keys, true, args.Data<float>(4));
+  }
+  *args.Data<int64_t>(5) = ticket;
+  return 0;
+}
+
+// (ids, offsets, weights, handle, like, anchor) -> (out, ticket)
+extern "C" std::vector<Shape> MsrPoolTrainInferShape(int* ndims, int64_t** shapes, void*) {
+  return {msrec::Pooled(ndims, shapes), {1}};
+}
+MSREC_OP(MsrPoolTrain) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 3, OpKind::kLookup);
+  const Bags bags(args, 0, 1, 2, table.handle());
+  *args.Data<int64_t>(7) =
+      table->PoolTrain(args.Ids(0, "ids"), table.filter(), bags.view, args.Data<float>(6));
+  return 0;
+}
+
+// (ids, offsets, weights, handle, like) -> out
+extern "C" Shape MsrPoolEvalInferShape(int* ndims, int64_t** shapes, void*) {
+  return msrec::Pooled(ndims, shapes);
+}
+MSREC_OP(MsrPoolEval) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 3, OpKind::kLookup);
+  const Bags bags(args, 0, 1, 2, table.handle());
+  table->PoolEval(args.Ids(0, "ids"), table.filter(), bags.view, args.Data<float>(5));
+  return 0;
+}
+
+// (grad, ticket, handle) -> token, always 0: the gradient of the table's anchor. Zero, so that clipping
+// by global norm, or an optimizer that does not know tables, is not disturbed by it.
+extern "C" Shape MsrAccumulateInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrAccumulate) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 2, OpKind::kAccumulate);
+  args.RequireFloat(0, "gradient");
+  const size_t dim = static_cast<size_t>(table->dim());
+  const int64_t ticket = *args.Data<int64_t>(1);
+  if (ticket == 0) {
+    throw msrec::NoOptimizer("table '" + table->config().name +
+                             "' got a gradient but no optimizer of mindspore_rec.optim covers it");
+  }
+  table->Accumulate(ticket, args.Data<float>(0), args.Size(0) / dim);
+  *args.Data<float>(3) = 0.0f;
+  return 0;
+}
+
+// (token, handle) -> sum of squares of the table's accumulated gradients
+extern "C" Shape MsrGradNormInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrGradNorm) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kStep);
+  *args.Data<float>(2) = static_cast<float>(table->GradientSquaredNorm());
+  return 0;
+}
+
+// (token, handle, learning rate [1], weight decay [1], gradient scale [1], step int32 [1]) -> 0
+extern "C" Shape MsrStepInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrStep) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kStep);
+  msrec::StepInput input;
+  input.learning_rate = *args.Data<float>(2);
+  input.weight_decay = *args.Data<float>(3);
+  input.grad_scale = *args.Data<float>(4);
+  input.step = *args.Data<int32_t>(5);
+  table->Step(input);
+  *args.Data<float>(6) = 0.0f;
+  return 0;
+}
+
+// (keys, values, handle) -> 0
+extern "C" Shape MsrPutInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrPut) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 2, OpKind::kMap);
+  args.RequireFloat(1, "value");
+  const size_t dim = static_cast<size_t>(table->dim());
+  const size_t values = args.Size(1);
+  const auto keys = args.Ids(0, "key");
+  if (values != keys.size * dim) {
+    throw std::invalid_argument("table '" + table->config().name + "': value must have shape [" +
+                                std::to_string(keys.size) + ", " + std::to_string(dim) +
+                                "], one row a key, got " + std::to_string(values) + " elements");
+  }
+  table->Put(keys, args.Data<float>(1), keys.size);
+  *args.Data<int32_t>(3) = 0;
+  return 0;
+}
+
+// (keys, handle) -> 0
+extern "C" Shape MsrEraseInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrErase) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kMap);
+  table->Erase(args.Ids(0, "key"));
+  *args.Data<int32_t>(2) = 0;
+  return 0;
+}
+
+// (keys, handle) -> bool of the shape of keys
+extern "C" Shape MsrContainsInferShape(int* ndims, int64_t** shapes, void*) {
+  return Shape(shapes[0], shapes[0] + ndims[0]);
+}
+MSREC_OP(MsrContains) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kMap);
+  table->Contains(args.Ids(0, "key"), args.Data<bool>(2));
+  return 0;
+}
+
+// (handle) -> number of rows, int64 [1]
+extern "C" Shape MsrSizeInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrSize) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 0, OpKind::kMap);
+  *args.Data<int64_t>(1) = static_cast<int64_t>(table->Size());
+  return 0;
+}
+
+// (any tensor with one element a row, handle) -> keys int64 [rows]
+extern "C" Shape MsrKeysInferShape(int*, int64_t** shapes, void*) { return {shapes[0][0]}; }
+MSREC_OP(MsrKeys) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kMap);
+  const std::vector<int64_t> keys = table->Keys();
+  if (keys.size() != args.Size(0)) throw std::runtime_error("the table changed while its keys were read");
+  std::memcpy(params[2], keys.data(), keys.size() * sizeof(int64_t));
+  return 0;
+}
+
+// (any tensor with one element a row, handle, like) -> values [rows, dim], in the order of MsrKeys
+extern "C" Shape MsrValuesInferShape(int*, int64_t** shapes, void*) {
+  return {shapes[0][0], shapes[2][0]};
+}
+MSREC_OP(MsrValues) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kMap);
+  const msrec::ExportedRows rows = table->Export(false);
+  if (rows.n != args.Size(0)) throw std::runtime_error("the table changed while its values were read");
+  std::memcpy(params[3], rows.values.get(), rows.n * rows.dim * sizeof(float));
+  return 0;
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/kernels.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace msrec {
+
+extern const Kernels kKernelsBase;
+#if defined(__x86_64__)
+extern const Kernels kKernelsAvx2;
+extern const Kernels kKernelsAvx512;
+#endif
+
+const Kernels* FindKernels(const char* name) {
+  if (std::strcmp(name, "base") == 0) return &kKernelsBase;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (std::strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2")) return &kKernelsAvx2;
+  if (std::strcmp(name, "avx512") == 0 && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
+    return &kKernelsAvx512;
+  }
+#endif
+  return nullptr;
+}
+
+const Kernels& ActiveKernels() {
+  static const Kernels& active = []() -> const Kernels& {
+    if (const char* wanted = std::getenv("MINDSPORE_REC_SIMD")) {
+      if (const Kernels* found = FindKernels(wanted)) return *found;
+    }
+    for (const char* name : {"avx512", "avx2"}) {
+      if (const Kernels* found = FindKernels(name)) return *found;
+    }
+    return kKernelsBase;
+  }();
+  return active;
+}
+
+}  // namespace msrec

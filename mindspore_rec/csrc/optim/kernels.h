@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loops over floats of a row, compiled once per instruction set and chosen when first used. All sets
+// give the same bits: no fused multiply-add is formed and reductions keep one fixed order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "init/initializer.h"
+#include "optim/rule.h"
+
+namespace msrec {
+
+// Everything a row update needs besides row and gradient, computed once a step.
+struct StepConstants {
+  Rule rule;
+  StepInput in;
+  float adam_lr;     // learning rate with both bias corrections
+  float adam_eps;
+  float ftrl_l2x2;
+};
+
+struct Kernels {
+  const char* name;  // "avx512", "avx2", "base"
+
+  // out[pos[i]] = value of rows[inverse[i]], or default_row where that row is null; i in [0, n).
+  void (*gather)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
+                 const float* default_row, int dim, float* out);
+
+  // sums[slot[i]] += scale[pos[i]] * grad[source[pos[i]]] in order of i. Null source: pos itself; null
+  // scale: 1.
+  void (*accumulate)(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
+                     const uint32_t* source, const float* scale, int dim, float* sums);
+
+  // One optimizer step on each row that is not null; sums holds a gradient of dim floats for each.
+  void (*step)(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n);
+
+  // Sum of squares of the gradients of rows that are not null, in a fixed order.
+  double (*squared_norm)(int dim, char* const* rows, const float* sums, size_t n);
+
+  // out = sum over i of weight[i] * rows[index[i]] (null weight: 1; null row: default_row), times scale.
+  void (*pool)(char* const* rows, const uint32_t* index, const float* weight, size_t n,
+               const float* default_row, float scale, int dim, float* out);
+
+  // Writes the first value of key.
+  void (*initialize)(const Initializer& init, int64_t key, int dim, float* out);
+};
+
+// The best set this CPU runs, or the one named by MINDSPORE_REC_SIMD (avx512, avx2, base).
+const Kernels& ActiveKernels();
+
+// For tests: the set of that name, or null where this CPU or build lacks it.
+const Kernels* FindKernels(const char* name);
+
+}  // namespace msrec

@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The row kernels. Included once by each kernels_<isa>.cc. Everything here has internal linkage and uses
+// no inline function of another header: a function shared with other files could be linked in its
+// AVX-512 form and run on a CPU without it.
+#include "optim/kernels.h"
+#include "table/row_layout.h"
+
+namespace msrec {
+namespace {
+
+#define MSREC_INLINE static inline __attribute__((always_inline))
+
+constexpr size_t kHeader = sizeof(RowMeta);
+constexpr int kLine = 64;
+
+MSREC_INLINE void PrefetchRow(const char* row, size_t bytes) {
+  // Past this the hardware prefetcher has caught on.
+  const size_t limit = bytes < 512 ? bytes : 512;
+  for (size_t b = 0; b < limit; b += kLine) __builtin_prefetch(row + b, 1);
+  __builtin_prefetch(row + limit - 1, 1);
+}
+
+// Calls body(std-like integral constant) with the common dims known at compile time.
+#define MSREC_FOR_DIM(dim, call) \
+  switch (dim) {                 \
+    case 4:                      \
+      call(4);                   \
+      break;                     \
+    case 8:                      \
+      call(8);                   \
+      break;                     \
+    case 16:                     \
+      call(16);                  \
+      break;                     \
+    case 32:                     \
+      call(32);                  \
+      break;                     \
+    case 64:                     \
+      call(64);                  \
+      break;                     \
+    default:                     \
+      call(0);                   \
+  }
+
+// ---------------------------------------------------------------- gather, accumulate, pool
+
+template <int D>
+void GatherDim(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
+               const float* default_row, int dim_arg, float* out) {
+  const int dim = D != 0 ? D : dim_arg;
+  for (size_t i = 0; i < n; ++i) {
+    const char* row = rows[inverse[i]];
+    const void* value = row != nullptr ? static_cast<const void*>(row + kHeader) : default_row;
+    __builtin_memcpy(out + static_cast<size_t>(pos[i]) * dim, value, sizeof(float) * dim);
+  }
+}
+
+void Gather(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
+            const float* default_row, int dim, float* out) {
+#define CALL(D) GatherDim<D>(rows, inverse, pos, n, default_row, dim, out)
+  MSREC_FOR_DIM(dim, CALL)
+#undef CALL
+}
+
+template <int D>
+void AccumulateDim(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
+                   const uint32_t* source, const float* scale, int dim_arg, float* sums) {
+  const int dim = D != 0 ? D : dim_arg;
+  constexpr size_t kAhead = 12;
+  for (size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) {
+      const uint32_t p = pos[i + kAhead];
+      const float* next = grad + static_cast<size_t>(source != nullptr ? source[p] : p) * dim;
+      __builtin_prefetch(next);
+      if (dim > 16) __builtin_prefetch(next + 16);
+    }
+    const uint32_t p = pos[i];
+    const float* __restrict g = grad + static_cast<size_t>(source != nullptr ? source[p] : p) * dim;
+    float* __restrict s = sums + static_cast<size_t>(slot[i]) * dim;
+    if (scale == nullptr) {
+      for (int j = 0; j < dim; ++j) s[j] += g[j];
+    } else {
+      const float w = scale[p];
+      for (int j = 0; j < dim; ++j) s[j] += w * g[j];
+    }
+  }
+}
+
+void Accumulate(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
+                const uint32_t* source, const float* scale, int dim, float* sums) {
+#define CALL(D) AccumulateDim<D>(slot, pos, n, grad, source, scale, dim, sums)
+  MSREC_FOR_DIM(dim, CALL)
+#undef CALL
+}
+
+void Pool(char* const* rows, const uint32_t* index, const float* weight, size_t n,
+          const float* default_row, float scale, int dim, float* out) {
+  for (int j = 0; j < dim; ++j) out[j] = 0.0f;
+  for (size_t i = 0; i < n; ++i) {
+    const char* row = rows[index[i]];
+    const float* value = row != nullptr ? reinterpret_cast<const float*>(row + kHeader) : default_row;
+    const float w = weight != nullptr ? weight[i] : 1.0f;
+    for (int j = 0; j < dim; ++j) out[j] += w * value[j];
+  }
+  for (int j = 0; j < dim; ++j) out[j] *= scale;
+}
+
+// ---------------------------------------------------------------- optimizer rules
+//
+// Each updates one row: w value, s state, g raw gradient. Untouched rows are never visited ("lazy").
+// In all: g = grad_scale * raw, and g += weight_decay * w unless the decay is decoupled (AdamW).
+
+struct Sgd {
+  template <int D>
+  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict,
+                        const float* __restrict raw) {
+    const float lr = c.in.learning_rate;
+    for (int j = 0; j < dim; ++j) {
+      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+      w[j] -= lr * g;
+    }
+  }
+};
+
+struct Momentum {
+  template <int D>
+  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict m,
+                        const float* __restrict raw) {
+    const float lr = c.in.learning_rate;
+    const float mu = c.rule.momentum;
+    const bool nesterov = c.rule.nesterov;
+    for (int j = 0; j < dim; ++j) {
+      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+      const float moved = mu * m[j] + g;
+      m[j] = moved;
+      w[j] -= lr * (nesterov ? g + mu * moved : moved);
+    }
+  }
+};
+
+struct Adagrad {
+  template <int D>
+  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict a,
+                        const float* __restrict raw) {
+    const float lr = c.in.learning_rate;
+    const float eps = c.rule.epsilon;
+    for (int j = 0; j < dim; ++j) {
+      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+      const float sum = a[j] + g * g;
+      a[j] = sum;
+      w[j] -= lr * g / (__builtin_sqrtf(sum) + eps);
+    }
+  }
+};
+
+// Sum in eight fixed lanes, so that every instruction set adds in the same order.
+MSREC_INLINE float LaneSum(const float* lane) {
+  return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
+}
+
+struct RowWiseAdagrad {
+  template <int D>
+  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict a,
+                        const float* __restrict raw) {
+    float lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    for (int j = 0; j < dim; ++j) {
+      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+      lane[j & 7] += g * g;
+    }
+    const float sum = a[0] + LaneSum(lane) / static_cast<float>(dim);
+    a[0] = sum;
+    const float rate = c.in.learning_rate / (__builtin_sqrtf(sum) + c.rule.epsilon);
+    for (int j = 0; j < dim; ++j) {
+      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+      w[j] -= rate * g;
+    }
+  }
+};
+
+struct Adam {
+  template <int D>
+  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict s,
+                        const float* __restrict raw) {
+    const float b1 = c.rule.beta1;
+    const float b2 = c.rule.beta2;
+    const float one_b1 = 1.0f - b1;
+    const float one_b2 = 1.0f - b2;
+    const float lr = c.adam_lr;
+    const float eps = c.adam_eps;
+    const float shrink = c.rule.kind == RuleKind::kAdamW ? c.in.learning_rate * c.in.weight_decay : 0.0f;
+    const float coupled = c.rule.kind == RuleKind::kAdamW ? 0.0f : c.in.weight_decay;
+    const bool nesterov = c.rule.nesterov;
+    float* __restrict m = s;
+    float* __restrict v = s + dim;
+    for (int j = 0; j < dim; ++j) {
+      const float g = c.in.grad_scale * raw[j] + coupled * w[j];
+      const float m1 = b1 * m[j] + one_b1 * g;
+      const float v1 = b2 * v[j] + one_b2 * g * g;
+      m[j] = m1;
+      v[j] = v1;
+      const float move = nesterov ? b1 * m1 + one_b1 * g : m1;
+      w[j] = (w[j] - shrink * w[j]) - lr * move / (__builtin_sqrtf(v1) + eps);
+    }
+  }
+};
+
+struct Ftrl {
+  template <int D>
+  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict s,
+                        const float* __restrict raw) {
+    const float lr = c.in.learning_rate;
+    const float l1 = c.rule.l1;
+    const float l2x2 = c.ftrl_l2x2;
+    float* __restrict n = s;
+    float* __restrict z = s + dim;
+    if (c.rule.lr_power == -0.5f) {
+      for (int j = 0; j < dim; ++j) {
+        const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+        const float n1 = n[j] + g * g;
+        const float root = __builtin_sqrtf(n1);
+        const float z1 = z[j] + g - (root - __builtin_sqrtf(n[j])) / lr * w[j];
+        n[j] = n1;
+        z[j] = z1;
+        const float toward = (z1 > 0.0f ? l1 : -l1) - z1;
+        const float moved = toward / (root / lr + l2x2);
+        w[j] = __builtin_fabsf(z1) > l1 ? moved : 0.0f;
+      }
+      return;
+    }
+    for (int j = 0; j < dim; ++j) {
+      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+      const float n1 = n[j] + g * g;
+      const float root = __builtin_powf(n1, -c.rule.lr_power);
+      const float z1 = z[j] + g - (root - __builtin_powf(n[j], -c.rule.lr_power)) / lr * w[j];
+      n[j] = n1;
+      z[j] = z1;
+      const float toward = (z1 > 0.0f ? l1 : -l1) - z1;
+      w[j] = __builtin_fabsf(z1) > l1 ? toward / (root / lr + l2x2) : 0.0f;
+    }
+  }
+};
+
+struct RmsProp {
+  template <int D>
+  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict s,
+                        const float* __restrict raw) {
+    const float lr = c.in.learning_rate;
+    const float decay = c.rule.decay;
+    const float keep = 1.0f - decay;
+    const float mu = c.rule.momentum;
+    const float eps = c.rule.epsilon;
+    float* __restrict ms = s;
+    float* __restrict mom = s + dim;
+    float* __restrict mg = s + 2 * dim;
+    const bool centered = c.rule.centered;
+    for (int j = 0; j < dim; ++j) {
+      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+      const float ms1 = decay * ms[j] + keep * g * g;
+      ms[j] = ms1;
+      float variance = ms1;
+      if (centered) {
+        const float mg1 = decay * mg[j] + keep * g;
+        mg[j] = mg1;
+        variance = ms1 - mg1 * mg1;
+      }
+      const float moved = mu * mom[j] + lr * g / __builtin_sqrtf(variance + eps);
+      mom[j] = moved;
+      w[j] -= moved;
+    }
+  }
+};
+
+template <typename R, int D>
+void StepDim(const StepConstants& c, int dim_arg, char* const* rows, const float* sums, size_t n) {
+  const int dim = D != 0 ? D : dim_arg;
+  constexpr size_t kAhead = 6;
+  size_t bytes = kHeader + sizeof(float) * dim;
+  bytes += c.rule.kind == RuleKind::kSgd ? 0 : sizeof(float) * 2 * dim;
+  for (size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n && rows[i + kAhead] != nullptr) PrefetchRow(rows[i + kAhead], bytes);
+    if (rows[i] == nullptr) continue;
+    float* value = reinterpret_cast<float*>(rows[i] + kHeader);
+    R::template Row<D>(c, dim, value, value + dim, sums + i * dim);
+  }
+}
+
+template <typename R>
+void StepRule(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n) {
+#define CALL(D) StepDim<R, D>(c, dim, rows, sums, n)
+  MSREC_FOR_DIM(dim, CALL)
+#undef CALL
+}
+
+void Step(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n) {
+  switch (c.rule.kind) {
+    case RuleKind::kNone:
+      break;
+    case RuleKind::kSgd:
+      StepRule<Sgd>(c, dim, rows, sums, n);
+      break;
+    case RuleKind::kMomentum:
+      StepRule<Momentum>(c, dim, rows, sums, n);
+      break;
+    case RuleKind::kAdagrad:
+      StepRule<Adagrad>(c, dim, rows, sums, n);
+      break;
+    case RuleKind::kRowWiseAdagrad:
+      StepRule<RowWiseAdagrad>(c, dim, rows, sums, n);
+      break;
+    case RuleKind::kAdam:
+    case RuleKind::kAdamW:
+      StepRule<Adam>(c, dim, rows, sums, n);
+      break;
+    case RuleKind::kFtrl:
+      StepRule<Ftrl>(c, dim, rows, sums, n);
+      break;
+    case RuleKind::kRmsProp:
+      StepRule<RmsProp>(c, dim, rows, sums, n);
+      break;
+  }
+}
+
+double SquaredNorm(int dim, char* const* rows, const float* sums, size_t n) {
+  double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+  for (size_t i = 0; i < n; ++i) {
+    if (rows[i] == nullptr) continue;
+    const float* g = sums + i * dim;
+    for (int j = 0; j < dim; ++j) lane[j & 7] += static_cast<double>(g[j]) * g[j];
+  }
+  return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
+}
+
+// ---------------------------------------------------------------- first values
+
+constexpr int kLanes = 8;                 // Philox blocks computed together
+constexpr int kPerPass = 4 * kLanes;      // numbers they give
+
+// numbers[4 * b + w] is word w of block (first_block + b) of the row's stream.
+MSREC_INLINE void Philox(uint64_t seed, int64_t key, uint32_t first_block, uint32_t* __restrict numbers) {
+  uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+  for (int l = 0; l < kLanes; ++l) {
+    c0[l] = first_block + static_cast<uint32_t>(l);
+    c1[l] = 0;
+    c2[l] = static_cast<uint32_t>(static_cast<uint64_t>(key));
+    c3[l] = static_cast<uint32_t>(static_cast<uint64_t>(key) >> 32);
+  }
+  uint32_t k0 = static_cast<uint32_t>(seed);
+  uint32_t k1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    for (int l = 0; l < kLanes; ++l) {
+      const uint64_t p0 = uint64_t{0xD2511F53u} * c0[l];
+      const uint64_t p1 = uint64_t{0xCD9E8D57u} * c2[l];
+      const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1[l] ^ k0;
+      const uint32_t n2 = static_cast<uint32_t>(p0 >> 32) ^ c3[l] ^ k1;
+      c1[l] = static_cast<uint32_t>(p1);
+      c3[l] = static_cast<uint32_t>(p0);
+      c0[l] = n0;
+      c2[l] = n2;
+    }
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  for (int l = 0; l < kLanes; ++l) {
+    numbers[4 * l + 0] = c0[l];
+    numbers[4 * l + 1] = c1[l];
+    numbers[4 * l + 2] = c2[l];
+    numbers[4 * l + 3] = c3[l];
+  }
+}
+
+// Natural logarithm of a positive normal float, within 2 ulp (the polynomial of Cephes logf).
+MSREC_INLINE float Log(float x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof(bits));
+  // Mantissa into [sqrt(1/2), sqrt(2)).
+  const uint32_t shifted = bits - 0x3f3504f3u;
+  const int32_t exponent = static_cast<int32_t>(shifted) >> 23;
+  const uint32_t mantissa = (shifted & 0x007fffffu) + 0x3f3504f3u;
+  float f;
+  __builtin_memcpy(&f, &mantissa, sizeof(f));
+  f -= 1.0f;
+  const float z = f * f;
+  float y = 7.0376836292e-2f;
+  y = y * f - 1.1514610310e-1f;
+  y = y * f + 1.1676998740e-1f;
+  y = y * f - 1.2420140846e-1f;
+  y = y * f + 1.4249322787e-1f;
+  y = y * f - 1.6668057665e-1f;
+  y = y * f + 2.0000714765e-1f;
+  y = y * f - 2.4999993993e-1f;
+  y = y * f + 3.3333331174e-1f;
+  y = y * f * z;
+  const auto e = static_cast<float>(exponent);
+  y = y - 2.12194440e-4f * e;
+  y = y - 0.5f * z;
+  return (f + y) + 0.693359375f * e;
+}
+
+// Inverse error function in single precision (Giles, "Approximating the erfinv function", 2010).
+MSREC_INLINE float ErfInv(float x) {
+  const float w0 = -Log((1.0f - x) * (1.0f + x));
+  const bool central = w0 < 5.0f;
+  const float w = central ? w0 - 2.5f : __builtin_sqrtf(w0) - 3.0f;
+  float p = central ? 2.81022636e-08f : -0.000200214257f;
+  p = (central ? 3.43273939e-07f : 0.000100950558f) + p * w;
+  p = (central ? -3.5233877e-06f : 0.00134934322f) + p * w;
+  p = (central ? -4.39150654e-06f : -0.00367342844f) + p * w;
+  p = (central ? 0.00021858087f : 0.00573950773f) + p * w;
+  p = (central ? -0.00125372503f : -0.0076224613f) + p * w;
+  p = (central ? -0.00417768164f : 0.00943887047f) + p * w;
+  p = (central ? 0.246640727f : 1.00167406f) + p * w;
+  p = (central ? 1.50140941f : 2.83297682f) + p * w;
+  return p * x;
+}
+
+MSREC_INLINE float Unit(uint32_t number) {  // [0, 1), 24 bits
+  return static_cast<float>(static_cast<int32_t>(number >> 8)) * 0x1p-24f;
+}
+
+void Initialize(const Initializer& init, int64_t key, int dim, float* out) {
+  if (init.kind == InitKind::kConstant) {
+    for (int j = 0; j < dim; ++j) out[j] = init.a;
+    return;
+  }
+  constexpr float kSqrt2 = 1.41421356f;
+  float low = -1.0f;
+  float span = 2.0f;
+  if (init.kind == InitKind::kTruncatedNormal) {
+    low = __builtin_erff(init.lower / kSqrt2);
+    span = __builtin_erff(init.upper / kSqrt2) - low;
+  }
+  for (int first = 0; first < dim; first += kPerPass) {
+    uint32_t numbers[kPerPass];
+    float values[kPerPass];
+    Philox(init.seed, key, static_cast<uint32_t>(first / 4), numbers);
+    if (init.kind == InitKind::kUniform) {
+      for (int j = 0; j < kPerPass; ++j) values[j] = init.a + (init.b - init.a) * Unit(numbers[j]);
+    } else {
+      // Half a step in from both ends keeps the argument inside (-1, 1).
+      for (int j = 0; j < kPerPass; ++j) {
+        const float x = low + span * (Unit(numbers[j]) + 0x1p-25f);
+        values[j] = init.a + init.b * (kSqrt2 * ErfInv(x));
+      }
+    }
+    const int n = dim - first < kPerPass ? dim - first : kPerPass;
+    for (int j = 0; j < n; ++j) out[first + j] = values[j];
+  }
+}
+
+}  // namespace
+
+extern const Kernels MSREC_KERNELS_SYMBOL;
+const Kernels MSREC_KERNELS_SYMBOL = {MSREC_KERNELS_NAME, Gather, Accumulate,
+                                      Step,               SquaredNorm, Pool, Initialize};
+
+}  // namespace msrec

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which optimizer a table has, its constants, and what one step gets. The formulas are in kernels.inl.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace msrec {
+
+enum class RuleKind : int32_t {
+  kNone = 0,
+  kSgd,
+  kMomentum,
+  kAdagrad,
+  kRowWiseAdagrad,
+  kAdam,
+  kAdamW,
+  kFtrl,
+  kRmsProp,
+};
+
+// Constants of a rule; each rule reads its own.
+struct Rule {
+  RuleKind kind = RuleKind::kNone;
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float epsilon = 1e-8f;
+  float momentum = 0.0f;
+  float decay = 0.9f;
+  float l1 = 0.0f;
+  float l2 = 0.0f;
+  float lr_power = -0.5f;
+  float initial_accumulator = 0.0f;
+  bool nesterov = false;
+  bool centered = false;
+
+  // Floats of state a row of this dim needs.
+  int32_t StateWidth(int32_t dim) const;
+  // Fills a fresh row's state.
+  void InitState(float* state, int32_t dim) const;
+};
+
+// "sgd", "momentum", "adagrad", "row_wise_adagrad", "adam", "adamw", "ftrl", "rmsprop".
+// Throws std::invalid_argument on another name.
+RuleKind ParseRuleKind(const std::string& name);
+
+// What changes from step to step.
+struct StepInput {
+  float learning_rate = 0.0f;
+  float weight_decay = 0.0f;
+  float grad_scale = 1.0f;  // multiplies every gradient first: 1 / loss scale, times the clip factor
+  int64_t step = 1;         // 1 for the first step
+};
+
+}  // namespace msrec

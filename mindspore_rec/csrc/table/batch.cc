@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/batch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "util/thread_pool.h"
+
+namespace msrec {
+namespace {
+
+// Positions a task of the partition handles: small enough to share out, large enough that a shard's
+// histogram is cheap beside it. Fixed, so that the result does not depend on the number of threads.
+constexpr size_t kBlock = 16384;
+
+constexpr int kDropped = kNumShards;  // a pseudo shard for ids that read zeros
+
+struct Histogram {
+  uint32_t count[kNumShards + 1] = {};
+};
+
+template <typename Id, typename Visit>
+void VisitShards(const Id* ids, size_t begin, size_t end, const IdFilter& filter, Visit visit) {
+  const bool identity = filter.identity();
+  for (size_t i = begin; i < end; ++i) {
+    const auto key = static_cast<int64_t>(ids[i]);
+    const bool dropped = (filter.has_padding && key == filter.padding_key) ||
+                         (identity && !filter.Inside(key));
+    visit(i, key, dropped ? kDropped : ShardOf(key, HashKey(key), identity));
+  }
+}
+
+template <typename Visit>
+void VisitShards(const IdView& ids, size_t begin, size_t end, const IdFilter& filter, Visit visit) {
+  if (ids.is_int64) {
+    VisitShards(static_cast<const int64_t*>(ids.data), begin, end, filter, visit);
+  } else {
+    VisitShards(static_cast<const int32_t*>(ids.data), begin, end, filter, visit);
+  }
+}
+
+}  // namespace
+
+void Batch::Partition(const IdView& ids, const IdFilter& filter) {
+  const size_t blocks = (ids.size + kBlock - 1) / kBlock;
+  std::vector<Histogram> histograms(blocks);
+  ThreadPool::Global().ParallelFor(static_cast<int64_t>(blocks), [&](int64_t b) {
+    Histogram& histogram = histograms[b];
+    const size_t first = b * kBlock;
+    const size_t last = std::min(ids.size, first + kBlock);
+    VisitShards(ids, first, last, filter,
+                [&](size_t, int64_t, int shard) { ++histogram.count[shard]; });
+  });
+  n = ids.size;
+  pos.Reset(n);
+  inverse.Reset(n);
+  key.Reset(n);
+  occurrences.Reset(n);
+  row.Reset(n);
+  size_t total = 0;
+  for (int s = 0; s < kNumShards; ++s) {
+    begin[s] = total;
+    for (Histogram& histogram : histograms) {
+      const uint32_t count = histogram.count[s];
+      histogram.count[s] = static_cast<uint32_t>(total);  // now: where this block writes
+      total += count;
+    }
+  }
+  begin[kNumShards] = total;
+  ThreadPool::Global().ParallelFor(static_cast<int64_t>(blocks), [&](int64_t b) {
+    Histogram& next = histograms[b];
+    const size_t first = b * kBlock;
+    const size_t last = std::min(ids.size, first + kBlock);
+    VisitShards(ids, first, last, filter, [&](size_t i, int64_t k, int shard) {
+      if (shard == kDropped) return;
+      const uint32_t at = next.count[shard]++;
+      pos[at] = static_cast<uint32_t>(i);
+      key[at] = k;
+    });
+  });
+}
+
+void Batch::MakeUnique(int shard, KeySet* scratch) {
+  const size_t first = begin[shard];
+  const size_t count = begin[shard + 1] - first;
+  int64_t* keys = key.data() + first;
+  uint32_t* seen = occurrences.data() + first;
+  uint32_t* number = inverse.data() + first;
+  scratch->Reset(count);
+  for (size_t i = 0; i < count; ++i) {
+    // Distinct keys are written over the front of the same array; they never overtake the reading.
+    const int64_t k = keys[i];
+    const uint32_t before = scratch->size();
+    const uint32_t u = scratch->FindOrAdd(HashKey(k), k, keys);
+    if (u == before) seen[u] = 0;
+    ++seen[u];
+    number[i] = u;
+  }
+  unique[shard] = scratch->size();
+}
+
+}  // namespace msrec

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch: the ids of one lookup, partitioned by shard and made unique. First stage of every batched
+// operation (unique | fetch rows | expand); kept from a training lookup to its gradient, so that the
+// backward pass does not hash again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "table/key_set.h"
+#include "util/buffer.h"
+#include "util/hash.h"
+
+namespace msrec {
+
+constexpr int kShardBits = 6;
+constexpr int kNumShards = 1 << kShardBits;
+
+// Which shard a key lives in. With an identity index the key itself is spread, so that a shard's rows
+// are dense.
+inline int ShardOf(int64_t key, uint64_t hash, bool identity) {
+  return static_cast<int>(identity ? static_cast<uint64_t>(key) & (kNumShards - 1)
+                                   : hash >> (64 - kShardBits));
+}
+
+// A borrowed array of ids as the caller has them.
+struct IdView {
+  const void* data = nullptr;
+  size_t size = 0;
+  bool is_int64 = true;
+
+  int64_t operator[](size_t i) const {
+    return is_int64 ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
+  }
+};
+
+// Which ids of a batch are not looked up: they read zeros and are never trained.
+struct IdFilter {
+  int64_t vocabulary = 0;  // > 0: an identity index, ids outside [0, vocabulary) are dropped
+  bool has_padding = false;
+  int64_t padding_key = 0;  // dropped where has_padding
+
+  bool identity() const { return vocabulary > 0; }
+  bool Inside(int64_t key) const { return key >= 0 && key < vocabulary; }
+};
+
+struct Batch {
+  int64_t ticket = 0;
+  size_t n = 0;
+  uint64_t structure = 0;  // the table's structure version when `row` was filled
+
+  // Shard s holds positions [begin[s], begin[s + 1]) of the arrays below.
+  size_t begin[kNumShards + 1] = {};
+  uint32_t unique[kNumShards] = {};  // distinct keys of the shard
+
+  Buffer<uint32_t> pos;      // the caller's position of each id, ascending within a shard
+  Buffer<uint32_t> inverse;  // which of the shard's distinct keys it is
+  // One entry a distinct key, at begin[s] + number; the rest of a shard's range is unused.
+  Buffer<int64_t> key;
+  Buffer<uint32_t> occurrences;
+  Buffer<char*> row;  // null: reads the default value and is not trained
+
+  // Where the lookup was pooled: position -> output row and weight of its gradient. Else unused.
+  bool pooled = false;
+  size_t grad_rows = 0;  // rows of the gradient: n, or the number of bags
+  Buffer<uint32_t> bag;
+  Buffer<float> weight;
+
+  // Fills begin, pos and, not yet distinct, key. Requires ids.size < 2^32. Ids that the filter drops
+  // appear nowhere; their number is n - begin[kNumShards].
+  void Partition(const IdView& ids, const IdFilter& filter);
+
+  // Makes the keys of one shard distinct. Any thread, one at a time for each shard.
+  void MakeUnique(int shard, KeySet* scratch);
+
+  size_t bytes() const {
+    return pos.bytes() + inverse.bytes() + key.bytes() + occurrences.bytes() + row.bytes() +
+           bag.bytes() + weight.bytes();
+  }
+};
+
+}  // namespace msrec

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/gradient_sum.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "table/for_shards.h"
+
+namespace msrec {
+
+void GradientSum::Reset() {
+  for (Part& part : parts_) {
+    part.n = 0;
+    part.indexed = false;
+  }
+  empty_ = true;
+}
+
+void GradientSum::Add(const Batch& batch, const float* grad, int dim, const Kernels& kernels) {
+  structure_ = empty_ ? batch.structure : std::min(structure_, batch.structure);
+  empty_ = false;
+  ForShards(batch, [&](int shard) { AddShard(&parts_[shard], shard, batch, grad, dim, kernels); });
+}
+
+void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const float* grad, int dim,
+                           const Kernels& kernels) {
+  const size_t first = batch.begin[shard];
+  const size_t positions = batch.begin[shard + 1] - first;
+  const size_t distinct = batch.unique[shard];
+  if (positions == 0) return;
+  const size_t old = part->n;
+  int64_t* keys = part->key.Extend(old, old + distinct);
+  char** rows = part->row.Extend(old, old + distinct);
+  float* sums = part->sum.Extend(old * dim, (old + distinct) * dim);
+  const uint32_t* slots = batch.inverse.data() + first;
+  if (old == 0) {
+    // The common case, one lookup of the table: its distinct keys are the step's.
+    std::copy_n(batch.key.data() + first, distinct, keys);
+    std::copy_n(batch.row.data() + first, distinct, rows);
+    part->n = distinct;
+  } else {
+    if (!part->indexed || part->set.capacity() < old + distinct) {
+      part->set.Reset(2 * (old + distinct));
+      for (size_t i = 0; i < old; ++i) part->set.FindOrAdd(HashKey(keys[i]), keys[i], keys);
+      part->indexed = true;
+    }
+    uint32_t* map = part->map.Reset(distinct);
+    for (size_t u = 0; u < distinct; ++u) {
+      const int64_t key = batch.key[first + u];
+      char* row = batch.row[first + u];
+      const uint32_t before = part->set.size();
+      map[u] = part->set.FindOrAdd(HashKey(key), key, keys);
+      // A key that an earlier lookup of the step did not admit may have been admitted by this one.
+      if (map[u] == before || rows[map[u]] == nullptr) rows[map[u]] = row;
+    }
+    part->n = part->set.size();
+    uint32_t* slot = part->slot.Reset(positions);
+    for (size_t i = 0; i < positions; ++i) slot[i] = map[slots[i]];
+    slots = slot;
+  }
+  std::memset(sums + old * dim, 0, (part->n - old) * dim * sizeof(float));
+  kernels.accumulate(slots, batch.pos.data() + first, positions, grad,
+                     batch.pooled ? batch.bag.data() : nullptr,
+                     batch.pooled ? batch.weight.data() : nullptr, dim, sums);
+}
+
+size_t GradientSum::bytes() const {
+  size_t total = 0;
+  for (const Part& part : parts_) {
+    total += part.key.bytes() + part.row.bytes() + part.sum.bytes() + part.set.bytes() +
+             part.slot.bytes() + part.map.bytes();
+  }
+  return total;
+}
+
+}  // namespace msrec

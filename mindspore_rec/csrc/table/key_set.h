@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// KeySet: numbers distinct keys 0, 1, 2, ... in order of first appearance. The keys themselves live in an
+// array of the caller, which this set only indexes. Scratch for one shard of one batch; not thread safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "util/buffer.h"
+
+namespace msrec {
+
+class KeySet {
+ public:
+  // Empties the set and makes room for `most` keys.
+  void Reset(size_t most) {
+    size_t slots = 64;
+    while (slots < 2 * most) slots *= 2;
+    std::memset(slots_.Reset(slots), 0, slots * sizeof(uint32_t));
+    mask_ = slots - 1;
+    size_ = 0;
+  }
+
+  // The number of key. When it is new, it is given the next number and written to keys[number].
+  uint32_t FindOrAdd(uint64_t hash, int64_t key, int64_t* keys) {
+    // The top bits chose the shard and the low ones the chunk's tag: any will do here, take the middle.
+    size_t at = (hash >> 20) & mask_;
+    for (;;) {
+      const uint32_t held = slots_[at];
+      if (held == 0) {
+        keys[size_] = key;
+        slots_[at] = ++size_;
+        return size_ - 1;
+      }
+      if (keys[held - 1] == key) return held - 1;
+      at = (at + 1) & mask_;
+    }
+  }
+
+  uint32_t size() const { return size_; }
+  size_t capacity() const { return (mask_ + 1) / 2; }
+  size_t bytes() const { return slots_.bytes(); }
+
+ private:
+  Buffer<uint32_t> slots_;  // 0: free, else number + 1
+  size_t mask_ = 0;
+  uint32_t size_ = 0;
+};
+
+}  // namespace msrec

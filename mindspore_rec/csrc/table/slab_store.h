@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SlabStore: rows of one fixed size, addressed by a dense 32-bit row id. Rows never move: memory grows
+// by whole slabs, and a freed row is reused by a later Allocate. Not thread safe; one shard owns it.
+//
+// Slab 0 holds kFirstRows rows, each next slab as many as all before it, until a slab reaches
+// kSlabBytes; from there on all are of that size. So a tiny table is small and a large one has few,
+// huge-page backed slabs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace msrec {
+
+class SlabStore {
+ public:
+  explicit SlabStore(size_t stride);
+  ~SlabStore();
+  SlabStore(const SlabStore&) = delete;
+  SlabStore& operator=(const SlabStore&) = delete;
+
+  // Makes the next n Allocate() calls unable to fail. Throws std::bad_alloc, leaving the store as it was.
+  void Reserve(size_t n);
+
+  // A zeroed row (its metadata says not live). Throws std::bad_alloc.
+  uint32_t Allocate();
+
+  // Requires: id came from Allocate and was not freed since.
+  void Free(uint32_t id);
+
+  char* Row(uint32_t id) const {
+    if (id >= slab_rows_) {
+      return slabs_[(id >> slab_shift_) + small_slabs_ - 1] + (id & (slab_rows_ - 1)) * stride_;
+    }
+    if (id < kFirstRows) return slabs_[0] + id * stride_;
+    const int bit = 31 - __builtin_clz(id);
+    return slabs_[bit - kFirstShift + 1] + (id - (1u << bit)) * stride_;
+  }
+
+  // Exchanges rows and row size; the address of the store itself stays, so that an index over it stays.
+  void Swap(SlabStore* other) noexcept;
+
+  size_t stride() const { return stride_; }
+  // Row ids ever handed out: every live row's id is below.
+  uint32_t end() const { return end_; }
+  size_t live() const { return end_ - free_.size(); }
+  // Memory held, including rows not handed out yet.
+  size_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr int kFirstShift = 5;
+  static constexpr uint32_t kFirstRows = 1u << kFirstShift;
+  static constexpr size_t kSlabBytes = size_t{4} << 20;
+
+  void AddSlab();
+  size_t SlabBytes(size_t slab) const;
+  size_t Capacity() const;
+
+  size_t stride_;
+  int slab_shift_;        // log2 of rows in a full-size slab
+  uint32_t slab_rows_;    // 1 << slab_shift_
+  uint32_t small_slabs_;  // slabs before the first full-size one
+  uint32_t end_ = 0;
+  size_t bytes_ = 0;
+  std::vector<char*> slabs_;
+  std::vector<uint32_t> free_;
+};
+
+}  // namespace msrec

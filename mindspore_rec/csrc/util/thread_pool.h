@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A small pool for parallel loops inside one operator. MindSpore runs independent operators one after
+// another, so this is where all parallelism of the table comes from.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace msrec {
+
+class ThreadPool {
+ public:
+  // The process-wide pool. Its first size is MINDSPORE_REC_NUM_THREADS, or the number of CPUs this
+  // process may run on.
+  static ThreadPool& Global();
+
+  explicit ThreadPool(int num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // Runs fn(task) once for every task in [0, num_tasks) on the caller and the workers; returns when all
+  // are done. Which thread runs which task is unspecified: tasks must not depend on it. The first
+  // exception of a task is rethrown here after every started task has ended; tasks not yet started are
+  // then skipped. May be called from any thread; a call made while another is under way, from inside a
+  // task, or in a forked child runs the tasks one after another on the caller.
+  void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
+
+  // Threads that work on a loop, the caller included. At least 1.
+  int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
+
+  // Waits for the loop under way, then changes the size.
+  void SetNumThreads(int num_threads);
+
+ private:
+  struct Loop {
+    const std::function<void(int64_t)>* fn = nullptr;
+    int64_t num_tasks = 0;
+    std::atomic<int64_t> next{0};
+    std::atomic<bool> failed{false};
+    std::exception_ptr error;
+    std::mutex error_mutex;
+  };
+
+  void Start(int num_threads);
+  void Stop();
+  void WorkerMain(uint64_t seen);
+  static void RunTasks(Loop* loop);
+
+  std::atomic<int> num_threads_{1};
+  const int owner_pid_;
+  std::mutex caller_mutex_;  // one loop at a time
+
+  std::mutex mutex_;  // guards what the workers wait for
+  std::condition_variable wake_;
+  std::condition_variable idle_;
+  std::atomic<uint64_t> generation_{0};
+  std::atomic<int> running_{0};
+  bool stopping_ = false;
+  Loop loop_;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace msrec

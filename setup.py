@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the wheel: the Python package and its native core."""
+
+from __future__ import annotations
+
+import os
+import platform
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pybind11 import get_include
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent
+CSRC = Path("mindspore_rec") / "csrc"
+
+COMPILE_FLAGS = [
+    "-std=c++17",
+    "-O3",
+    "-g1",
+    "-Wall",
+    "-Wextra",
+    "-fvisibility-inlines-hidden",
+    # Every instruction set, and every machine, gives the same bits: no fused multiply-add.
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+]
+# Run-time chosen row kernels: only these files may use more than the baseline.
+FILE_FLAGS = {
+    "kernels_avx2.cc": ["-mavx2"],
+    "kernels_avx512.cc": [
+        "-mavx512f",
+        "-mavx512bw",
+        "-mavx512dq",
+        "-mavx512vl",
+        "-mprefer-vector-width=512",
+    ],
+}
+X86_ONLY = set(FILE_FLAGS)
+
+
+def is_x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64")
+
+
+def baseline_flags() -> list[str]:
+    """The oldest CPU the wheel runs on: x86-64-v2, or armv8."""
+    return ["-march=x86-64-v2"] if is_x86() else ["-march=armv8-a"]
+
+
+def sources() -> list[str]:
+    found = sorted((ROOT / CSRC).rglob("*.cc"))
+    return [str(p.relative_to(ROOT)) for p in found if is_x86() or p.name not in X86_ONLY]
+
+
+class BuildNative(build_ext):
+    """Compiles the files side by side, each with its own instruction set."""
+
+    def build_extension(self, ext: Extension) -> None:
+        extra = os.environ.get("MINDSPORE_REC_CXXFLAGS", "").split()
+        extra_link = os.environ.get("MINDSPORE_REC_LDFLAGS", "").split()
+
+        def compile_one(source: str) -> str:
+            flags = FILE_FLAGS.get(Path(source).name, baseline_flags())
+            objects = self.compiler.compile(
+                [source],
+                output_dir=self.build_temp,
+                include_dirs=ext.include_dirs,
+                extra_postargs=COMPILE_FLAGS + flags + extra,
+                depends=ext.depends,
+            )
+            return objects[0]
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(compile_one, ext.sources))
+        target = self.get_ext_fullpath(ext.name)
+        self.mkpath(os.path.dirname(target))
+        self.compiler.link_shared_object(
+            objects, target, extra_postargs=["-pthread", *extra_link], target_lang="c++"
+        )
+
+
+def version() -> str:
+    scope: dict[str, str] = {}
+    exec((ROOT / "mindspore_rec" / "version.py").read_text(encoding="utf-8"), scope)
+    return scope["__version__"]
+
+
+setup(
+    name="mindspore_rec",
+    version=version(),
+    description="Train and serve recommendation models with huge, sparse, ever-changing "
+    "embedding tables on MindSpore.",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["mindspore_rec", "mindspore_rec.*"]),
+    package_data={"mindspore_rec": ["py.typed"]},
+    ext_modules=[
+        Extension(
+            "mindspore_rec._native",
+            sources=sources(),
+            include_dirs=[str(CSRC), get_include()],
+            depends=[
+                str(p.relative_to(ROOT))
+                for pattern in ("*.h", "*.inl")
+                for p in sorted((ROOT / CSRC).rglob(pattern))
+            ],
+            language="c++",
+        )
+    ],
+    cmdclass={"build_ext": BuildNative},
+    python_requires=">=3.10,<3.13",
+    install_requires=[
+        "mindspore>=2.10,<2.11",
+        # MindSpore 2.10 is built against NumPy 1; PyNative breaks with NumPy 2.
+        "numpy>=1.25,<2",
+        "pandas>=2.1",
+        # The last pyarrow that runs with NumPy 1.
+        "pyarrow>=15,<22",
+        "PyYAML>=6",
+        "tqdm>=4.64",
+    ],
+    extras_require={
+        "test": ["pytest>=8", "hypothesis>=6.100", "scikit-learn>=1.3", "cloudpickle>=2"],
+        "dev": ["ruff>=0.6", "mypy>=1.10", "clang-format>=16", "pybind11>=2.12"],
+    },
+    classifiers=[
+        "License :: OSI Approved :: Apache Software License",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: C++",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+    zip_safe=False,
+)
