@@ -104,8 +104,9 @@ Initializer ParseInitializer(const std::string& kind, float a, float b, float lo
 
 using Release = py::gil_scoped_release;
 
-void Import(const Handle& self, const py::array& keys, const py::object& values, const py::object& states,
-            const py::object& counts, const py::object& last_steps, const py::object& last_times) {
+void Import(const Handle& self, const py::array& keys, const py::object& values,
+            const py::object& states, const py::object& counts, const py::object& last_steps,
+            const py::object& last_times) {
   if (!py::isinstance<py::array_t<int64_t>>(keys)) throw py::type_error("keys must be int64");
   const size_t n = Ids(keys, "keys").size;
   RowArrays rows;
@@ -141,15 +142,16 @@ void Import(const Handle& self, const py::array& keys, const py::object& values,
 
 void BindTable(py::module_& m) {
   py::class_<Handle>(m, "Table")
-      .def(py::init([](const std::string& name, int32_t dim, uint64_t seed, const std::string& init_kind,
-                       float init_a, float init_b, float init_lower, float init_upper, int64_t vocabulary,
-                       bool outside_zeros, float unknown_value, int64_t admission_threshold,
-                       int64_t max_idle_steps) {
+      .def(py::init([](const std::string& name, int32_t dim, uint64_t seed,
+                       const std::string& init_kind, float init_a, float init_b, float init_lower,
+                       float init_upper, int64_t vocabulary, bool outside_zeros,
+                       float unknown_value, int64_t admission_threshold, int64_t max_idle_steps) {
              TableConfig config;
              config.name = name;
              config.dim = dim;
              config.seed = seed;
-             config.initializer = ParseInitializer(init_kind, init_a, init_b, init_lower, init_upper);
+             config.initializer =
+                 ParseInitializer(init_kind, init_a, init_b, init_lower, init_upper);
              config.vocabulary = vocabulary;
              config.outside_zeros = outside_zeros;
              config.unknown_value = unknown_value;
@@ -165,11 +167,14 @@ void BindTable(py::module_& m) {
       .def_property_readonly("id", [](const Handle& self) { return self.registered->id; })
       .def_property_readonly("name", [](const Handle& self) { return self->config().name; })
       .def_property_readonly("dim", [](const Handle& self) { return self->dim(); })
-      .def_property_readonly("vocabulary", [](const Handle& self) { return self->config().vocabulary; })
-      .def_property_readonly("has_optimizer", [](const Handle& self) { return self->has_optimizer(); })
+      .def_property_readonly("vocabulary",
+                             [](const Handle& self) { return self->config().vocabulary; })
+      .def_property_readonly("has_optimizer",
+                             [](const Handle& self) { return self->has_optimizer(); })
       .def(
           "lookup",
-          [](const Handle& self, const py::array& ids, bool insert, std::optional<int64_t> padding_key) {
+          [](const Handle& self, const py::array& ids, bool insert,
+             std::optional<int64_t> padding_key) {
             const IdView view = Ids(ids, "ids");
             Array<float> out(WithDim(ids, self->dim()));
             float* data = out.mutable_data();
@@ -208,7 +213,8 @@ void BindTable(py::module_& m) {
            })
       .def(
           "apply",
-          [](const Handle& self, float learning_rate, float weight_decay, float grad_scale, int64_t step) {
+          [](const Handle& self, float learning_rate, float weight_decay, float grad_scale,
+             int64_t step) {
             Release release;
             self->Step({learning_rate, weight_decay, grad_scale, step});
           },
@@ -227,8 +233,8 @@ void BindTable(py::module_& m) {
       .def(
           "bind_optimizer",
           [](const Handle& self, const std::string& kind, float beta1, float beta2, float epsilon,
-             float momentum, float decay, float l1, float l2, float lr_power, float initial_accumulator,
-             bool nesterov, bool centered) {
+             float momentum, float decay, float l1, float l2, float lr_power,
+             float initial_accumulator, bool nesterov, bool centered) {
             Rule rule;
             rule.kind = ParseRuleKind(kind);
             rule.beta1 = beta1;
@@ -248,7 +254,8 @@ void BindTable(py::module_& m) {
           py::arg("kind"), py::kw_only(), py::arg("beta1") = 0.9f, py::arg("beta2") = 0.999f,
           py::arg("epsilon") = 1e-8f, py::arg("momentum") = 0.0f, py::arg("decay") = 0.9f,
           py::arg("l1") = 0.0f, py::arg("l2") = 0.0f, py::arg("lr_power") = -0.5f,
-          py::arg("initial_accumulator") = 0.0f, py::arg("nesterov") = false, py::arg("centered") = false)
+          py::arg("initial_accumulator") = 0.0f, py::arg("nesterov") = false,
+          py::arg("centered") = false)
       .def("put",
            [](const Handle& self, const py::array& keys, const py::array& values) {
              const IdView view = Ids(keys, "keys");
@@ -346,7 +353,8 @@ void BindTable(py::module_& m) {
            })
       .def("set_admission_threshold",
            [](const Handle& self, int64_t threshold) { self->SetAdmissionThreshold(threshold); })
-      .def("set_max_idle_steps", [](const Handle& self, int64_t steps) { self->SetMaxIdleSteps(steps); })
+      .def("set_max_idle_steps",
+           [](const Handle& self, int64_t steps) { self->SetMaxIdleSteps(steps); })
       .def("set_clock",
            [](const Handle& self, int64_t step, uint32_t time) { self->SetClock(step, time); })
       .def_property_readonly("step", [](const Handle& self) { return self->step(); })

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The operators MindSpore calls: ahead-of-time Custom operators. Each Msr<Name> comes with an
-// Msr<Name>InferShape, which makes it work with dynamic shapes too. MindSpore turns an exception into a
-// Python RuntimeError with its message.
+// Msr<Name>InferShape, which makes it work with dynamic shapes too. MindSpore turns an exception
+// into a Python RuntimeError with its message.
 //
 // Every operator names its table by a `handle`, an int64 tensor:
 //   [0] table id  [1] 1 if there is a padding key  [2] padding key  [3] combiner  [4] 1 if weighted
@@ -125,8 +125,9 @@ using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
 
-#define MSREC_OP(name) \
-  extern "C" int name(int, void** params, int* ndims, int64_t** shapes, const char** dtypes, void*, void*)
+#define MSREC_OP(name)                                                                       \
+  extern "C" int name(int, void** params, int* ndims, int64_t** shapes, const char** dtypes, \
+                      void*, void*)
 
 // (ids, handle, like, anchor) -> (rows, ticket)
 extern "C" std::vector<Shape> MsrLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
@@ -135,7 +136,8 @@ extern "C" std::vector<Shape> MsrLookupTrainInferShape(int* ndims, int64_t** sha
 MSREC_OP(MsrLookupTrain) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kLookup);
-  *args.Data<int64_t>(5) = table->LookupTrain(args.Ids(0, "ids"), table.filter(), args.Data<float>(4));
+  *args.Data<int64_t>(5) =
+      table->LookupTrain(args.Ids(0, "ids"), table.filter(), args.Data<float>(4));
   return 0;
 }
 
@@ -150,8 +152,8 @@ MSREC_OP(MsrLookupEval) {
   return 0;
 }
 
-// (ids, handle, like, anchor) -> (rows, ticket): what MapParameter.get does. It inserts whether or not
-// there is an optimizer, and is trained where there is one.
+// (ids, handle, like, anchor) -> (rows, ticket): what MapParameter.get does. It inserts whether or
+// not there is an optimizer, and is trained where there is one.
 extern "C" std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }
@@ -194,8 +196,8 @@ MSREC_OP(MsrPoolEval) {
   return 0;
 }
 
-// (grad, ticket, handle) -> token, always 0: the gradient of the table's anchor. Zero, so that clipping
-// by global norm, or an optimizer that does not know tables, is not disturbed by it.
+// (grad, ticket, handle) -> token, always 0: the gradient of the table's anchor. Zero, so that
+// clipping by global norm, or an optimizer that does not know tables, is not disturbed by it.
 extern "C" Shape MsrAccumulateInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrAccumulate) {
   const Args args{params, ndims, shapes, dtypes};
@@ -291,7 +293,8 @@ MSREC_OP(MsrKeys) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
   const std::vector<int64_t> keys = table->Keys();
-  if (keys.size() != args.Size(0)) throw std::runtime_error("the table changed while its keys were read");
+  if (keys.size() != args.Size(0))
+    throw std::runtime_error("the table changed while its keys were read");
   std::memcpy(params[2], keys.data(), keys.size() * sizeof(int64_t));
   return 0;
 }
@@ -304,7 +307,8 @@ MSREC_OP(MsrValues) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
   const msrec::ExportedRows rows = table->Export(false);
-  if (rows.n != args.Size(0)) throw std::runtime_error("the table changed while its values were read");
+  if (rows.n != args.Size(0))
+    throw std::runtime_error("the table changed while its values were read");
   std::memcpy(params[3], rows.values.get(), rows.n * rows.dim * sizeof(float));
   return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loops over floats of a row, compiled once per instruction set and chosen when first used. All sets
-// give the same bits: no fused multiply-add is formed and reductions keep one fixed order.
+// The loops over floats of a row, compiled once per instruction set and chosen when first used. All
+// sets give the same bits: no fused multiply-add is formed and reductions keep one fixed order.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace msrec {
 struct StepConstants {
   Rule rule;
   StepInput in;
-  float adam_lr;     // learning rate with both bias corrections
+  float adam_lr;  // learning rate with both bias corrections
   float adam_eps;
   float ftrl_l2x2;
 };
@@ -28,8 +28,8 @@ struct Kernels {
   void (*gather)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
                  const float* default_row, int dim, float* out);
 
-  // sums[slot[i]] += scale[pos[i]] * grad[source[pos[i]]] in order of i. Null source: pos itself; null
-  // scale: 1.
+  // sums[slot[i]] += scale[pos[i]] * grad[source[pos[i]]] in order of i. Null source: pos itself;
+  // null scale: 1.
   void (*accumulate)(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
                      const uint32_t* source, const float* scale, int dim, float* sums);
 
@@ -39,7 +39,8 @@ struct Kernels {
   // Sum of squares of the gradients of rows that are not null, in a fixed order.
   double (*squared_norm)(int dim, char* const* rows, const float* sums, size_t n);
 
-  // out = sum over i of weight[i] * rows[index[i]] (null weight: 1; null row: default_row), times scale.
+  // out = sum over i of weight[i] * rows[index[i]] (null weight: 1; null row: default_row), times
+  // scale.
   void (*pool)(char* const* rows, const uint32_t* index, const float* weight, size_t n,
                const float* default_row, float scale, int dim, float* out);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The row kernels. Included once by each kernels_<isa>.cc. Everything here has internal linkage and uses
-// no inline function of another header: a function shared with other files could be linked in its
-// AVX-512 form and run on a CPU without it.
+// The row kernels. Included once by each kernels_<isa>.cc. Everything here has internal linkage and
+// uses no inline function of another header: a function shared with other files could be linked in
+// its AVX-512 form and run on a CPU without it.
 #include "optim/kernels.h"
 #include "table/row_layout.h"
 
@@ -99,7 +99,8 @@ void Pool(char* const* rows, const uint32_t* index, const float* weight, size_t 
   for (int j = 0; j < dim; ++j) out[j] = 0.0f;
   for (size_t i = 0; i < n; ++i) {
     const char* row = rows[index[i]];
-    const float* value = row != nullptr ? reinterpret_cast<const float*>(row + kHeader) : default_row;
+    const float* value =
+        row != nullptr ? reinterpret_cast<const float*>(row + kHeader) : default_row;
     const float w = weight != nullptr ? weight[i] : 1.0f;
     for (int j = 0; j < dim; ++j) out[j] += w * value[j];
   }
@@ -108,8 +109,9 @@ void Pool(char* const* rows, const uint32_t* index, const float* weight, size_t 
 
 // ---------------------------------------------------------------- optimizer rules
 //
-// Each updates one row: w value, s state, g raw gradient. Untouched rows are never visited ("lazy").
-// In all: g = grad_scale * raw, and g += weight_decay * w unless the decay is decoupled (AdamW).
+// Each updates one row: w value, s state, g raw gradient. Untouched rows are never visited
+// ("lazy"). In all: g = grad_scale * raw, and g += weight_decay * w unless the decay is decoupled
+// (AdamW).
 
 struct Sgd {
   template <int D>
@@ -188,7 +190,8 @@ struct Adam {
     const float one_b2 = 1.0f - b2;
     const float lr = c.adam_lr;
     const float eps = c.adam_eps;
-    const float shrink = c.rule.kind == RuleKind::kAdamW ? c.in.learning_rate * c.in.weight_decay : 0.0f;
+    const float shrink =
+        c.rule.kind == RuleKind::kAdamW ? c.in.learning_rate * c.in.weight_decay : 0.0f;
     const float coupled = c.rule.kind == RuleKind::kAdamW ? 0.0f : c.in.weight_decay;
     const bool nesterov = c.rule.nesterov;
     float* __restrict m = s;
@@ -333,11 +336,12 @@ double SquaredNorm(int dim, char* const* rows, const float* sums, size_t n) {
 
 // ---------------------------------------------------------------- first values
 
-constexpr int kLanes = 8;                 // Philox blocks computed together
-constexpr int kPerPass = 4 * kLanes;      // numbers they give
+constexpr int kLanes = 8;             // Philox blocks computed together
+constexpr int kPerPass = 4 * kLanes;  // numbers they give
 
 // numbers[4 * b + w] is word w of block (first_block + b) of the row's stream.
-MSREC_INLINE void Philox(uint64_t seed, int64_t key, uint32_t first_block, uint32_t* __restrict numbers) {
+MSREC_INLINE void Philox(uint64_t seed, int64_t key, uint32_t first_block,
+                         uint32_t* __restrict numbers) {
   uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
   for (int l = 0; l < kLanes; ++l) {
     c0[l] = first_block + static_cast<uint32_t>(l);
@@ -451,7 +455,7 @@ void Initialize(const Initializer& init, int64_t key, int dim, float* out) {
 }  // namespace
 
 extern const Kernels MSREC_KERNELS_SYMBOL;
-const Kernels MSREC_KERNELS_SYMBOL = {MSREC_KERNELS_NAME, Gather, Accumulate,
-                                      Step,               SquaredNorm, Pool, Initialize};
+const Kernels MSREC_KERNELS_SYMBOL = {MSREC_KERNELS_NAME, Gather, Accumulate, Step,
+                                      SquaredNorm,        Pool,   Initialize};
 
 }  // namespace msrec

@@ -27,8 +27,8 @@ int32_t Rule::StateWidth(int32_t dim) const {
 }
 
 void Rule::InitState(float* state, int32_t dim) const {
-  const bool accumulates = kind == RuleKind::kAdagrad || kind == RuleKind::kRowWiseAdagrad ||
-                           kind == RuleKind::kFtrl;
+  const bool accumulates =
+      kind == RuleKind::kAdagrad || kind == RuleKind::kRowWiseAdagrad || kind == RuleKind::kFtrl;
   const int32_t width = StateWidth(dim);
   const int32_t accumulator = accumulates ? (kind == RuleKind::kRowWiseAdagrad ? 1 : dim) : 0;
   std::fill(state, state + accumulator, initial_accumulator);
@@ -44,9 +44,10 @@ RuleKind ParseRuleKind(const std::string& name) {
   if (name == "adamw") return RuleKind::kAdamW;
   if (name == "ftrl") return RuleKind::kFtrl;
   if (name == "rmsprop") return RuleKind::kRmsProp;
-  throw std::invalid_argument("optimizer rule '" + name +
-                              "' is unknown; legal: sgd, momentum, adagrad, row_wise_adagrad, adam, "
-                              "adamw, ftrl, rmsprop");
+  throw std::invalid_argument(
+      "optimizer rule '" + name +
+      "' is unknown; legal: sgd, momentum, adagrad, row_wise_adagrad, adam, "
+      "adamw, ftrl, rmsprop");
 }
 
 }  // namespace msrec

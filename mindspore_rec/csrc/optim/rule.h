@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which optimizer a table has, its constants, and what one step gets. The formulas are in kernels.inl.
+// Which optimizer a table has, its constants, and what one step gets. The formulas are in
+// kernels.inl.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +50,9 @@ RuleKind ParseRuleKind(const std::string& name);
 struct StepInput {
   float learning_rate = 0.0f;
   float weight_decay = 0.0f;
-  float grad_scale = 1.0f;  // multiplies every gradient first: 1 / loss scale, times the clip factor
-  int64_t step = 1;         // 1 for the first step
+  float grad_scale =
+      1.0f;          // multiplies every gradient first: 1 / loss scale, times the clip factor
+  int64_t step = 1;  // 1 for the first step
 };
 
 }  // namespace msrec

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Admission by count: a key gets a row in the batch in which its count of occurrences reaches the
-// threshold; the whole batch sees the same verdict, since a batch is counted before any of it is decided.
+// threshold; the whole batch sees the same verdict, since a batch is counted before any of it is
+// decided.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 namespace msrec {
 
 struct Admission {
-  // > 0: admit when count >= threshold. 0: counts are frozen, nothing new is admitted. -1: off, every
-  // key is admitted at once.
+  // > 0: admit when count >= threshold. 0: counts are frozen, nothing new is admitted. -1: off,
+  // every key is admitted at once.
   int64_t threshold = -1;
 
   // With 1, the first occurrence admits: no counter is needed.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Eviction by age in training steps: a row not seen in training for max_idle_steps steps is dropped with
-// its optimizer state and counter. The sweep that frees memory works through a shard in slices; a lookup
-// never sees a row that is due, swept or not.
+// Eviction by age in training steps: a row not seen in training for max_idle_steps steps is dropped
+// with its optimizer state and counter. The sweep that frees memory works through a shard in
+// slices; a lookup never sees a row that is due, swept or not.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ struct Eviction {
   }
 };
 
-// Rows of a shard one step's slice looks at: the whole shard comes round every 256 steps, and a slice of
-// the largest table stays near a millisecond.
+// Rows of a shard one step's slice looks at: the whole shard comes round every 256 steps, and a
+// slice of the largest table stays near a millisecond.
 inline size_t SliceRows(size_t shard_rows) {
   return std::min<size_t>(std::max<size_t>(shard_rows / 256, 64), 4096);
 }

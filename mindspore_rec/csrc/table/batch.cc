@@ -25,8 +25,8 @@ void VisitShards(const Id* ids, size_t begin, size_t end, const IdFilter& filter
   const bool identity = filter.identity();
   for (size_t i = begin; i < end; ++i) {
     const auto key = static_cast<int64_t>(ids[i]);
-    const bool dropped = (filter.has_padding && key == filter.padding_key) ||
-                         (identity && !filter.Inside(key));
+    const bool dropped =
+        (filter.has_padding && key == filter.padding_key) || (identity && !filter.Inside(key));
     visit(i, key, dropped ? kDropped : ShardOf(key, HashKey(key), identity));
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Batch: the ids of one lookup, partitioned by shard and made unique. First stage of every batched
-// operation (unique | fetch rows | expand); kept from a training lookup to its gradient, so that the
-// backward pass does not hash again.
+// operation (unique | fetch rows | expand); kept from a training lookup to its gradient, so that
+// the backward pass does not hash again.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace msrec {
 constexpr int kShardBits = 6;
 constexpr int kNumShards = 1 << kShardBits;
 
-// Which shard a key lives in. With an identity index the key itself is spread, so that a shard's rows
-// are dense.
+// Which shard a key lives in. With an identity index the key itself is spread, so that a shard's
+// rows are dense.
 inline int ShardOf(int64_t key, uint64_t hash, bool identity) {
   return static_cast<int>(identity ? static_cast<uint64_t>(key) & (kNumShards - 1)
                                    : hash >> (64 - kShardBits));
@@ -67,8 +67,8 @@ struct Batch {
   Buffer<uint32_t> bag;
   Buffer<float> weight;
 
-  // Fills begin, pos and, not yet distinct, key. Requires ids.size < 2^32. Ids that the filter drops
-  // appear nowhere; their number is n - begin[kNumShards].
+  // Fills begin, pos and, not yet distinct, key. Requires ids.size < 2^32. Ids that the filter
+  // drops appear nowhere; their number is n - begin[kNumShards].
   void Partition(const IdView& ids, const IdFilter& filter);
 
   // Makes the keys of one shard distinct. Any thread, one at a time for each shard.

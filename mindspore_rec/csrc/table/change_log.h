@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ChangeLog: which keys of a shard changed (were written, looked up in training, or deleted) since a
-// mark. Nothing is recorded before the first mark is taken. A row notes in its `dirty` bit that it is
-// already in the current epoch, so a hot key costs one entry an epoch. Not thread safe; one shard owns it.
+// ChangeLog: which keys of a shard changed (were written, looked up in training, or deleted) since
+// a mark. Nothing is recorded before the first mark is taken. A row notes in its `dirty` bit that
+// it is already in the current epoch, so a hot key costs one entry an epoch. Not thread safe; one
+// shard owns it.
 #pragma once
 
 #include <cstddef>

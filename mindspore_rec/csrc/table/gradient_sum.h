@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GradientSum: the gradients of a step, summed by key over all lookups of the table. Gradients of one key
-// are added in the order of positions, lookup after lookup, so that several lookups give the bits of one
-// lookup of their concatenation, and any number of threads the bits of one.
+// GradientSum: the gradients of a step, summed by key over all lookups of the table. Gradients of
+// one key are added in the order of positions, lookup after lookup, so that several lookups give
+// the bits of one lookup of their concatenation, and any number of threads the bits of one.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace msrec {
 
 class GradientSum {
  public:
-  // Adds one lookup's gradient, [batch.grad_rows, dim]. Calls must come in the order of the lookups.
+  // Adds one lookup's gradient, [batch.grad_rows, dim]. Calls must come in the order of the
+  // lookups.
   void Add(const Batch& batch, const float* grad, int dim, const Kernels& kernels);
   void Reset();
 

@@ -131,7 +131,8 @@ uint32_t Index::Erase(uint64_t hash, int64_t key) {
       const uint32_t id = chunk.row[slot];
       if (KeyOf(id) != key) continue;
       chunk.tag[slot] = 0;
-      // The key no longer passes through the chunks before it: a saturated counter cannot know, and stays.
+      // The key no longer passes through the chunks before it: a saturated counter cannot know, and
+      // stays.
       for (uint32_t passed = home; passed != at;) {
         if (entry.chunks[passed].overflow != kSaturated) --entry.chunks[passed].overflow;
         if (++passed == entry.num_chunks) passed = 0;
@@ -178,7 +179,8 @@ void Index::Grow(uint64_t hash) {
     Split(segment, hash);
     return;
   }
-  const uint32_t grown = s.num_chunks < kBaseChunks ? s.num_chunks * 2 : s.num_chunks + s.num_chunks / 2;
+  const uint32_t grown =
+      s.num_chunks < kBaseChunks ? s.num_chunks * 2 : s.num_chunks + s.num_chunks / 2;
   Resize(segment, grown);
   Publish(segment, hash);
 }
@@ -213,7 +215,9 @@ void Index::Split(uint32_t segment, uint64_t hash) {
   for (const auto& [h, id] : contents) high_size += (h & bit) != 0;
   const uint32_t low_size = static_cast<uint32_t>(contents.size()) - high_size;
   // A lopsided split would overfill the base size.
-  const auto chunks_for = [](uint32_t size) { return size < kBaseChunks * 10 ? kBaseChunks : kMaxChunks; };
+  const auto chunks_for = [](uint32_t size) {
+    return size < kBaseChunks * 10 ? kBaseChunks : kMaxChunks;
+  };
   const uint32_t low_chunks = chunks_for(low_size);
   const uint32_t high_chunks = chunks_for(high_size);
   Chunk* low = NewChunks(low_chunks);

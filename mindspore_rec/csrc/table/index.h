@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Index: int64 key -> 32-bit row id, open addressing in chunks of one cache line. A chunk holds 12 row
-// ids and one control byte (8 bits of the hash) for each, so a lookup compares 12 candidates with one
-// instruction and, in the common case, reads one line before it reads the row. Keys live in the rows.
+// Index: int64 key -> 32-bit row id, open addressing in chunks of one cache line. A chunk holds 12
+// row ids and one control byte (8 bits of the hash) for each, so a lookup compares 12 candidates
+// with one instruction and, in the common case, reads one line before it reads the row. Keys live
+// in the rows.
 //
-// The index grows in steps: it is a directory of segments of at most kMaxChunks chunks; a full segment
-// grows by half or splits in two, so no single insert ever rehashes more than about a thousand rows.
-// (Chunk layout after F14, Bronson and Shi 2019; directory after extendible hashing, Fagin et al. 1979.)
+// The index grows in steps: it is a directory of segments of at most kMaxChunks chunks; a full
+// segment grows by half or splits in two, so no single insert ever rehashes more than about a
+// thousand rows. (Chunk layout after F14, Bronson and Shi 2019; directory after extendible hashing,
+// Fagin et al. 1979.)
 //
 // Memory: 64 / (12 * load) bytes a row with load between 0.55 and 0.83: 6.4 to 9.7 bytes.
 // Not thread safe; one shard owns it. The caller passes HashKey(key) with every key.
@@ -24,8 +26,8 @@ class Index {
  public:
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  // The directory is indexed by the hash bits right below the top `skip_bits` ones, which the owner has
-  // used to choose this index among its siblings. Requires: rows outlives the index.
+  // The directory is indexed by the hash bits right below the top `skip_bits` ones, which the owner
+  // has used to choose this index among its siblings. Requires: rows outlives the index.
   Index(const SlabStore* rows, int skip_bits);
   ~Index();
   Index(const Index&) = delete;
@@ -35,8 +37,8 @@ class Index {
   uint32_t Find(uint64_t hash, int64_t key) const;
 
   // Adds key -> id. Requires: key is absent, and the row's metadata already holds the key. Throws
-  // std::bad_alloc only when memory is out and not even the space at hand suffices; the index is then as
-  // it was.
+  // std::bad_alloc only when memory is out and not even the space at hand suffices; the index is
+  // then as it was.
   void Insert(uint64_t hash, uint32_t id);
 
   // Removes key and returns its row id, or kNone when it was absent.
@@ -63,7 +65,7 @@ class Index {
 
   struct alignas(64) Chunk {
     uint8_t tag[kChunkSlots];  // 0: free
-    uint8_t overflow;          // keys whose home is here or earlier and that live further on; saturating
+    uint8_t overflow;  // keys whose home is here or earlier and that live further on; saturating
     uint8_t padding[3];
     uint32_t row[kChunkSlots];
   };

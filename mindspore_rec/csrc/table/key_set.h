@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeySet: numbers distinct keys 0, 1, 2, ... in order of first appearance. The keys themselves live in an
-// array of the caller, which this set only indexes. Scratch for one shard of one batch; not thread safe.
+// KeySet: numbers distinct keys 0, 1, 2, ... in order of first appearance. The keys themselves live
+// in an array of the caller, which this set only indexes. Scratch for one shard of one batch; not
+// thread safe.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,8 @@ class KeySet {
 
   // The number of key. When it is new, it is given the next number and written to keys[number].
   uint32_t FindOrAdd(uint64_t hash, int64_t key, int64_t* keys) {
-    // The top bits chose the shard and the low ones the chunk's tag: any will do here, take the middle.
+    // The top bits chose the shard and the low ones the chunk's tag: any will do here, take the
+    // middle.
     size_t at = (hash >> 20) & mask_;
     for (;;) {
       const uint32_t held = slots_[at];

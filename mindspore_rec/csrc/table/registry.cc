@@ -55,7 +55,8 @@ std::shared_ptr<Registered> FindTable(int64_t id) {
   const auto it = registry.open.find(id);
   if (it != registry.open.end()) return it->second;
   const auto closed = registry.closed.find(id);
-  if (closed != registry.closed.end()) throw TableClosed("table '" + closed->second + "': is closed");
+  if (closed != registry.closed.end())
+    throw TableClosed("table '" + closed->second + "': is closed");
   throw std::invalid_argument("there is no table with id " + std::to_string(id));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables by number: how MindSpore's operators, which get tensors only, name the table they work on. A
-// number is never reused, so a graph that outlives its table gets an error and not another table.
+// Tables by number: how MindSpore's operators, which get tensors only, name the table they work on.
+// A number is never reused, so a graph that outlives its table gets an error and not another table.
 #pragma once
 
 #include <array>

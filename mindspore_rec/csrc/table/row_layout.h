@@ -4,8 +4,8 @@
 //
 //   | RowMeta (20 bytes) | value: dim floats | optimizer state: state_width floats |
 //
-// The metadata comes first so that a lookup touches key and value in adjacent cache lines, and one block
-// so that a tier moves a row with one copy. Rows are 4-byte aligned.
+// The metadata comes first so that a lookup touches key and value in adjacent cache lines, and one
+// block so that a tier moves a row with one copy. Rows are 4-byte aligned.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@ struct __attribute__((packed)) RowMeta {
   uint32_t last_step;   // training step of the last training lookup or put
   uint32_t last_time;   // event time of the same, whole seconds; 0 where there is no time source
 };
-static_assert(sizeof(RowMeta) == 20, "RowMeta is part of the memory promise: 32 bytes with the index");
+static_assert(sizeof(RowMeta) == 20,
+              "RowMeta is part of the memory promise: 32 bytes with the index");
 
 constexpr uint32_t kMaxCount = (1u << 30) - 1;
 
@@ -31,7 +32,7 @@ inline void AddCount(RowMeta* meta, uint32_t occurrences) {
 }
 
 struct RowLayout {
-  int32_t dim = 0;          // floats of the value; 0 for rows that only count (admission candidates)
+  int32_t dim = 0;  // floats of the value; 0 for rows that only count (admission candidates)
   int32_t state_width = 0;  // floats of optimizer state
 
   size_t stride() const {

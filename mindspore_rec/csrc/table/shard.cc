@@ -121,7 +121,8 @@ void Shard::TouchTraining(char* row, uint32_t occurrences) {
   changes_.Touch(meta);
 }
 
-// Three passes, each of which starts the memory accesses that the next one needs: index lines, then rows.
+// Three passes, each of which starts the memory accesses that the next one needs: index lines, then
+// rows.
 void Shard::Probe(Batch* batch) {
   const size_t first = batch->begin[number_];
   const size_t n = batch->unique[number_];

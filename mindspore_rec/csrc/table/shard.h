@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: 1/64 of a table, by a hash of the key. A sequential data structure that one thread works on at a
-// time; all parallelism of a table is over shards, so results never depend on the number of threads.
+// Shard: 1/64 of a table, by a hash of the key. A sequential data structure that one thread works
+// on at a time; all parallelism of a table is over shards, so results never depend on the number of
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +44,8 @@ struct ShardStats {
   uint64_t erased = 0;
 };
 
-// Rows as arrays, the form in which they leave and enter a table. Every array may be null: then it is
-// not written (Export) or defaults are used (Import).
+// Rows as arrays, the form in which they leave and enter a table. Every array may be null: then it
+// is not written (Export) or defaults are used (Import).
 struct RowArrays {
   int64_t* keys = nullptr;
   float* values = nullptr;
@@ -91,17 +92,17 @@ class Shard {
   void BeginEpoch(uint64_t epoch, uint64_t oldest);
   void Forget(uint64_t oldest) { changes_.Forget(oldest); }
   void StopRecording();
-  // Puts a row as exported. Null pointers in `one` mean: fresh state, count 1, the current step and time.
+  // Puts a row as exported. Null pointers in `one` mean: fresh state, count 1, the current step and
+  // time.
   void Import(int64_t key, const RowArrays& one);
-  // The same rows laid out anew, with fresh optimizer state; the shard itself is unchanged until Adopt.
+  // The same rows laid out anew, with fresh optimizer state; the shard itself is unchanged until
+  // Adopt.
   std::unique_ptr<SlabStore> Relaid(const RowLayout& layout);
   void Adopt(SlabStore* relaid) { store_.Swap(relaid); }
   void Clear();
 
   size_t row_bytes() const { return store_.bytes() + candidates_.bytes(); }
-  size_t index_bytes() const {
-    return index_->bytes() + candidate_index_->bytes();
-  }
+  size_t index_bytes() const { return index_->bytes() + candidate_index_->bytes(); }
   size_t log_bytes() const { return changes_.bytes(); }
   size_t index_slots() const { return index_->slots(); }
   const ShardStats& stats() const { return stats_; }

@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
-// Zeroed memory. Blocks of a huge page and more are mapped aligned and advised, since random row access
-// over small pages spends much of its time in TLB misses.
+// Zeroed memory. Blocks of a huge page and more are mapped aligned and advised, since random row
+// access over small pages spends much of its time in TLB misses.
 char* MapBlock(size_t bytes) {
   if (bytes < kHugePage) {
     auto* block = static_cast<char*>(std::calloc(1, bytes));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SlabStore: rows of one fixed size, addressed by a dense 32-bit row id. Rows never move: memory grows
-// by whole slabs, and a freed row is reused by a later Allocate. Not thread safe; one shard owns it.
+// SlabStore: rows of one fixed size, addressed by a dense 32-bit row id. Rows never move: memory
+// grows by whole slabs, and a freed row is reused by a later Allocate. Not thread safe; one shard
+// owns it.
 //
 // Slab 0 holds kFirstRows rows, each next slab as many as all before it, until a slab reaches
 // kSlabBytes; from there on all are of that size. So a tiny table is small and a large one has few,
@@ -21,7 +22,8 @@ class SlabStore {
   SlabStore(const SlabStore&) = delete;
   SlabStore& operator=(const SlabStore&) = delete;
 
-  // Makes the next n Allocate() calls unable to fail. Throws std::bad_alloc, leaving the store as it was.
+  // Makes the next n Allocate() calls unable to fail. Throws std::bad_alloc, leaving the store as
+  // it was.
   void Reserve(size_t n);
 
   // A zeroed row (its metadata says not live). Throws std::bad_alloc.
@@ -39,7 +41,8 @@ class SlabStore {
     return slabs_[bit - kFirstShift + 1] + (id - (1u << bit)) * stride_;
   }
 
-  // Exchanges rows and row size; the address of the store itself stays, so that an index over it stays.
+  // Exchanges rows and row size; the address of the store itself stays, so that an index over it
+  // stays.
   void Swap(SlabStore* other) noexcept;
 
   size_t stride() const { return stride_; }

@@ -45,11 +45,12 @@ class Table::Guard {
 
 Table::Table(const TableConfig& config) : config_(config) {
   if (config.dim < 1 || config.dim > kMaxDim) {
-    throw std::invalid_argument(Where("dim must be in [1, 8192], got " + std::to_string(config.dim)));
+    throw std::invalid_argument(
+        Where("dim must be in [1, 8192], got " + std::to_string(config.dim)));
   }
   if (config.vocabulary < 0 || config.vocabulary > (int64_t{1} << 37)) {
-    throw std::invalid_argument(Where("vocabulary must be in [0, 2^37], got " +
-                                      std::to_string(config.vocabulary)));
+    throw std::invalid_argument(
+        Where("vocabulary must be in [0, 2^37], got " + std::to_string(config.vocabulary)));
   }
   config_.initializer.seed = Mix64(config.seed ^ HashBytes(config.name.data(), config.name.size()));
   context_.layout = {config.dim, 0};
@@ -94,8 +95,8 @@ void Table::RequireOptimizer() const {
 
 std::unique_ptr<Batch> Table::NewBatch(const IdView& ids, const IdFilter& filter) {
   if (ids.size >= std::numeric_limits<uint32_t>::max()) {
-    throw std::invalid_argument(Where("a batch must have fewer than 2^32 - 1 ids, got " +
-                                      std::to_string(ids.size)));
+    throw std::invalid_argument(
+        Where("a batch must have fewer than 2^32 - 1 ids, got " + std::to_string(ids.size)));
   }
   std::unique_ptr<Batch> batch;
   if (spare_.empty()) {
@@ -115,8 +116,8 @@ std::unique_ptr<Batch> Table::NewBatch(const IdView& ids, const IdFilter& filter
       const int64_t id = ids[i];
       if (full.Inside(id) || (full.has_padding && id == full.padding_key)) continue;
       Recycle(std::move(batch));
-      throw std::invalid_argument(Where("id " + std::to_string(id) + " at position " + std::to_string(i) +
-                                        " is outside the vocabulary [0, " +
+      throw std::invalid_argument(Where("id " + std::to_string(id) + " at position " +
+                                        std::to_string(i) + " is outside the vocabulary [0, " +
                                         std::to_string(config_.vocabulary) + ")"));
     }
   }
@@ -139,7 +140,8 @@ int64_t Table::Keep(std::unique_ptr<Batch> batch) {
   return ticket;
 }
 
-// unique | fetch rows | expand, shard by shard while its lines are in cache. A null `out` skips the last.
+// unique | fetch rows | expand, shard by shard while its lines are in cache. A null `out` skips the
+// last.
 void Table::Resolve(Batch* batch, void (Shard::*find)(Batch*), float* out) {
   const int dim = config_.dim;
   if (out != nullptr && batch->begin[kNumShards] < batch->n) {
@@ -215,39 +217,43 @@ void Table::Pool(Batch* batch, const IdView& ids, const BagView& bags, float* ou
     }
   });
   constexpr size_t kBlock = 256;
-  ThreadPool::Global().ParallelFor(static_cast<int64_t>((num_bags + kBlock - 1) / kBlock), [&](int64_t block) {
-    std::vector<uint32_t> rows;
-    std::vector<float> weights;
-    const size_t last_bag = std::min(num_bags, (static_cast<size_t>(block) + 1) * kBlock);
-    for (size_t b = block * kBlock; b < last_bag; ++b) {
-      const auto first = static_cast<size_t>(bags.offsets[b]);
-      const size_t last = b + 1 < num_bags ? static_cast<size_t>(bags.offsets[b + 1]) : ids.size;
-      rows.clear();
-      weights.clear();
-      double total = 0.0;
-      for (size_t i = first; i < last; ++i) {
-        if (row_of_pos[i] == kDroppedRow) continue;
-        const float w = bags.weights != nullptr ? bags.weights[i] : 1.0f;
-        total += bags.combiner == Combiner::kSqrtN ? static_cast<double>(w) * w : w;
-        rows.push_back(row_of_pos[i]);
-        weights.push_back(w);
-      }
-      float scale = 1.0f;
-      if (bags.combiner == Combiner::kMean) scale = total != 0.0 ? static_cast<float>(1.0 / total) : 0.0f;
-      if (bags.combiner == Combiner::kSqrtN) {
-        scale = total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
-      }
-      context_.kernels->pool(batch->row.data(), rows.data(), weights.data(), rows.size(),
-                             default_row_.data(), scale, dim, out + b * dim);
-      for (size_t i = first; i < last; ++i) {
-        batch->bag[i] = static_cast<uint32_t>(b);
-        batch->weight[i] = (bags.weights != nullptr ? bags.weights[i] : 1.0f) * scale;
-      }
-    }
-  });
+  ThreadPool::Global().ParallelFor(
+      static_cast<int64_t>((num_bags + kBlock - 1) / kBlock), [&](int64_t block) {
+        std::vector<uint32_t> rows;
+        std::vector<float> weights;
+        const size_t last_bag = std::min(num_bags, (static_cast<size_t>(block) + 1) * kBlock);
+        for (size_t b = block * kBlock; b < last_bag; ++b) {
+          const auto first = static_cast<size_t>(bags.offsets[b]);
+          const size_t last =
+              b + 1 < num_bags ? static_cast<size_t>(bags.offsets[b + 1]) : ids.size;
+          rows.clear();
+          weights.clear();
+          double total = 0.0;
+          for (size_t i = first; i < last; ++i) {
+            if (row_of_pos[i] == kDroppedRow) continue;
+            const float w = bags.weights != nullptr ? bags.weights[i] : 1.0f;
+            total += bags.combiner == Combiner::kSqrtN ? static_cast<double>(w) * w : w;
+            rows.push_back(row_of_pos[i]);
+            weights.push_back(w);
+          }
+          float scale = 1.0f;
+          if (bags.combiner == Combiner::kMean)
+            scale = total != 0.0 ? static_cast<float>(1.0 / total) : 0.0f;
+          if (bags.combiner == Combiner::kSqrtN) {
+            scale = total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
+          }
+          context_.kernels->pool(batch->row.data(), rows.data(), weights.data(), rows.size(),
+                                 default_row_.data(), scale, dim, out + b * dim);
+          for (size_t i = first; i < last; ++i) {
+            batch->bag[i] = static_cast<uint32_t>(b);
+            batch->weight[i] = (bags.weights != nullptr ? bags.weights[i] : 1.0f) * scale;
+          }
+        }
+      });
 }
 
-int64_t Table::PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out) {
+int64_t Table::PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags,
+                         float* out) {
   return Guard::Run(this, [&] {
     RequireOptimizer();
     CheckBags(ids, bags);
@@ -274,19 +280,21 @@ void Table::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
   Guard::Run(this, [&] {
     const auto it = outstanding_.find(ticket);
     if (it == outstanding_.end()) {
-      throw std::runtime_error(
-          Where("got a gradient for a lookup it no longer knows (ticket " + std::to_string(ticket) +
-                "): a step was taken, or gradients discarded, between the forward and backward pass"));
+      throw std::runtime_error(Where(
+          "got a gradient for a lookup it no longer knows (ticket " + std::to_string(ticket) +
+          "): a step was taken, or gradients discarded, between the forward and backward pass"));
     }
     if (it->second->grad_rows != grad_rows) {
       throw std::invalid_argument(Where("the gradient has " + std::to_string(grad_rows) +
-                                        " rows, its lookup had " + std::to_string(it->second->grad_rows)));
+                                        " rows, its lookup had " +
+                                        std::to_string(it->second->grad_rows)));
     }
     std::unique_ptr<Batch> batch = std::move(it->second);
     outstanding_.erase(it);
     if (!outstanding_.empty() && outstanding_.begin()->first < ticket) {
       const size_t floats = grad_rows * config_.dim;
-      deferred_.emplace(ticket, Deferred{std::move(batch), std::vector<float>(grad, grad + floats)});
+      deferred_.emplace(ticket,
+                        Deferred{std::move(batch), std::vector<float>(grad, grad + floats)});
       return;
     }
     gradients_.Add(*batch, grad, config_.dim, *context_.kernels);
@@ -295,7 +303,8 @@ void Table::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
   });
 }
 
-// Adds waiting gradients in the order of their lookups, up to the first lookup that may still report.
+// Adds waiting gradients in the order of their lookups, up to the first lookup that may still
+// report.
 void Table::MergeDeferred(bool all) {
   while (!deferred_.empty()) {
     auto first = deferred_.begin();
@@ -323,7 +332,8 @@ double Table::GradientSquaredNorm() {
     double parts[kNumShards] = {};
     ForAllShards([&](int s) {
       GradientSum::Part& part = gradients_.part(s);
-      parts[s] = context_.kernels->squared_norm(config_.dim, part.row.data(), part.sum.data(), part.n);
+      parts[s] =
+          context_.kernels->squared_norm(config_.dim, part.row.data(), part.sum.data(), part.n);
     });
     double total = 0.0;
     for (const double part : parts) total += part;
@@ -336,8 +346,8 @@ void Table::Step(const StepInput& input) {
     RequireOptimizer();
     const auto require = [&](bool fine, const char* argument, const char* range, float got) {
       if (!fine) {
-        throw std::invalid_argument(Where(std::string(argument) + " must be " + range + ", got " +
-                                          std::to_string(got)));
+        throw std::invalid_argument(
+            Where(std::string(argument) + " must be " + range + ", got " + std::to_string(got)));
       }
     };
     require(std::isfinite(input.learning_rate) && input.learning_rate >= 0.0f, "learning_rate",
@@ -350,8 +360,10 @@ void Table::Step(const StepInput& input) {
     const double correction2 = std::sqrt(1.0 - std::pow(static_cast<double>(c.rule.beta2), t));
     const double correction1 = 1.0 - std::pow(static_cast<double>(c.rule.beta1), t);
     c.adam_lr = static_cast<float>(input.learning_rate * correction2 / correction1);
-    // AdamW as published corrects the second moment before epsilon is added; MindSpore's Adam after.
-    if (c.rule.kind == RuleKind::kAdamW) c.adam_eps = static_cast<float>(c.rule.epsilon * correction2);
+    // AdamW as published corrects the second moment before epsilon is added; MindSpore's Adam
+    // after.
+    if (c.rule.kind == RuleKind::kAdamW)
+      c.adam_eps = static_cast<float>(c.rule.epsilon * correction2);
     if (!gradients_.empty()) {
       const bool stale = gradients_.structure() != Structure();
       const bool record = epoch_ != 0;
@@ -440,7 +452,8 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
 size_t Table::Erase(const IdView& ids) {
   return Guard::Run(this, [&] {
     if (context_.identity()) {
-      throw std::invalid_argument(Where("is static: its keys are the vocabulary and cannot be erased"));
+      throw std::invalid_argument(
+          Where("is static: its keys are the vocabulary and cannot be erased"));
     }
     auto batch = NewBatch(ids, {});
     size_t erased[kNumShards] = {};
@@ -507,26 +520,27 @@ ExportedRows Table::Pack(const std::vector<std::pair<int64_t, const char*>>& row
   out.last_times.reset(new uint32_t[out.n]);
   out.present.reset(new bool[out.n]);
   constexpr size_t kBlock = 4096;
-  ThreadPool::Global().ParallelFor(static_cast<int64_t>((out.n + kBlock - 1) / kBlock), [&](int64_t block) {
-    const size_t last = std::min(out.n, (static_cast<size_t>(block) + 1) * kBlock);
-    for (size_t i = block * kBlock; i < last; ++i) {
-      const char* row = rows[i].second;
-      out.keys[i] = rows[i].first;
-      out.present[i] = row != nullptr;
-      out.counts[i] = row != nullptr ? Meta(row)->count : 0;
-      out.last_steps[i] = row != nullptr ? Meta(row)->last_step : 0;
-      out.last_times[i] = row != nullptr ? Meta(row)->last_time : 0;
-      float* value = out.values.get() + i * dim;
-      float* state = out.states.get() + i * width;
-      if (row == nullptr) {
-        std::memset(value, 0, dim * sizeof(float));
-        std::memset(state, 0, width * sizeof(float));
-      } else {
-        std::memcpy(value, Value(row), dim * sizeof(float));
-        std::memcpy(state, Value(row) + dim, width * sizeof(float));
-      }
-    }
-  });
+  ThreadPool::Global().ParallelFor(
+      static_cast<int64_t>((out.n + kBlock - 1) / kBlock), [&](int64_t block) {
+        const size_t last = std::min(out.n, (static_cast<size_t>(block) + 1) * kBlock);
+        for (size_t i = block * kBlock; i < last; ++i) {
+          const char* row = rows[i].second;
+          out.keys[i] = rows[i].first;
+          out.present[i] = row != nullptr;
+          out.counts[i] = row != nullptr ? Meta(row)->count : 0;
+          out.last_steps[i] = row != nullptr ? Meta(row)->last_step : 0;
+          out.last_times[i] = row != nullptr ? Meta(row)->last_time : 0;
+          float* value = out.values.get() + i * dim;
+          float* state = out.states.get() + i * width;
+          if (row == nullptr) {
+            std::memset(value, 0, dim * sizeof(float));
+            std::memset(state, 0, width * sizeof(float));
+          } else {
+            std::memcpy(value, Value(row), dim * sizeof(float));
+            std::memcpy(state, Value(row) + dim, width * sizeof(float));
+          }
+        }
+      });
   return out;
 }
 
@@ -573,7 +587,8 @@ uint64_t Table::Mark() {
 ExportedRows Table::ExportSince(uint64_t mark, bool with_state) {
   return Guard::Run(this, [&] {
     if (mark == 0 || mark > epoch_) {
-      throw std::invalid_argument(Where("mark " + std::to_string(mark) + " is not one of this table's"));
+      throw std::invalid_argument(
+          Where("mark " + std::to_string(mark) + " is not one of this table's"));
     }
     std::vector<std::pair<int64_t, const char*>> rows;
     std::vector<int64_t> keys;
@@ -601,9 +616,9 @@ void Table::ReleaseBefore(uint64_t mark) {
 void Table::Import(size_t n, const RowArrays& rows, int32_t state_width) {
   Guard::Run(this, [&] {
     if (rows.states != nullptr && state_width != context_.layout.state_width) {
-      throw std::invalid_argument(
-          Where("states has " + std::to_string(state_width) + " floats a row, the table's optimizer has " +
-                std::to_string(context_.layout.state_width)));
+      throw std::invalid_argument(Where("states has " + std::to_string(state_width) +
+                                        " floats a row, the table's optimizer has " +
+                                        std::to_string(context_.layout.state_width)));
     }
     const IdView ids{rows.keys, n, true};
     CheckKeys(ids, "keys");
@@ -641,8 +656,8 @@ void Table::EvictAll() {
 void Table::SetAdmissionThreshold(int64_t threshold) {
   Guard::Run(this, [&] {
     if (threshold < -1) {
-      throw std::invalid_argument(Where("admission threshold must be >= -1, got " +
-                                        std::to_string(threshold)));
+      throw std::invalid_argument(
+          Where("admission threshold must be >= -1, got " + std::to_string(threshold)));
     }
     context_.admission.threshold = threshold;
   });
@@ -651,7 +666,8 @@ void Table::SetAdmissionThreshold(int64_t threshold) {
 void Table::SetMaxIdleSteps(int64_t steps) {
   Guard::Run(this, [&] {
     if (steps != -1 && steps < 1) {
-      throw std::invalid_argument(Where("max_idle_steps must be -1 or >= 1, got " + std::to_string(steps)));
+      throw std::invalid_argument(
+          Where("max_idle_steps must be -1 or >= 1, got " + std::to_string(steps)));
     }
     context_.eviction.max_idle_steps = steps;
   });

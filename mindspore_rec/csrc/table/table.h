@@ -2,12 +2,14 @@
 //
 // Table: int64 key -> row of floats with optimizer state, trained by batches.
 //
-// The way of a step: Lookup (unique | fetch rows | expand) gives a ticket; Accumulate hands back that
-// lookup's gradient; after all lookups, Step applies one optimizer update to each key's summed gradient.
+// The way of a step: Lookup (unique | fetch rows | expand) gives a ticket; Accumulate hands back
+// that lookup's gradient; after all lookups, Step applies one optimizer update to each key's summed
+// gradient.
 //
-// Every method may be called from any thread; calls on one table run one after another, each parallel
-// inside. A method that throws leaves the table as it was. Throws std::invalid_argument for bad
-// arguments, TableClosed after Close, OutOfMemory when memory runs out; messages name the table.
+// Every method may be called from any thread; calls on one table run one after another, each
+// parallel inside. A method that throws leaves the table as it was. Throws std::invalid_argument
+// for bad arguments, TableClosed after Close, OutOfMemory when memory runs out; messages name the
+// table.
 #pragma once
 
 #include <atomic>
@@ -39,7 +41,7 @@ struct NoOptimizer : std::runtime_error {
 struct TableConfig {
   std::string name;
   int32_t dim = 0;
-  Initializer initializer;     // its seed is filled from `seed` and the name
+  Initializer initializer;  // its seed is filled from `seed` and the name
   uint64_t seed = 0;
   int64_t vocabulary = 0;      // > 0: a static table of keys 0 .. vocabulary - 1
   bool outside_zeros = false;  // static: ids outside read zeros; else they are an error
@@ -83,8 +85,8 @@ class Table {
 
   // ---- training and evaluation ----
 
-  // out is [ids.size, dim]. Inserts, counts and touches. Throws NoOptimizer when none is bound: a table
-  // that would never learn is an error.
+  // out is [ids.size, dim]. Inserts, counts and touches. Throws NoOptimizer when none is bound: a
+  // table that would never learn is an error.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, float* out);
   // The same without any effect on the table.
   void LookupEval(const IdView& ids, const IdFilter& filter, float* out);
@@ -92,8 +94,8 @@ class Table {
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
-  // The gradient of the lookup with that ticket, [ids.size or number of bags, dim]. Lookups may report
-  // in any order; grad is copied where it has to wait for an earlier one.
+  // The gradient of the lookup with that ticket, [ids.size or number of bags, dim]. Lookups may
+  // report in any order; grad is copied where it has to wait for an earlier one.
   void Accumulate(int64_t ticket, const float* grad, size_t grad_rows);
   // Sum of squares of all gradients accumulated so far.
   double GradientSquaredNorm();
@@ -102,8 +104,8 @@ class Table {
   // Forgets lookups and gradients since the last step.
   void DiscardGradients();
 
-  // Sets the rule. Rows that exist keep values; their state starts fresh unless the rule's kind is the
-  // one they have.
+  // Sets the rule. Rows that exist keep values; their state starts fresh unless the rule's kind is
+  // the one they have.
   void BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return has_optimizer_; }
 
@@ -146,7 +148,9 @@ class Table {
     std::vector<float> grad;
   };
 
-  std::string Where(const std::string& what) const { return "table '" + config_.name + "': " + what; }
+  std::string Where(const std::string& what) const {
+    return "table '" + config_.name + "': " + what;
+  }
   std::unique_ptr<Batch> NewBatch(const IdView& ids, const IdFilter& filter);
   void Recycle(std::unique_ptr<Batch> batch);
   int64_t Keep(std::unique_ptr<Batch> batch);
@@ -158,7 +162,8 @@ class Table {
   uint64_t Structure() const;
   void MergeDeferred(bool all);
   void ForgetStep();
-  ExportedRows Pack(const std::vector<std::pair<int64_t, const char*>>& rows, bool with_state) const;
+  ExportedRows Pack(const std::vector<std::pair<int64_t, const char*>>& rows,
+                    bool with_state) const;
 
   TableConfig config_;
   ShardContext context_;

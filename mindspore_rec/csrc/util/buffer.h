@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Buffer: an uninitialised array that only ever grows and is kept between steps. Fresh memory of this
-// size would be page-faulted anew each step, which costs more than the work done in it.
+// Buffer: an uninitialised array that only ever grows and is kept between steps. Fresh memory of
+// this size would be page-faulted anew each step, which costs more than the work done in it.
 #pragma once
 
 #include <cstddef>

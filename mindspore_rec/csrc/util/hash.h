@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hashes used by the table. All are pure functions of their arguments: files and other processes may
-// rely on them, so changing one is a change of format.
+// Hashes used by the table. All are pure functions of their arguments: files and other processes
+// may rely on them, so changing one is a change of format.
 #pragma once
 
 #include <cstddef>

@@ -11,9 +11,9 @@
 namespace msrec {
 namespace {
 
-// A worker polls this long for the next loop before it sleeps: an operator starts several loops within
-// microseconds, and waking a sleeping thread costs more than such a loop. Longer would take the core
-// away from MindSpore's own threads.
+// A worker polls this long for the next loop before it sleeps: an operator starts several loops
+// within microseconds, and waking a sleeping thread costs more than such a loop. Longer would take
+// the core away from MindSpore's own threads.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
 inline void CpuRelax() {
@@ -137,7 +137,8 @@ void ThreadPool::ParallelFor(int64_t num_tasks, const std::function<void(int64_t
     CpuRelax();
   }
   {
-    // Also taken when the spin saw zero: the last worker may still be about to notify under the lock.
+    // Also taken when the spin saw zero: the last worker may still be about to notify under the
+    // lock.
     std::unique_lock<std::mutex> lock(mutex_);
     idle_.wait(lock, [&] { return running_.load(std::memory_order_acquire) == 0; });
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small pool for parallel loops inside one operator. MindSpore runs independent operators one after
-// another, so this is where all parallelism of the table comes from.
+// A small pool for parallel loops inside one operator. MindSpore runs independent operators one
+// after another, so this is where all parallelism of the table comes from.
 #pragma once
 
 #include <atomic>
@@ -26,11 +26,11 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Runs fn(task) once for every task in [0, num_tasks) on the caller and the workers; returns when all
-  // are done. Which thread runs which task is unspecified: tasks must not depend on it. The first
-  // exception of a task is rethrown here after every started task has ended; tasks not yet started are
-  // then skipped. May be called from any thread; a call made while another is under way, from inside a
-  // task, or in a forked child runs the tasks one after another on the caller.
+  // Runs fn(task) once for every task in [0, num_tasks) on the caller and the workers; returns when
+  // all are done. Which thread runs which task is unspecified: tasks must not depend on it. The
+  // first exception of a task is rethrown here after every started task has ended; tasks not yet
+  // started are then skipped. May be called from any thread; a call made while another is under
+  // way, from inside a task, or in a forked child runs the tasks one after another on the caller.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 
   // Threads that work on a loop, the caller included. At least 1.
