@@ -97,7 +97,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["mindspore_rec", "mindspore_rec.*"]),
-    package_data={"mindspore_rec": ["py.typed"]},
+    package_data={"mindspore_rec": ["py.typed", "*.pyi"]},
     ext_modules=[
         Extension(
             "mindspore_rec._native",
