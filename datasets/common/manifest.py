@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MANIFEST_NAME", "Column", "DataFile", "Manifest", "sha256_of"]
+__all__ = ["MANIFEST_NAME", "Column", "DataFile", "Manifest", "digest_files", "sha256_of"]
 
 MANIFEST_NAME = "manifest.json"
 _VERSION = 1
@@ -46,7 +46,7 @@ class Manifest:
     """What a packed data set holds.
 
     Args:
-        format: ``mindrecord`` or ``parquet``.
+        format: ``mindrecord``, ``parquet``, or ``tsv`` for text that is yet to be converted.
         rows: Number of rows.
         block_rows: Rows of every block (record or row group) but the last.
         columns: The columns.
@@ -110,6 +110,14 @@ class Manifest:
             found = path.stat().st_size if path.is_file() else None
             if found != file.bytes:
                 raise ValueError(f"{path} must have {file.bytes} bytes, found {found}")
+
+
+def digest_files(directory: Path) -> tuple[DataFile, ...]:
+    """Size and digest of every file of ``directory``, by name; reads all of them."""
+    return tuple(
+        DataFile(path.name, path.stat().st_size, sha256_of(path))
+        for path in sorted(directory.iterdir())
+    )
 
 
 def sha256_of(path: Path) -> str:

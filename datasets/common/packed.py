@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from datasets.common.blocks import Batch, check_batch, rebatch, row_count
-from datasets.common.manifest import Column, DataFile, Manifest, sha256_of
+from datasets.common.manifest import Column, Manifest, digest_files
 
 __all__ = ["DATA_NAMES", "FORMATS", "new_directory", "write_packed"]
 
@@ -78,10 +78,7 @@ def write_packed(
             raise ValueError(f"blocks must have at least one row: nothing to write to {output}")
         columns = _columns(first, fields or {})
         rows = _write(stream, first, columns, directory / DATA_NAMES[format], format, block_rows)
-        files = tuple(
-            DataFile(path.name, path.stat().st_size, sha256_of(path))
-            for path in sorted(directory.iterdir())
-        )
+        files = digest_files(directory)
         manifest = Manifest(format, rows, block_rows, columns, files, dict(source or {}))
         manifest.write(directory)
     return manifest
@@ -191,7 +188,7 @@ def _write(
 
 
 class _ParquetWriter:
-    """One row group per block; ids dictionary-encoded, for a field has few distinct values."""
+    """One row group per block."""
 
     def __init__(self, path: Path, columns: tuple[Column, ...]) -> None:
         self._schema = pa.schema([_arrow_field(column) for column in columns])
@@ -231,7 +228,7 @@ class _MindRecordWriter:
         from mindspore.mindrecord import FileWriter
 
         self._writer = FileWriter(str(path), shard_num=1, overwrite=True)
-        self._writer.set_page_size(_page_size(columns, block_rows) >> 10)
+        self._writer.set_page_size(_page_size(columns, block_rows))
         schema = {
             column.name: {"type": column.dtype, "shape": [-1, column.width]} for column in columns
         }

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from datasets.common.blocks import Batch, check_batch, rebatch, row_count, take_rows
 from datasets.common.manifest import Manifest
-from datasets.common.packed import DATA_NAMES
+from datasets.common.packed import DATA_NAMES, FORMATS
 
 __all__ = ["BatchStream", "Source", "as_dataset", "batches", "open_source"]
 
@@ -52,6 +52,8 @@ def open_source(path: str | os.PathLike[str] | Mapping[str, np.ndarray]) -> Sour
         return _ArraySource(dict(path))
     directory = Path(path)
     manifest = Manifest.read(directory)
+    if manifest.format not in FORMATS:
+        raise ValueError(f"{directory} has format {manifest.format!r}, not one of {FORMATS}")
     if manifest.format == "parquet":
         return _ParquetSource(directory, manifest)
     return _MindRecordSource(directory, manifest)

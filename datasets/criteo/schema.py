@@ -52,4 +52,5 @@ def bin_counts(counts: np.ndarray) -> np.ndarray:
     """
     with np.errstate(invalid="ignore"):
         large = np.floor(np.log(np.maximum(counts, 1.0)) ** 2)
-        return np.where(counts > 2, large, np.trunc(counts))
+        small = np.trunc(np.maximum(counts, -(2.0**53)))  # so that a bin always fits int64
+        return np.where(counts > 2, large, small)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands of the data sets share: options, progress, the report as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from datasets.common.blocks import Batch, row_count
+
+__all__ = ["add_json", "add_output", "positive", "report", "with_progress"]
+
+
+def positive(text: str) -> int:
+    """An argument that is a whole number of at least 1.
+
+    Example:
+        >>> positive("4096")
+        4096
+    """
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
+
+
+def add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...]) -> None:
+    """Add ``--output``, ``--format`` (the first is the default), ``--batch-size``, ``--overwrite``."""
+    parser.add_argument("--output", required=True, type=Path, help="directory to make")
+    parser.add_argument("--format", choices=formats, default=formats[0], help="default %(default)s")
+    parser.add_argument(
+        "--batch-size", type=positive, default=4096, help="rows of a block (default %(default)s)"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the output directory")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json PATH``."""
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures to PATH")
+
+
+def with_progress(blocks: Iterable[Batch], total: int | None, title: str) -> Iterator[Batch]:
+    """The same blocks, with a bar on standard error that counts rows."""
+    with tqdm(total=total, unit="row", unit_scale=True, desc=title) as bar:
+        for block in blocks:
+            yield block
+            bar.update(row_count(block))
+
+
+def report(figures: dict[str, Any], path: Path | None) -> None:
+    """Print figures as ``name: value`` lines, and write them to ``path`` where there is one.
+
+    Example:
+        >>> report({"rows": 3}, None)
+        rows: 3
+    """
+    for name, value in figures.items():
+        print(f"{name}: {value}")
+    if path is not None:
+        path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fetch a large public file: resumed after a break, checked, and there only when it is whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+from tqdm import tqdm
+
+from datasets.common.manifest import sha256_of
+
+__all__ = ["copy_local", "fetch"]
+
+_PIECE = 1 << 20
+_TIMEOUT_SECONDS = 60.0
+
+
+def fetch(
+    url: str, destination: str | os.PathLike[str], sha256: str | None = None, attempts: int = 5
+) -> Path:
+    """Download ``url`` to ``destination``.
+
+    What has come so far is in ``destination.partial``; a later call goes on from there (HTTP
+    Range, under If-Range so that a file that has changed on the server is fetched anew). A server
+    that does not know ranges sends all of it again.
+
+    Args:
+        url: An ``http`` or ``https`` address.
+        destination: File to make; its directory must exist. A file that is there is kept when its
+            digest is the one asked for.
+        sha256: Digest in hexadecimal to hold the file to; None does not check.
+        attempts: Tries to go on after a broken connection, at least 1 (default 5).
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ValueError: an argument out of range, or the digest is another one. What was downloaded
+            is then removed.
+        OSError: the server refused, or the connection broke ``attempts`` times.
+    """
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise ValueError(f"url must be http or https, got {url!r}")
+    if attempts < 1:
+        raise ValueError(f"attempts must be at least 1, got {attempts}")
+    place = Path(destination)
+    if place.exists():
+        _check(place, sha256)
+        return place
+    partial = place.with_name(place.name + ".partial")
+    for attempt in range(attempts):
+        try:
+            _continue(url, partial)
+            break
+        except urllib.error.HTTPError:
+            raise
+        except OSError:
+            if attempt == attempts - 1:
+                raise
+    try:
+        _check(partial, sha256)
+    except ValueError:
+        _forget(partial)
+        raise
+    partial.rename(place)
+    _tag_file(partial).unlink(missing_ok=True)
+    return place
+
+
+def copy_local(
+    source: str | os.PathLike[str], destination: str | os.PathLike[str], sha256: str | None = None
+) -> Path:
+    """Copy a file that is already on this machine, with the same checks as `fetch`.
+
+    Args:
+        source: The file.
+        destination: File to make or replace; its directory must exist.
+        sha256: Digest in hexadecimal to hold the file to; None does not check.
+
+    Returns:
+        The path of the copy.
+
+    Raises:
+        ValueError: the digest is another one, or ``source`` is ``destination``.
+        OSError: ``source`` cannot be read.
+    """
+    place = Path(destination)
+    if place.exists() and place.samefile(source):
+        raise ValueError(f"source and destination are the same file: {place}")
+    partial = place.with_name(place.name + ".partial")
+    shutil.copyfile(source, partial)
+    try:
+        _check(partial, sha256)
+    except ValueError:
+        partial.unlink()
+        raise
+    partial.rename(place)
+    return place
+
+
+def _continue(url: str, partial: Path) -> None:
+    have = partial.stat().st_size if partial.exists() else 0
+    tag = _tag_file(partial).read_text() if _tag_file(partial).exists() else ""
+    request = urllib.request.Request(url)
+    if have and tag:
+        request.add_header("Range", f"bytes={have}-")
+        request.add_header("If-Range", tag)
+    try:
+        response = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and error.headers.get("Content-Range") == f"bytes */{have}":
+            return  # nothing is left to fetch: the break came after the last byte
+        raise
+    with response:
+        given = response.headers.get("Content-Range", "")
+        if response.status == 206 and not given.startswith(f"bytes {have}-"):
+            raise OSError(f"{url} answered range {given!r} to bytes={have}-")
+        start = have if response.status == 206 else 0
+        _tag_file(partial).write_text(_tag(response.headers))
+        length = response.headers.get("Content-Length")
+        total = start + int(length) if length else None
+        _receive(response, partial, start, total)
+
+
+def _receive(response: object, partial: Path, start: int, total: int | None) -> None:
+    bar = tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=partial.stem)
+    with bar, partial.open("r+b" if start else "wb") as stream:
+        stream.seek(start)
+        stream.truncate()
+        while piece := response.read(_PIECE):  # type: ignore[attr-defined]
+            stream.write(piece)
+            bar.update(len(piece))
+        done = stream.tell()
+    if total is not None and done != total:
+        raise ConnectionError(f"the connection broke after {done} of {total} bytes")
+
+
+def _tag(headers: object) -> str:
+    """What names this version of the file; a weak ETag must not be used with If-Range."""
+    etag = headers.get("ETag", "")  # type: ignore[attr-defined]
+    if etag and not etag.startswith("W/"):
+        return str(etag)
+    return str(headers.get("Last-Modified", ""))  # type: ignore[attr-defined]
+
+
+def _tag_file(partial: Path) -> Path:
+    return partial.with_name(partial.name + ".tag")
+
+
+def _forget(partial: Path) -> None:
+    partial.unlink(missing_ok=True)
+    _tag_file(partial).unlink(missing_ok=True)
+
+
+def _check(path: Path, sha256: str | None) -> None:
+    if sha256 is None:
+        return
+    found = sha256_of(path)
+    if found != sha256.lower():
+        raise ValueError(f"{path} must have SHA-256 {sha256}, found {found}")

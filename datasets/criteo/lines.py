@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A text file, plain or gzip, as large pieces of whole lines."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
+
+__all__ = ["Piece", "pieces"]
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_LONGEST_LINE = 16 << 20
+
+
+class Piece(NamedTuple):
+    """Whole lines.
+
+    Args:
+        first_line: Number of the first line in the file, from 1.
+        lines: Number of lines.
+        text: The bytes; every line ends with a line feed.
+        crlf: How many of the lines ended with CR LF in the file; here they end with LF.
+        file_offset: Bytes of the file on disk read so far, for a progress bar.
+    """
+
+    first_line: int
+    lines: int
+    text: bytes
+    crlf: int
+    file_offset: int
+
+
+def pieces(path: str | os.PathLike[str], piece_bytes: int = 16 << 20) -> Iterator[Piece]:
+    """Read a file in pieces of whole lines.
+
+    Args:
+        path: The file; gzip is known by its first two bytes, not by the name.
+        piece_bytes: About how many bytes (after decompression) to a piece, at least 1.
+
+    Yields:
+        Pieces, in order. A last line without a line feed gets one. A byte order mark at the start
+        of the file is left out.
+
+    Raises:
+        ValueError: gzip data that is truncated or damaged, or a line above 16 MiB.
+        OSError: the file cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     _ = file.write(b"a\\r\\nb\\nc") and file.flush()
+        ...     [(piece.first_line, piece.text, piece.crlf) for piece in pieces(file.name, 4)]
+        [(1, b'a\\n', 1), (2, b'b\\n', 0), (3, b'c\\n', 0)]
+    """
+    if piece_bytes < 1:
+        raise ValueError(f"piece_bytes must be at least 1, got {piece_bytes}")
+    line, rest = 1, b""
+    with open(path, "rb") as raw:
+        for data in _chunks(path, raw, piece_bytes):
+            if line == 1 and not rest:
+                data = data.removeprefix(b"\xef\xbb\xbf")
+            whole, feed, tail = data.rpartition(b"\n")
+            if not feed:
+                rest += data
+                _check_length(path, line, rest)
+                continue
+            piece = _piece(line, rest + whole + feed, raw.tell())
+            yield piece
+            line, rest = line + piece.lines, tail
+        if rest:
+            yield _piece(line, rest + b"\n", raw.tell())
+
+
+def _chunks(path: str | os.PathLike[str], raw: BinaryIO, size: int) -> Iterator[bytes]:
+    magic = raw.read(len(_GZIP_MAGIC))
+    raw.seek(0)
+    if magic != _GZIP_MAGIC:
+        # at least the byte order mark in one chunk, so that it can be seen
+        while data := raw.read(max(size, 3)):
+            yield data
+        return
+    done = 0
+    try:
+        with gzip.GzipFile(fileobj=raw) as unpacked:
+            while data := unpacked.read(max(size, 3)):
+                yield data
+                done += len(data)
+    except EOFError as error:
+        raise ValueError(f"{path} is truncated: its gzip data ends after {done} bytes") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} is damaged gzip data after {done} bytes: {error}") from error
+
+
+def _piece(first_line: int, text: bytes, file_offset: int) -> Piece:
+    crlf = text.count(b"\r\n")
+    if crlf:
+        text = text.replace(b"\r\n", b"\n")
+    return Piece(first_line, text.count(b"\n"), text, crlf, file_offset)
+
+
+def _check_length(path: str | os.PathLike[str], line: int, rest: bytes) -> None:
+    if len(rest) > _LONGEST_LINE:
+        raise ValueError(f"{path}, line {line} is longer than {_LONGEST_LINE} bytes")

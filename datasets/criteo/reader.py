@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read Criteo's tab-separated files as whole batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from datasets.common.blocks import Batch, rebatch
+from datasets.criteo.lines import Piece, pieces
+from datasets.criteo.parse import BAD_REASONS, Columns, parse
+from datasets.criteo.schema import CATEGORY_FIELDS, COUNT_FIELDS, bin_counts, scale_counts
+from mindspore_rec.feature.hashing import category_keys
+
+__all__ = ["CriteoReader", "ReadReport"]
+
+_BAD_LINES_KEPT = 20
+
+
+@dataclass
+class ReadReport:
+    """What a reading has met so far.
+
+    Args:
+        rows: Good rows.
+        bad: Number of bad rows by reason: ``columns`` (not 40), ``text`` (a carriage return inside
+            the line, or not UTF-8), ``label`` (not 0 or 1), ``number`` (a count that is not one).
+        crlf: Rows, good or bad, that ended with CR LF.
+        first_bad: Line number (from 1) and reason of the first 20 bad rows.
+    """
+
+    rows: int = 0
+    bad: dict[str, int] = field(default_factory=lambda: dict.fromkeys(BAD_REASONS, 0))
+    crlf: int = 0
+    first_bad: list[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def bad_rows(self) -> int:
+        """Bad rows of any reason."""
+        return sum(self.bad.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as JSON values."""
+        return {**vars(self), "bad_rows": self.bad_rows}
+
+
+class CriteoReader:
+    """The rows of one file as batches; iterating again reads the file again.
+
+    Args:
+        path: The file: 40 tab-separated columns, no header, plain or gzip.
+        batch_size: Rows of a batch, at least 1 (default 4096); the last may have fewer.
+        strict: Refuse the first bad row, and an empty file, instead of counting (default False).
+        counts_as_categories: Give the 13 counts, binned by `bin_counts`, keys as well: fields
+            I1..I13 after C1..C26 (default False).
+        piece_bytes: Text parsed at a time, at least 1 (default 16 MiB); does not change any row.
+        on_bytes: Called with the bytes of the file read since the last call.
+
+    Yields (by iteration):
+        ``ids`` int64 [B, 26] or [B, 39], `category_keys` of the text under the field's name, an
+        empty text being missing; ``dense`` float32 [B, 13], ``log(1 + x)``, 0 where missing or
+        negative; ``label`` float32 [B, 1].
+
+    Raises (by iteration):
+        ValueError: ``path, line N`` and the reason for a bad row under ``strict``; gzip data that
+            is truncated or damaged.
+        OSError: the file cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     _ = file.write(b"1\\t3" + b"\\t" * 38 + b"\\nbad\\n") and file.flush()
+        ...     reader = CriteoReader(file.name)
+        ...     batch = next(iter(reader))
+        >>> batch["ids"].shape, batch["dense"][0, :2].round(3).tolist(), reader.report.bad_rows
+        ((1, 26), [1.3860000371932983, 0.0], 1)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        batch_size: int = 4096,
+        strict: bool = False,
+        counts_as_categories: bool = False,
+        piece_bytes: int = 16 << 20,
+        on_bytes: Callable[[int], object] | None = None,
+    ) -> None:
+        if batch_size < 1 or piece_bytes < 1:
+            raise ValueError(
+                f"batch_size and piece_bytes must be at least 1, got {batch_size}, {piece_bytes}"
+            )
+        self._path = path
+        self._batch_size = batch_size
+        self._strict = strict
+        self._counts_as_categories = counts_as_categories
+        self._piece_bytes = piece_bytes
+        self._on_bytes = on_bytes
+        self.report = ReadReport()
+        self.fields = {
+            "ids": CATEGORY_FIELDS + (COUNT_FIELDS if counts_as_categories else ()),
+            "dense": COUNT_FIELDS,
+            "label": ("click",),
+        }
+
+    def __iter__(self) -> Iterator[Batch]:
+        self.report = ReadReport()
+        return rebatch(self._blocks(), self._batch_size)
+
+    def _blocks(self) -> Iterator[Batch]:
+        offset, empty = 0, True
+        for piece in pieces(self._path, self._piece_bytes):
+            empty = False
+            columns = parse(piece.text)
+            self._record(piece, columns)
+            if self._on_bytes is not None:
+                self._on_bytes(piece.file_offset - offset)
+            offset = piece.file_offset
+            yield self._encode(columns)
+        if empty and self._strict:
+            raise ValueError(f"{os.fspath(self._path)} is empty")
+
+    def _record(self, piece: Piece, columns: Columns) -> None:
+        report = self.report
+        report.rows += len(columns.label)
+        report.crlf += piece.crlf
+        bad = np.flatnonzero(columns.bad >= 0)
+        if not len(bad):
+            return
+        where = [(piece.first_line + int(i), BAD_REASONS[columns.bad[i]]) for i in bad[:20]]
+        if self._strict:
+            raise ValueError(f"{os.fspath(self._path)}, line {where[0][0]}: bad {where[0][1]}")
+        report.first_bad += where[: _BAD_LINES_KEPT - len(report.first_bad)]
+        numbers = np.bincount(columns.bad[bad], minlength=len(BAD_REASONS))
+        for reason, number in zip(BAD_REASONS, numbers, strict=True):
+            report.bad[reason] += int(number)
+
+    def _encode(self, columns: Columns) -> Batch:
+        keys = [
+            category_keys(name, values)
+            for name, values in zip(CATEGORY_FIELDS, columns.categories, strict=True)
+        ]
+        if self._counts_as_categories:
+            keys += [_count_keys(name, columns.counts[:, j]) for j, name in enumerate(COUNT_FIELDS)]
+        return {
+            "ids": np.stack(keys, axis=1),
+            "dense": scale_counts(columns.counts),
+            "label": columns.label[:, None],
+        }
+
+
+def _count_keys(name: str, counts: np.ndarray) -> np.ndarray:
+    missing = np.isnan(counts)
+    bins = np.where(missing, 0.0, bin_counts(counts)).astype(np.int64)
+    return category_keys(name, pa.array(bins, mask=missing))
