@@ -6,6 +6,7 @@
 //
 // Every operator names its table by a `handle`, an int64 tensor:
 //   [0] table id  [1] 1 if there is a padding key  [2] padding key  [3] combiner  [4] 1 if weighted
+//   [5] 1 if keys are int32: int64 ids are then an error, since they might not fit
 // `like` is a constant of shape [dim]: shape inference sees shapes only, and takes the dim from it.
 #include <chrono>
 #include <cstdint>
@@ -73,6 +74,14 @@ class Call {
     return filter;
   }
   const int64_t* handle() const { return handle_; }
+  IdView Ids(const Args& args, int i, const char* argument) {
+    const IdView ids = args.Ids(i, argument);
+    if (ids.is_int64 && handle_[5] != 0) {
+      throw std::invalid_argument("table '" + registered_->table->config().name + "': " + argument +
+                                  " must be int32, the table's key_dtype, got int64");
+    }
+    return ids;
+  }
 
  private:
   const int64_t* handle_;
@@ -137,7 +146,7 @@ MSREC_OP(MsrLookupTrain) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kLookup);
   *args.Data<int64_t>(5) =
-      table->LookupTrain(args.Ids(0, "ids"), table.filter(), args.Data<float>(4));
+      table->LookupTrain(table.Ids(args, 0, "ids"), table.filter(), args.Data<float>(4));
   return 0;
 }
 
@@ -148,7 +157,7 @@ extern "C" Shape MsrLookupEvalInferShape(int* ndims, int64_t** shapes, void*) {
 MSREC_OP(MsrLookupEval) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kLookup);
-  table->LookupEval(args.Ids(0, "ids"), table.filter(), args.Data<float>(3));
+  table->LookupEval(table.Ids(args, 0, "ids"), table.filter(), args.Data<float>(3));
   return 0;
 }
 
@@ -160,7 +169,7 @@ extern "C" std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes, 
 MSREC_OP(MsrMapGet) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
-  const auto keys = args.Ids(0, "key");
+  const auto keys = table.Ids(args, 0, "key");
   int64_t ticket = 0;
   if (table->has_optimizer()) {
     ticket = table->LookupTrain(keys, table.filter(), args.Data<float>(4));
@@ -180,7 +189,7 @@ MSREC_OP(MsrPoolTrain) {
   Call table(args, 3, OpKind::kLookup);
   const Bags bags(args, 0, 1, 2, table.handle());
   *args.Data<int64_t>(7) =
-      table->PoolTrain(args.Ids(0, "ids"), table.filter(), bags.view, args.Data<float>(6));
+      table->PoolTrain(table.Ids(args, 0, "ids"), table.filter(), bags.view, args.Data<float>(6));
   return 0;
 }
 
@@ -192,7 +201,7 @@ MSREC_OP(MsrPoolEval) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 3, OpKind::kLookup);
   const Bags bags(args, 0, 1, 2, table.handle());
-  table->PoolEval(args.Ids(0, "ids"), table.filter(), bags.view, args.Data<float>(5));
+  table->PoolEval(table.Ids(args, 0, "ids"), table.filter(), bags.view, args.Data<float>(5));
   return 0;
 }
 
@@ -223,18 +232,21 @@ MSREC_OP(MsrGradNorm) {
   return 0;
 }
 
-// (token, handle, learning rate [1], weight decay [1], gradient scale [1], step int32 [1]) -> 0
+// (token, handle, learning rate [1], weight decay [1], gradient scale [1], step int32 [1],
+//  binding int64 [1]) -> 0
 extern "C" Shape MsrStepInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrStep) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kStep);
   msrec::StepInput input;
+  for (int i = 2; i < 5; ++i) args.RequireFloat(i, "a number of the optimizer step");
   input.learning_rate = *args.Data<float>(2);
   input.weight_decay = *args.Data<float>(3);
   input.grad_scale = *args.Data<float>(4);
   input.step = *args.Data<int32_t>(5);
+  input.binding = *args.Data<int64_t>(6);
   table->Step(input);
-  *args.Data<float>(6) = 0.0f;
+  *args.Data<float>(7) = 0.0f;
   return 0;
 }
 
@@ -246,7 +258,7 @@ MSREC_OP(MsrPut) {
   args.RequireFloat(1, "value");
   const size_t dim = static_cast<size_t>(table->dim());
   const size_t values = args.Size(1);
-  const auto keys = args.Ids(0, "key");
+  const auto keys = table.Ids(args, 0, "key");
   if (values != keys.size * dim) {
     throw std::invalid_argument("table '" + table->config().name + "': value must have shape [" +
                                 std::to_string(keys.size) + ", " + std::to_string(dim) +
@@ -262,7 +274,7 @@ extern "C" Shape MsrEraseInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrErase) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
-  table->Erase(args.Ids(0, "key"));
+  table->Erase(table.Ids(args, 0, "key"));
   *args.Data<int32_t>(2) = 0;
   return 0;
 }
@@ -274,7 +286,7 @@ extern "C" Shape MsrContainsInferShape(int* ndims, int64_t** shapes, void*) {
 MSREC_OP(MsrContains) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
-  table->Contains(args.Ids(0, "key"), args.Data<bool>(2));
+  table->Contains(table.Ids(args, 0, "key"), args.Data<bool>(2));
   return 0;
 }
 

@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Embedding cells: ids in, rows out."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+from mindspore.common.initializer import initializer
+
+from mindspore_rec.parameter import MapParameter, StaticParameter, TableParameter
+from mindspore_rec.parameter.table_parameter import COMBINERS
+
+
+def _max_norm(value: float | None) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"max_norm must be a number or None, got {value!r}")
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"max_norm must be finite and > 0, got {value}")
+    return float(value)
+
+
+def _padding_key(value: int | None) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"padding_key must be an int or None, got {value!r}")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"padding_key must be an int64, got {value}")
+    return int(value)
+
+
+def _require_sparse(sparse: bool) -> None:
+    if sparse is not True:
+        raise ValueError(
+            f"sparse must be True for a table on the host: its gradients are per key, got {sparse!r}"
+        )
+
+
+class _TableLookup(nn.Cell):
+    """Looks ids up in a table, in the way the training flag asks for."""
+
+    def __init__(
+        self, table: TableParameter, max_norm: float | None, padding_key: int | None
+    ) -> None:
+        super().__init__()
+        self.embedding_table = table
+        self.embedding_size = table.dim
+        self.max_norm = _max_norm(max_norm)
+        self.padding_key = _padding_key(padding_key)
+        self.handle = table.make_handle(self.padding_key)
+
+    def construct(self, ids: Tensor) -> Tensor:
+        if self.training and self.embedding_table.anchor.requires_grad:
+            rows = self.embedding_table.lookup_train(ids, self.handle)
+        else:
+            rows = self.embedding_table.lookup_eval(ids, self.handle)
+        if self.max_norm is not None:
+            norm = ops.sqrt(ops.maximum((rows * rows).sum(-1, keepdims=True), 1e-24))
+            rows = rows * ops.minimum(self.max_norm / norm, 1.0)
+        return rows
+
+
+class HashEmbeddingLookup(_TableLookup):
+    """Embedding lookup in a hash table: any id is legal, rows appear as ids do.
+
+    In training (`set_train()` on the network) an unknown id gets a row; in evaluation the table does not
+    change and an unknown or not admitted id reads zeros (the number, where `param_init` is one).
+    Several lookups of one table in one network are one optimizer step over the summed gradients.
+
+    Args:
+        embedding_size: floats in a row, 1 to 8192.
+        key_dtype: `int32` or `int64`. Ids of int64 are refused by an int32 table. Default: `int32`.
+        param_init: first value of a row, as `MapParameter`'s `default_value`. Default: 'normal'.
+        sparse: must be True: gradients of a table are per key.
+        max_norm: rows with a larger L2 norm are scaled to it on the way out. Default: no limit.
+        permit_filter_value: an id is admitted in the batch in which its count of occurrences reaches
+            this. Default: 1.
+        evict_filter_value: a row not seen in training for that many steps is evicted. Default: never.
+        name: the table's name, unique among open tables. Default: `hash_embedding_<n>`.
+        padding_key: an id that reads zeros and is never trained. Default: none.
+        table: an existing MapParameter to share; then the arguments that describe a table must be left
+            at their defaults.
+        seed: of the first values. Default: 0.
+
+    Inputs:
+        ids: int32 or int64 Tensor of any shape, static or dynamic.
+
+    Outputs:
+        float32 Tensor `[*ids.shape, embedding_size]`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        RuntimeError: ids of another dtype; training without an optimizer that covers the table.
+
+    After `mindspore_rec.HashEmbeddingLookup` of MindRec 0.3.
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore import Tensor
+        >>> from mindspore_rec import HashEmbeddingLookup
+        >>> embedding = HashEmbeddingLookup(4, ms.int64, "ones", name="doc.hash_embedding")
+        >>> embedding(Tensor([[7, -1, 1 << 62]], ms.int64)).shape
+        (1, 3, 4)
+    """
+
+    def __init__(
+        self,
+        embedding_size: int,
+        key_dtype: Any = ms.int32,
+        param_init: Any = "normal",
+        sparse: bool = True,
+        max_norm: float | None = None,
+        permit_filter_value: int = 1,
+        evict_filter_value: int = sys.maxsize,
+        *,
+        name: str | None = None,
+        padding_key: int | None = None,
+        table: MapParameter | None = None,
+        seed: int = 0,
+    ) -> None:
+        _require_sparse(sparse)
+        _max_norm(max_norm)
+        _padding_key(padding_key)
+        table = hash_table(
+            embedding_size,
+            key_dtype=key_dtype,
+            param_init=param_init,
+            permit_filter_value=permit_filter_value,
+            evict_filter_value=evict_filter_value,
+            name=name,
+            table=table,
+            seed=seed,
+        )
+        super().__init__(table, max_norm, padding_key)
+        self.key_dtype = table.key_dtype
+
+
+_TABLE_DEFAULTS = {
+    "key_dtype": ms.int32,
+    "param_init": "normal",
+    "permit_filter_value": 1,
+    "evict_filter_value": sys.maxsize,
+    "name": None,
+    "seed": 0,
+}
+_unnamed = [0]
+
+
+def hash_table(
+    embedding_size: int, *, table: MapParameter | None, **described: Any
+) -> MapParameter:
+    """The table of a hash embedding: the one given, or a new one as described."""
+    if isinstance(embedding_size, bool) or not isinstance(embedding_size, numbers.Integral):
+        raise TypeError(f"embedding_size must be an int, got {embedding_size!r}")
+    if not 1 <= embedding_size <= 8192:
+        raise ValueError(f"embedding_size must be in [1, 8192], got {embedding_size}")
+    if table is not None:
+        if not isinstance(table, MapParameter):
+            raise TypeError(f"table must be a MapParameter, got {type(table).__name__}")
+        for argument, value in described.items():
+            default = _TABLE_DEFAULTS[argument]
+            if value is not default and value != default:
+                raise ValueError(f"{argument} describes a new table; with table= it must be left out")
+        if table.dim != embedding_size:
+            raise ValueError(
+                f"embedding_size must be that of table '{table.name}', {table.dim}, "
+                f"got {embedding_size}"
+            )
+        return table
+    if described["name"] is None:
+        described["name"] = f"hash_embedding_{_unnamed[0]}"
+        _unnamed[0] += 1
+    return MapParameter(
+        name=described["name"],
+        key_dtype=described["key_dtype"],
+        value_shape=int(embedding_size),
+        default_value=described["param_init"],
+        permit_filter_value=described["permit_filter_value"],
+        evict_filter_value=described["evict_filter_value"],
+        seed=described["seed"],
+    )
+
+
+class EmbeddingLookup(nn.Cell):
+    """Embedding lookup over a fixed vocabulary: drop-in for the `nn.EmbeddingLookup` that MindSpore drops.
+
+    With `target='CPU'` the rows live on the host in the native core: lookup and optimizer run there, only
+    on rows that a batch touches, while the dense network stays on the device. With `target='DEVICE'` the
+    table is an ordinary Parameter on the device, and its gradient is dense.
+
+    Args:
+        vocab_size: number of ids, at least 1.
+        embedding_size: floats in a row, 1 to 8192.
+        param_init: a number, an initializer's name or object, or a float32 Tensor
+            `[vocab_size, embedding_size]`. Default: 'normal'.
+        target: 'CPU' or 'DEVICE'. Default: 'CPU'.
+        slice_mode: only 'batch_slice'.
+        manual_shapes: only None.
+        max_norm: rows with a larger L2 norm are scaled to it on the way out. Default: no limit.
+        sparse: True for 'CPU', False for 'DEVICE'.
+        dtype: only float32.
+        out_of_range: what an id outside the vocabulary does: 'error', which names the id, or 'zeros'
+            (what upstream did silently). Only for 'CPU'.
+        name: the table's name, unique among open tables. Only for 'CPU'.
+        padding_key: an id that reads zeros and is never trained. Only for 'CPU'.
+        seed: of the first values. Only for 'CPU'.
+
+    Inputs:
+        ids: int32 or int64 Tensor of any shape, static or dynamic.
+
+    Outputs:
+        float32 Tensor `[*ids.shape, embedding_size]`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        RuntimeError: an id outside the vocabulary.
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore import Tensor
+        >>> from mindspore_rec import EmbeddingLookup
+        >>> lookup = EmbeddingLookup(4, 2, "ones", name="doc.embedding_lookup")
+        >>> print(lookup(Tensor([[1, 0], [3, 2]], ms.int32)).shape)
+        (2, 2, 2)
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embedding_size: int,
+        param_init: Any = "normal",
+        target: str = "CPU",
+        slice_mode: str = "batch_slice",
+        manual_shapes: tuple[int, ...] | None = None,
+        max_norm: float | None = None,
+        sparse: bool = True,
+        dtype: Any = ms.float32,
+        *,
+        out_of_range: str = "error",
+        name: str | None = None,
+        padding_key: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if target not in ("CPU", "DEVICE"):
+            raise ValueError(f"target must be 'CPU' or 'DEVICE', got {target!r}")
+        if slice_mode != "batch_slice" or manual_shapes is not None:
+            raise ValueError("slice_mode must be 'batch_slice' and manual_shapes None: tables are not sliced")
+        if dtype != ms.float32:
+            raise ValueError(f"dtype must be float32, got {dtype}")
+        self.vocab_size = vocab_size
+        self.embedding_size = embedding_size
+        self.target = target
+        self.max_norm = _max_norm(max_norm)
+        if target == "CPU":
+            _require_sparse(sparse)
+            _padding_key(padding_key)
+            table = StaticParameter(
+                vocab_size,
+                embedding_size,
+                param_init,
+                name=name,
+                out_of_range=out_of_range,
+                seed=seed,
+            )
+            self.lookup = _TableLookup(table, max_norm, padding_key)
+            self.embedding_table = table
+            return
+        if sparse is not False:
+            raise ValueError("sparse must be False with target='DEVICE': its gradient is dense")
+        given = {"out_of_range": out_of_range != "error", "name": name is not None}
+        given.update(padding_key=padding_key is not None, seed=seed != 0)
+        for argument, is_given in given.items():
+            if is_given:
+                raise ValueError(f"{argument} is for target='CPU' only")
+        values = param_init
+        if not isinstance(param_init, Tensor):
+            values = initializer(param_init, [vocab_size, embedding_size], ms.float32)
+        self.embedding_table = Parameter(values, name="embedding_table")
+        self.lookup = _DenseLookup(self.embedding_table, self.max_norm)
+
+    def construct(self, ids: Tensor) -> Tensor:
+        return self.lookup(ids)
+
+
+class _DenseLookup(nn.Cell):
+    """Rows of an ordinary Parameter on the device."""
+
+    def __init__(self, weight: Parameter, max_norm: float | None) -> None:
+        super().__init__(auto_prefix=False)
+        self.weight = weight
+        self.max_norm = max_norm
+
+    def construct(self, ids: Tensor) -> Tensor:
+        rows = ops.gather(self.weight, ids, 0)
+        if self.max_norm is not None:
+            norm = ops.sqrt(ops.maximum((rows * rows).sum(-1, keepdims=True), 1e-24))
+            rows = rows * ops.minimum(self.max_norm / norm, 1.0)
+        return rows
+
+
+class EmbeddingBag(nn.Cell):
+    r"""Looks bags of ids up and combines each bag's rows, in one operator.
+
+    For a bag of ids :math:`i` with weights :math:`w_i` (1 where none are given) and rows :math:`e_i`:
+
+    .. math::
+        \text{sum} = \sum w_i e_i \quad
+        \text{mean} = \frac{\sum w_i e_i}{\sum w_i} \quad
+        \text{sqrtn} = \frac{\sum w_i e_i}{\sqrt{\sum w_i^2}}
+
+    as in TensorFlow's `embedding_lookup_sparse`; a bag without ids is zeros. The rows of a batch are never
+    written out one by one.
+
+    Args:
+        embedding_size: floats in a row, 1 to 8192.
+        mode: 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
+        vocab_size: a fixed vocabulary (as `EmbeddingLookup`). Default: a hash table.
+        key_dtype: of a hash table. Default: `int32`.
+        param_init: as for `HashEmbeddingLookup`. Default: 'normal'.
+        padding_key: an id that is no member of its bag. Default: none.
+        permit_filter_value: as for `HashEmbeddingLookup`.
+        evict_filter_value: as for `HashEmbeddingLookup`.
+        name: the table's name. Default: numbered.
+        table: an existing MapParameter to share.
+        seed: of the first values. Default: 0.
+
+    Inputs:
+        ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.
+        offsets: int32 or int64 `[bags]`: where each bag starts in ids; starts at 0 and does not fall.
+        per_sample_weights: float32 of the shape of ids. Constant: no gradient flows to them.
+
+    Outputs:
+        float32 Tensor `[bags, embedding_size]`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        RuntimeError: offsets or weights that do not fit the ids.
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore import Tensor
+        >>> from mindspore_rec import EmbeddingBag
+        >>> bag = EmbeddingBag(2, "mean", vocab_size=9, param_init="ones", padding_key=0, name="doc.bag")
+        >>> print(bag(Tensor([[1, 2, 0], [0, 0, 0]], ms.int32)))
+        [[1. 1.]
+         [0. 0.]]
+    """
+
+    def __init__(
+        self,
+        embedding_size: int,
+        mode: str = "sum",
+        *,
+        vocab_size: int | None = None,
+        key_dtype: Any = ms.int32,
+        param_init: Any = "normal",
+        padding_key: int | None = None,
+        permit_filter_value: int = 1,
+        evict_filter_value: int = sys.maxsize,
+        name: str | None = None,
+        table: MapParameter | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if mode not in COMBINERS:
+            raise ValueError(f"mode must be 'sum', 'mean' or 'sqrtn', got {mode!r}")
+        self.mode = mode
+        self.padding_key = _padding_key(padding_key)
+        if vocab_size is None:
+            self.embedding_table: TableParameter = hash_table(
+                embedding_size,
+                key_dtype=key_dtype,
+                param_init=param_init,
+                permit_filter_value=permit_filter_value,
+                evict_filter_value=evict_filter_value,
+                name=name,
+                table=table,
+                seed=seed,
+            )
+        else:
+            for argument, given in (
+                ("key_dtype", key_dtype != ms.int32),
+                ("permit_filter_value", permit_filter_value != 1),
+                ("evict_filter_value", evict_filter_value != sys.maxsize),
+                ("table", table is not None),
+            ):
+                if given:
+                    raise ValueError(f"{argument} is for hash tables; with vocab_size leave it out")
+            self.embedding_table = StaticParameter(
+                vocab_size, embedding_size, param_init, name=name, seed=seed
+            )
+        self.embedding_size = self.embedding_table.dim
+        self.plain = self.embedding_table.make_handle(self.padding_key, mode, False)
+        self.weighted = self.embedding_table.make_handle(self.padding_key, mode, True)
+
+    def construct(
+        self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
+    ) -> Tensor:
+        if (ids.ndim == 2) == (offsets is not None) or ids.ndim > 2 or ids.ndim == 0:
+            raise ValueError("ids must be [bags, length] without offsets, or [n] with offsets")
+        handle = self.plain if per_sample_weights is None else self.weighted
+        if self.training and self.embedding_table.anchor.requires_grad:
+            return self.embedding_table.pool_train(ids, offsets, per_sample_weights, handle)
+        return self.embedding_table.pool_eval(ids, offsets, per_sample_weights, handle)
+
+
+def tables_of(net: nn.Cell) -> list[TableParameter]:
+    """All tables of a network, each once, in the order of its cells.
+
+    Args:
+        net: any Cell.
+
+    Example:
+        >>> from mindspore_rec import HashEmbeddingLookup
+        >>> [table.name for table in tables_of(HashEmbeddingLookup(2, name="doc.tables_of"))]
+        ['doc.tables_of']
+    """
+    found: list[TableParameter] = []
+    for _, cell in net.cells_and_names():
+        if isinstance(cell, TableParameter) and cell not in found:
+            found.append(cell)
+    return found
+
+
+def parameter_count(net: nn.Cell) -> int:
+    """Floats in the dense part of a network: tables are not counted, they grow.
+
+    Args:
+        net: any Cell.
+    """
+    dense = [p for p in net.get_parameters() if not hasattr(p, "mindspore_rec_table")]
+    return int(sum(np.prod(p.shape) for p in dense))

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables as parameters of a network."""
+
+from mindspore_rec.parameter.map_parameter import MapParameter
+from mindspore_rec.parameter.static_parameter import StaticParameter
+from mindspore_rec.parameter.table_parameter import TableParameter
+
+__all__ = ["MapParameter", "StaticParameter", "TableParameter"]

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lets `cell[key]`, `cell[key] = value` and `key in cell` compile in a graph.
+
+To the graph compiler of MindSpore 2.10 a Cell is a Function. Without a registration it drops
+`cell[key] = value` silently and runs `cell[key]` in Python, out of order. With these, each becomes the
+Cell's own method, compiled like any other code. The registration is for every Cell, and does for each what
+Python would: it calls the Cell's own `__getitem__`, `__setitem__` or `__contains__`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindspore.ops.composite.multitype_ops import getitem, in_, not_in_, setitem
+
+
+@getitem.register("Function", "Tensor")
+def _cell_getitem(cell: Any, key: Any) -> Any:
+    return cell.__getitem__(key)
+
+
+@setitem.register("Function", "Tensor", "Tensor")
+@setitem.register("Function", "Tensor", "Number")
+def _cell_setitem(cell: Any, key: Any, value: Any) -> Any:
+    cell.__setitem__(key, value)
+    return cell  # the compiler binds the name on the left to what this returns
+
+
+@in_.register("Tensor", "Function")
+def _tensor_in_cell(key: Any, cell: Any) -> Any:
+    return cell.__contains__(key)
+
+
+@not_in_.register("Tensor", "Function")
+def _tensor_not_in_cell(key: Any, cell: Any) -> Any:
+    return cell.__contains__(key).logical_not()

@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MapParameter: a hash table as a parameter, with the surface of MindSpore's experimental class."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import numbers
+import sys
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, ops
+
+from mindspore_rec.native import custom_op
+from mindspore_rec.parameter import graph_syntax  # noqa: F401  (makes m[k] work in a graph)
+from mindspore_rec.parameter.initializers import row_initializer
+from mindspore_rec.parameter.table_parameter import TableParameter
+
+SLICE_BYTES = 1 << 30
+UNCHANGED, MODIFIED, ERASED = 0, 1, 2
+
+_counter = itertools.count()
+
+ExportedData = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _check_filter(value: Any, argument: str, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"table '{name}': {argument} must be an int, got {value!r}")
+    if value < 1:
+        raise ValueError(f"table '{name}': {argument} must be >= 1, got {value}")
+    return int(value)
+
+
+class MapParameter(TableParameter):
+    """A parameter that maps int keys to rows of float32, growing as keys arrive.
+
+    Drop-in for `mindspore.experimental.MapParameter`, which has no CPU kernels in MindSpore 2.10. Works
+    inside `construct` in GRAPH_MODE and PyNative, and outside. Every key of the key dtype is legal. A
+    row's first value is a function of `(seed, name, key)` alone.
+
+    Differences from upstream: it is an `nn.Cell` that owns a Parameter instead of a Parameter; rows are
+    float32 only; `put` and `erase` return the MapParameter.
+
+    Args:
+        name: the table's name, unique among open tables. Default: `map_parameter_<n>`.
+        requires_grad: whether training changes it. Default: True.
+        key_dtype: `int32` or `int64`. Default: `int32`.
+        value_dtype: `float32`. Default: `float32`.
+        value_shape: shape of one value, at most 8192 elements. Default: 1.
+        key_tensor: keys to start with, int32 or int64 `[n]`.
+        value_tensor: their values, float32 `[n, *value_shape]`.
+        default_value: first value of a new key: a number, 'normal', 'truncated_normal', 'uniform',
+            'xavier_uniform' (with both fans the row's size), 'zeros', 'ones', or such an Initializer.
+        permit_filter_value: a key is admitted in the training batch in which its count of occurrences
+            reaches this. Until then it reads the default and is not trained. Default: 1.
+        evict_filter_value: a row not seen in training for this many training steps is evicted.
+            Default: never.
+        seed: of the first values. Default: 0.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: an argument is out of range, or the name is that of an open table.
+
+    Inputs of a call are as those of `get`.
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore import Tensor
+        >>> from mindspore_rec import MapParameter
+        >>> m = MapParameter(name="doc.map", value_shape=(3,), default_value="zeros")
+        >>> m[Tensor([1, 2], ms.int32)] = Tensor([[1, 1, 1], [2, 2, 2]], ms.float32)
+        >>> print(m.get(Tensor([1, 2, 3], ms.int32)))
+        [[1. 1. 1.]
+         [2. 2. 2.]
+         [0. 0. 0.]]
+        >>> _ = m.erase(Tensor([2, 3], ms.int32))
+        >>> len(m), 1 in m, 2 in m
+        (1, True, False)
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        requires_grad: bool = True,
+        *,
+        key_dtype: Any = None,
+        value_dtype: Any = None,
+        value_shape: int | tuple[int, ...] | list[int] | None = None,
+        key_tensor: Tensor | None = None,
+        value_tensor: Tensor | None = None,
+        default_value: Any = "normal",
+        permit_filter_value: int = 1,
+        evict_filter_value: int = sys.maxsize,
+        seed: int = 0,
+    ) -> None:
+        if name is None:
+            name = f"map_parameter_{next(_counter)}"
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"name must be a non-empty str, got {name!r}")
+        _check_pair(name, key_tensor, value_tensor)
+        key_dtype = _one_of(name, "key", key_dtype, key_tensor, ms.int32, (ms.int32, ms.int64))
+        value_dtype = _one_of(name, "value", value_dtype, value_tensor, ms.float32, (ms.float32,))
+        shape = _value_shape(name, value_shape, value_tensor)
+        dim = math.prod(shape)
+        permit = _check_filter(permit_filter_value, "permit_filter_value", name)
+        evict = _check_filter(evict_filter_value, "evict_filter_value", name)
+        init = row_initializer(default_value, fan_in=dim, fan_out=dim, argument="default_value")
+        super().__init__(
+            requires_grad=requires_grad,
+            key_dtype=key_dtype,
+            name=name,
+            dim=dim,
+            seed=_check_seed(seed, name),
+            unknown_value=init.unknown_value,
+            admission_threshold=permit,
+            # "Never" is the largest int of upstream; no run gets near half of it.
+            max_idle_steps=-1 if evict > sys.maxsize // 2 else evict,
+            **init.native_arguments(),
+        )
+        self.value_dtype = value_dtype
+        self.value_shape = shape
+        self.default_value = default_value
+        self.permit_filter_value = permit
+        self.evict_filter_value = evict
+        self.seed = seed
+        self._flat = len(shape) == 1
+        self._mark: int | None = None
+        self._slices: tuple[bool, np.ndarray, int] | None = None
+        self._clones = 0
+        self._range = ops.Range(1 << 40)
+        self._zero = Tensor(0, ms.int64)
+        self._one = Tensor(1, ms.int64)
+        self._make_map_operators()
+        if key_tensor is not None and value_tensor is not None:
+            keys = np.ascontiguousarray(key_tensor.asnumpy())
+            self.native.put(keys, np.ascontiguousarray(value_tensor.asnumpy()))
+
+    def _make_map_operators(self) -> None:
+        zeros = ops.zeros_like
+
+        # A graph is differentiated as a whole: what reaches the loss needs a gradient function.
+        def put_bprop(key, value, handle, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(key), zeros(value), handle
+
+        def key_bprop(key, handle, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(key), handle
+
+        def size_bprop(handle, out, dout):  # type: ignore[no-untyped-def]
+            return (handle,)
+
+        def values_bprop(rows, handle, like, out, dout):  # type: ignore[no-untyped-def]
+            return rows, handle, like
+
+        self._put = custom_op("MsrPut", ms.int32, put_bprop)
+        self._erase = custom_op("MsrErase", ms.int32, key_bprop)
+        self._contains = custom_op("MsrContains", ms.bool_, key_bprop)
+        self._size = custom_op("MsrSize", ms.int64, size_bprop)
+        self._keys = custom_op("MsrKeys", ms.int64, key_bprop)
+        self._values = custom_op("MsrValues", ms.float32, values_bprop)
+
+    def construct(self, key_tensor: Tensor) -> Tensor:
+        """The same as `get(key_tensor)`."""
+        return self.get(key_tensor, True)
+
+    def get(self, key_tensor: Tensor, insert_default_value: bool = True) -> Tensor:
+        """Values of keys.
+
+        Args:
+            key_tensor: int32 or int64, any shape.
+            insert_default_value: True: keys that have no row get one with their first value (once
+                admitted), counted as a training occurrence; where an optimizer covers the table, the
+                result is differentiable. False: the table does not change; keys without a row read the
+                default: the number of `default_value`, or zeros where it is a distribution.
+
+        Returns:
+            float32 Tensor `[*key_tensor.shape, *value_shape]`.
+        """
+        if insert_default_value:
+            rows = self._map_get(key_tensor, self.handle, self.like, self.anchor)[0]
+        else:
+            rows = self._lookup_eval(key_tensor, self.handle, self.like)
+        return rows if self._flat else rows.reshape(key_tensor.shape + self.value_shape)
+
+    def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> MapParameter:
+        """Sets values, past admission; of a key given twice the last value stays.
+
+        Args:
+            key_tensor: int32 or int64, any shape.
+            value_tensor: float32 `[*key_tensor.shape, *value_shape]`, or a number for all.
+
+        Returns:
+            This MapParameter.
+        """
+        if isinstance(value_tensor, (int, float)):
+            value_tensor = ops.fill(ms.float32, key_tensor.shape + (self.dim,), value_tensor)
+        self._put(key_tensor, value_tensor, self.handle)
+        return self
+
+    def erase(self, key_tensor: Tensor) -> MapParameter:
+        """Removes keys with value, optimizer state and count; absent ones are passed over."""
+        self._erase(key_tensor, self.handle)
+        return self
+
+    def contains(self, key_tensor: Tensor) -> Tensor:
+        """Which keys have a row: bool Tensor of the keys' shape."""
+        return self._contains(key_tensor, self.handle)
+
+    def size(self) -> Tensor:
+        """The number of rows: int64 Tensor `[1]`."""
+        return self._size(self.handle)
+
+    def get_keys(self) -> Tensor:
+        """All keys: Tensor `[n]` of the key dtype, in the order of `get_values`."""
+        return ops.cast(self._keys(self._rows(), self.handle), self.key_dtype)
+
+    def get_values(self) -> Tensor:
+        """All values: float32 Tensor `[n, *value_shape]`, in the order of `get_keys`."""
+        values = self._values(self._rows(), self.handle, self.like)
+        return values if self._flat else values.reshape((-1, *self.value_shape))
+
+    def get_data(self) -> tuple[Tensor, Tensor]:
+        """All keys and values."""
+        return self.get_keys(), self.get_values()
+
+    def _rows(self) -> Tensor:
+        # One element a row: the only way to tell shape inference a length that the data decides.
+        return self._range(self._zero, self._size(self.handle).reshape(()), self._one)
+
+    def __getitem__(self, key_tensor: Tensor) -> Tensor:
+        return self.get(key_tensor, True)
+
+    def __setitem__(self, key_tensor: Tensor, value_tensor: Tensor | float) -> None:
+        self.put(key_tensor, value_tensor)
+
+    def __contains__(self, key: Any) -> Any:
+        if isinstance(key, int):
+            key = Tensor([key], self.key_dtype)
+        return self.contains(key)
+
+    def __len__(self) -> Any:
+        return self.size()
+
+    def __bool__(self) -> bool:
+        # Without this an empty table would be falsy, as an empty list is.
+        return True
+
+    def __repr__(self) -> str:
+        return (
+            f"MapParameter(name={self.name!r}, key_dtype={self.key_dtype}, "
+            f"value_shape={self.value_shape}, rows={self.native.stats()['rows']})"
+        )
+
+    def export_data(self, incremental: bool = False) -> ExportedData:
+        """Keys, values and statuses as NumPy arrays.
+
+        Args:
+            incremental: False: every row, with status 0 (unchanged). True: what changed since the last
+                export (everything, the first time): status 1 (modified) and, after those, keys with
+                status 2 (erased or evicted), for which there is no row among the values. A row counts
+                as modified when it was put, trained, or looked up in training.
+
+        Returns:
+            keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,
+            statuses int32 `[n]`.
+        """
+        if incremental and self._mark is not None:
+            exported = self._pack(self.native.export_since(self._mark), MODIFIED)
+        else:
+            exported = self._pack(
+                self.native.export_rows(), MODIFIED if incremental else UNCHANGED
+            )
+        self._take_mark()
+        return exported
+
+    def export_bytes(self, incremental: bool = False) -> tuple[bytes, bytes, bytes]:
+        """The arrays of `export_data` as bytes, in native byte order."""
+        keys, values, statuses = self.export_data(incremental)
+        return keys.tobytes(), values.tobytes(), statuses.tobytes()
+
+    def export_slice_data(
+        self, incremental: bool = False, slice_bytes: int = SLICE_BYTES
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+        """The next slice of `export_data`; call until the last element is True.
+
+        The keys are those at the first call; their values those at the call that returns them.
+
+        Args:
+            incremental: as for `export_data`; the same in every call of one export.
+            slice_bytes: bytes of values in a slice, at least one row's. Default: 1 GiB.
+
+        Returns:
+            keys, values, statuses, and whether this was the last slice.
+        """
+        if slice_bytes < 1:
+            raise ValueError(f"table '{self.name}': slice_bytes must be >= 1, got {slice_bytes}")
+        if self._slices is None:
+            if incremental and self._mark is not None:
+                keys = self.native.export_since(self._mark)["keys"]
+            else:
+                keys = self.native.keys()
+            self._slices = (incremental, keys, 0)
+            self._take_mark()
+        begun_incremental, keys, start = self._slices
+        if begun_incremental != incremental:
+            self._slices = None
+            raise ValueError(
+                f"table '{self.name}': incremental must stay {begun_incremental} until the last slice"
+            )
+        stop = start + max(1, slice_bytes // (4 * self.dim))
+        last = stop >= len(keys)
+        part = self.native.export_keys(keys[start:stop])
+        self._slices = None if last else (incremental, keys, stop)
+        return (*self._pack(part, MODIFIED if incremental else UNCHANGED), last)
+
+    def import_data(self, data: ExportedData) -> None:
+        """Puts rows from `export_data`, and erases keys whose status is 2 (erased).
+
+        Args:
+            data: keys `[n]`, values (one row a key that is not erased), statuses `[n]`.
+
+        Raises:
+            ValueError: the lengths do not fit; the table is then as it was.
+        """
+        if len(data) != 3:
+            raise ValueError(
+                f"table '{self.name}': data must be (keys, values, statuses), got {len(data)} parts"
+            )
+        keys, values, statuses = (np.asarray(part) for part in data)
+        if keys.dtype not in (np.int32, np.int64):
+            raise TypeError(f"table '{self.name}': keys must be int32 or int64, got {keys.dtype}")
+        if keys.ndim != 1 or statuses.shape != keys.shape:
+            raise ValueError(
+                f"table '{self.name}': keys and statuses must have the same shape [n], "
+                f"got {keys.shape} and {statuses.shape}"
+            )
+        present = statuses != ERASED
+        rows = int(present.sum())
+        if values.size != rows * self.dim or len(values) != rows:
+            raise ValueError(
+                f"table '{self.name}': values must have shape {(rows, *self.value_shape)}, one row a "
+                f"key that is not erased, got {values.shape}"
+            )
+        kept = np.ascontiguousarray(keys[present], np.int64)
+        self.native.import_rows(
+            kept, np.ascontiguousarray(values, np.float32).reshape(rows, self.dim)
+        )
+        if rows < len(keys):
+            self.native.erase(np.ascontiguousarray(keys[~present], np.int64))
+
+    def clone(self, init: Any = "same") -> MapParameter:
+        """An empty MapParameter of the same kind under a new name, `<name>.clone<n>`.
+
+        Args:
+            init: the clone's `default_value`, or 'same'.
+        """
+        self._clones += 1
+        return MapParameter(
+            name=f"{self.name}.clone{self._clones}",
+            requires_grad=self.requires_grad,
+            key_dtype=self.key_dtype,
+            value_dtype=self.value_dtype,
+            value_shape=self.value_shape,
+            default_value=self.default_value if isinstance(init, str) and init == "same" else init,
+            permit_filter_value=self.permit_filter_value,
+            evict_filter_value=self.evict_filter_value,
+            seed=self.seed,
+        )
+
+    def _pack(self, rows: dict[str, np.ndarray], status: int) -> ExportedData:
+        present = rows["present"]
+        keys, values = rows["keys"], rows["values"]
+        if not present.all():
+            keys = np.concatenate([keys[present], keys[~present]])
+            values = values[present]
+        statuses = np.full(len(keys), ERASED, np.int32)
+        statuses[: len(values)] = status
+        key_type = np.int32 if self.key_dtype == ms.int32 else np.int64
+        return keys.astype(key_type), values.reshape((-1, *self.value_shape)), statuses
+
+    def _take_mark(self) -> None:
+        self._mark = self.native.mark()
+        self.native.release_before(self._mark)
+
+
+def _check_seed(seed: Any, name: str) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+        raise TypeError(f"table '{name}': seed must be an int, got {seed!r}")
+    if not 0 <= seed < 1 << 64:
+        raise ValueError(f"table '{name}': seed must be in [0, 2**64), got {seed}")
+    return int(seed)
+
+
+def _check_pair(name: str, key_tensor: Tensor | None, value_tensor: Tensor | None) -> None:
+    if (key_tensor is None) != (value_tensor is None):
+        raise ValueError(
+            f"table '{name}': key_tensor and value_tensor must be given together or not at all"
+        )
+    if key_tensor is None or value_tensor is None:
+        return
+    if key_tensor.ndim != 1 or value_tensor.ndim < 2 or len(key_tensor) != len(value_tensor):
+        raise ValueError(
+            f"table '{name}': key_tensor must be [n] and value_tensor [n, *value_shape], "
+            f"got {key_tensor.shape} and {value_tensor.shape}"
+        )
+
+
+def _one_of(
+    name: str, what: str, given: Any, tensor: Tensor | None, default: Any, legal: tuple[Any, ...]
+) -> Any:
+    if given is not None and tensor is not None and given != tensor.dtype:
+        raise ValueError(
+            f"table '{name}': {what}_dtype and {what}_tensor.dtype must be the same, "
+            f"got {given} and {tensor.dtype}"
+        )
+    chosen = given if given is not None else default if tensor is None else tensor.dtype
+    if chosen not in legal:
+        names = " or ".join(str(dtype) for dtype in legal)
+        raise TypeError(f"table '{name}': {what}_dtype must be {names}, got {chosen}")
+    return chosen
+
+
+def _value_shape(name: str, given: Any, tensor: Tensor | None) -> tuple[int, ...]:
+    if isinstance(given, numbers.Integral):
+        given = (given,)
+    if given is not None:
+        given = tuple(given)
+        if not given or any(
+            isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 1 for n in given
+        ):
+            raise ValueError(f"table '{name}': value_shape must be of ints >= 1, got {given}")
+        given = tuple(int(n) for n in given)
+    if tensor is not None:
+        if given is not None and given != tuple(tensor.shape[1:]):
+            raise ValueError(
+                f"table '{name}': value_shape and value_tensor.shape[1:] must be the same, "
+                f"got {given} and {tuple(tensor.shape[1:])}"
+            )
+        given = tuple(tensor.shape[1:])
+    shape: tuple[int, ...] = given if given is not None else (1,)
+    if math.prod(shape) > 8192:
+        raise ValueError(f"table '{name}': value_shape must have at most 8192 elements, got {shape}")
+    return shape

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a hash table and a static table have in common as a parameter of a network."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+
+from mindspore_rec import _native
+from mindspore_rec.native import custom_op
+
+COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
+
+
+def _new_table(**arguments: Any) -> _native.Table:
+    try:
+        return _native.Table(**arguments)
+    except ValueError as error:
+        # A network that nobody holds any more may still hold the name: cells are in reference cycles.
+        if "already used" not in str(error):
+            raise
+        gc.collect()
+        return _native.Table(**arguments)
+
+
+class TableParameter(nn.Cell):
+    """A native table as part of a network: base of `MapParameter` and `StaticParameter`.
+
+    The rows live in the native core. The network sees a one-element Parameter, the *anchor*, through
+    which optimizers find the table (`anchor.mindspore_rec_table`); its gradient carries no number, only
+    the order "all gradients of the table before its step".
+
+    Attributes:
+        native: the `_native.Table` with the rows.
+        anchor: the Parameter that stands for the table in `net.trainable_params()`.
+        handle: int64 Tensor `[6]`, how operators name the table.
+        key_dtype: `int32` or `int64`; ids of the wider type are refused by a table of the narrower.
+    """
+
+    def __init__(self, *, requires_grad: bool, key_dtype: Any, **native_arguments: Any) -> None:
+        super().__init__(auto_prefix=False)
+        self.key_dtype = key_dtype
+        table = _new_table(**native_arguments)
+        self.native = table
+        self._table_name = table.name
+        self.dim = table.dim
+        self._finalizer = weakref.finalize(self, table.close)
+        self.handle = self.make_handle()
+        self.like = Tensor(np.zeros(table.dim, np.float32))
+        self.anchor = Parameter(
+            Tensor(np.zeros(1, np.float32)), name=table.name, requires_grad=bool(requires_grad)
+        )
+        self.anchor.mindspore_rec_table = self
+        self._no_weights = Tensor(np.zeros(1, np.float32))
+        self._no_offsets = Tensor(np.zeros(1, np.int64))
+        self._make_operators()
+
+    def _make_operators(self) -> None:
+        accumulate = custom_op("MsrAccumulate", ms.float32)
+        zeros = ops.zeros_like
+
+        # Constants are their own zero gradient; ids may have been computed from a float, so not they.
+        def lookup_bprop(ids, handle, like, anchor, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(ids), handle, like, accumulate(dout[0], out[1], handle)
+
+        def pool_bprop(  # type: ignore[no-untyped-def]
+            ids, offsets, weights, handle, like, anchor, out, dout
+        ):
+            token = accumulate(dout[0], out[1], handle)
+            return zeros(ids), zeros(offsets), zeros(weights), handle, like, token
+
+        def eval_bprop(ids, handle, like, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(ids), handle, like
+
+        def pool_eval_bprop(  # type: ignore[no-untyped-def]
+            ids, offsets, weights, handle, like, out, dout
+        ):
+            return zeros(ids), zeros(offsets), zeros(weights), handle, like
+
+        rows_and_ticket = (ms.float32, ms.int64)
+        self._lookup_train = custom_op(
+            "MsrLookupTrain", rows_and_ticket, lookup_bprop, multi_output=True
+        )
+        self._map_get = custom_op("MsrMapGet", rows_and_ticket, lookup_bprop, multi_output=True)
+        self._lookup_eval = custom_op("MsrLookupEval", ms.float32, eval_bprop)
+        self._pool_train = custom_op("MsrPoolTrain", rows_and_ticket, pool_bprop, multi_output=True)
+        self._pool_eval = custom_op("MsrPoolEval", ms.float32, pool_eval_bprop)
+
+    def make_handle(
+        self,
+        padding_key: int | None = None,
+        combiner: str = "sum",
+        weighted: bool = False,
+    ) -> Tensor:
+        """How an operator is told table, padding and pooling; int64 Tensor `[6]`."""
+        return Tensor(
+            np.array(
+                [
+                    self.native.id,
+                    int(padding_key is not None),
+                    0 if padding_key is None else padding_key,
+                    COMBINERS[combiner],
+                    int(weighted),
+                    int(self.key_dtype == ms.int32),
+                ],
+                np.int64,
+            )
+        )
+
+    @property
+    def name(self) -> str:
+        """The table's name: with the seed, it decides every row's first value."""
+        return self._table_name
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether training changes the table."""
+        return bool(self.anchor.requires_grad)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if "native" in self.__dict__:  # Cell's own constructor sets it before there is an anchor
+            self.anchor.requires_grad = value
+
+    def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
+        """Keeps the table's own name whatever cell holds it."""
+
+    def lookup_train(self, ids: Tensor, handle: Tensor) -> Tensor:
+        """Rows `[*ids.shape, dim]`; inserts, counts, and is trained."""
+        return self._lookup_train(ids, handle, self.like, self.anchor)[0]
+
+    def lookup_eval(self, ids: Tensor, handle: Tensor) -> Tensor:
+        """Rows `[*ids.shape, dim]` without any effect on the table."""
+        return self._lookup_eval(ids, handle, self.like)
+
+    def pool_train(
+        self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, handle: Tensor
+    ) -> Tensor:
+        """One combined row a bag, `[bags, dim]`; inserts, counts, and is trained."""
+        offsets = self._no_offsets if offsets is None else offsets
+        weights = self._no_weights if weights is None else weights
+        return self._pool_train(ids, offsets, weights, handle, self.like, self.anchor)[0]
+
+    def pool_eval(
+        self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, handle: Tensor
+    ) -> Tensor:
+        """One combined row a bag without any effect on the table."""
+        offsets = self._no_offsets if offsets is None else offsets
+        weights = self._no_weights if weights is None else weights
+        return self._pool_eval(ids, offsets, weights, handle, self.like)
+
+    def stats(self) -> dict[str, Any]:
+        """Rows, bytes by kind, load factor and what happened since the table was made.
+
+        `rows` counts rows in memory at no cost; rows whose eviction is due but not swept are among
+        them. Bytes are of memory held, room for growth included.
+        """
+        return self.native.stats()
+
+    def close(self) -> None:
+        """Frees the rows and the name. Any later use of the table is an error."""
+        self._finalizer()
