@@ -30,7 +30,7 @@ def positive(text: str) -> int:
 
 
 def add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...]) -> None:
-    """Add ``--output``, ``--format`` (the first is the default), ``--batch-size``, ``--overwrite``."""
+    """Add what a command that writes takes; the first of ``formats`` is the default."""
     parser.add_argument("--output", required=True, type=Path, help="directory to make")
     parser.add_argument("--format", choices=formats, default=formats[0], help="default %(default)s")
     parser.add_argument(

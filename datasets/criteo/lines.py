@@ -41,7 +41,8 @@ def pieces(path: str | os.PathLike[str], piece_bytes: int = 16 << 20) -> Iterato
         piece_bytes: About how many bytes (after decompression) to a piece, at least 1.
 
     Yields:
-        Pieces, in order. A last line without a line feed gets one. A byte order mark at the start
+        Pieces, in order. A last line without a line feed gets one, so a
+        carriage return that ends the file counts as CR LF. A byte order mark at the start
         of the file is left out.
 
     Raises:

@@ -22,7 +22,7 @@ BAD_REASONS = ("columns", "text", "label", "number")
 """Why a line is bad, tested in this order: not 40 columns; a carriage return inside the line or
 not UTF-8; a label other than 0 or 1; a count that is not a finite decimal number."""
 
-NUMBER = r"^ *-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)? *$"
+NUMBER = r"^ *[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)? *$"
 
 _TAB, _FEED, _RETURN = 9, 10, 13
 
