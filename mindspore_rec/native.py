@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The native core as Python and MindSpore see it.
 
-`_native` is both a Python module and the library that holds the operators a graph calls; keeping one
-shared object is what lets both see the same tables.
+`_native` is both a Python module and the library that holds the operators a graph calls; keeping
+one shared object is what lets both see the same tables.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def custom_op(
 def set_num_threads(num_threads: int) -> None:
     """Sets how many threads one operator of the tables uses, the calling one included.
 
-    The first value is the environment variable `MINDSPORE_REC_NUM_THREADS`, or the number of CPUs the
-    process may run on. Results do not depend on it.
+    The first value is the environment variable `MINDSPORE_REC_NUM_THREADS`, or the number of CPUs
+    the process may run on. Results do not depend on it.
 
     Args:
         num_threads: 1 to 1024.

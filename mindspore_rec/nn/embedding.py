@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 import sys
 from typing import Any
 
@@ -13,6 +11,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 
+from mindspore_rec.checks import check_int, check_number, check_one_of
 from mindspore_rec.parameter import MapParameter, StaticParameter, TableParameter
 from mindspore_rec.parameter.table_parameter import COMBINERS
 
@@ -20,27 +19,19 @@ from mindspore_rec.parameter.table_parameter import COMBINERS
 def _max_norm(value: float | None) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"max_norm must be a number or None, got {value!r}")
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"max_norm must be finite and > 0, got {value}")
+    if check_number("max_norm", value) <= 0:
+        raise ValueError(f"max_norm must be > 0, got {value}")
     return float(value)
 
 
 def _padding_key(value: int | None) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"padding_key must be an int or None, got {value!r}")
-    if not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(f"padding_key must be an int64, got {value}")
-    return int(value)
+    return None if value is None else check_int("padding_key", value, -(1 << 63), (1 << 63) - 1)
 
 
 def _require_sparse(sparse: bool) -> None:
     if sparse is not True:
         raise ValueError(
-            f"sparse must be True for a table on the host: its gradients are per key, got {sparse!r}"
+            f"sparse must be True for a table on the host, with gradients per key; got {sparse!r}"
         )
 
 
@@ -71,9 +62,10 @@ class _TableLookup(nn.Cell):
 class HashEmbeddingLookup(_TableLookup):
     """Embedding lookup in a hash table: any id is legal, rows appear as ids do.
 
-    In training (`set_train()` on the network) an unknown id gets a row; in evaluation the table does not
-    change and an unknown or not admitted id reads zeros (the number, where `param_init` is one).
-    Several lookups of one table in one network are one optimizer step over the summed gradients.
+    In training (`set_train()` on the network) an unknown id gets a row; in evaluation the table
+    does not change and an unknown or not admitted id reads zeros (the number, where `param_init` is
+    one). Several lookups of one table in one network are one optimizer step over the summed
+    gradients.
 
     Args:
         embedding_size: floats in a row, 1 to 8192.
@@ -81,13 +73,14 @@ class HashEmbeddingLookup(_TableLookup):
         param_init: first value of a row, as `MapParameter`'s `default_value`. Default: 'normal'.
         sparse: must be True: gradients of a table are per key.
         max_norm: rows with a larger L2 norm are scaled to it on the way out. Default: no limit.
-        permit_filter_value: an id is admitted in the batch in which its count of occurrences reaches
-            this. Default: 1.
-        evict_filter_value: a row not seen in training for that many steps is evicted. Default: never.
+        permit_filter_value: an id is admitted in the batch in which its count of occurrences
+            reaches this. Default: 1.
+        evict_filter_value: a row not seen in training for that many steps is evicted. Default:
+            never.
         name: the table's name, unique among open tables. Default: `hash_embedding_<n>`.
         padding_key: an id that reads zeros and is never trained. Default: none.
-        table: an existing MapParameter to share; then the arguments that describe a table must be left
-            at their defaults.
+        table: an existing MapParameter to share; then the arguments that describe a table must be
+            left at their defaults.
         seed: of the first values. Default: 0.
 
     Inputs:
@@ -158,17 +151,16 @@ def hash_table(
     embedding_size: int, *, table: MapParameter | None, **described: Any
 ) -> MapParameter:
     """The table of a hash embedding: the one given, or a new one as described."""
-    if isinstance(embedding_size, bool) or not isinstance(embedding_size, numbers.Integral):
-        raise TypeError(f"embedding_size must be an int, got {embedding_size!r}")
-    if not 1 <= embedding_size <= 8192:
-        raise ValueError(f"embedding_size must be in [1, 8192], got {embedding_size}")
+    embedding_size = check_int("embedding_size", embedding_size, 1, 8192)
     if table is not None:
         if not isinstance(table, MapParameter):
             raise TypeError(f"table must be a MapParameter, got {type(table).__name__}")
         for argument, value in described.items():
             default = _TABLE_DEFAULTS[argument]
             if value is not default and value != default:
-                raise ValueError(f"{argument} describes a new table; with table= it must be left out")
+                raise ValueError(
+                    f"{argument} describes a new table; with table= it must be left out"
+                )
         if table.dim != embedding_size:
             raise ValueError(
                 f"embedding_size must be that of table '{table.name}', {table.dim}, "
@@ -181,7 +173,7 @@ def hash_table(
     return MapParameter(
         name=described["name"],
         key_dtype=described["key_dtype"],
-        value_shape=int(embedding_size),
+        value_shape=embedding_size,
         default_value=described["param_init"],
         permit_filter_value=described["permit_filter_value"],
         evict_filter_value=described["evict_filter_value"],
@@ -190,11 +182,12 @@ def hash_table(
 
 
 class EmbeddingLookup(nn.Cell):
-    """Embedding lookup over a fixed vocabulary: drop-in for the `nn.EmbeddingLookup` that MindSpore drops.
+    """Embedding lookup over a fixed vocabulary: drop-in for the `nn.EmbeddingLookup` that MindSpore
+    drops.
 
-    With `target='CPU'` the rows live on the host in the native core: lookup and optimizer run there, only
-    on rows that a batch touches, while the dense network stays on the device. With `target='DEVICE'` the
-    table is an ordinary Parameter on the device, and its gradient is dense.
+    With `target='CPU'` the rows live on the host in the native core: lookup and optimizer run
+    there, only on rows that a batch touches, while the dense network stays on the device. With
+    `target='DEVICE'` the table is an ordinary Parameter on the device, and its gradient is dense.
 
     Args:
         vocab_size: number of ids, at least 1.
@@ -207,8 +200,8 @@ class EmbeddingLookup(nn.Cell):
         max_norm: rows with a larger L2 norm are scaled to it on the way out. Default: no limit.
         sparse: True for 'CPU', False for 'DEVICE'.
         dtype: only float32.
-        out_of_range: what an id outside the vocabulary does: 'error', which names the id, or 'zeros'
-            (what upstream did silently). Only for 'CPU'.
+        out_of_range: what an id outside the vocabulary does: 'error', which names the id, or
+            'zeros' (what upstream did silently). Only for 'CPU'.
         name: the table's name, unique among open tables. Only for 'CPU'.
         padding_key: an id that reads zeros and is never trained. Only for 'CPU'.
         seed: of the first values. Only for 'CPU'.
@@ -250,10 +243,11 @@ class EmbeddingLookup(nn.Cell):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if target not in ("CPU", "DEVICE"):
-            raise ValueError(f"target must be 'CPU' or 'DEVICE', got {target!r}")
+        check_one_of("target", target, ("CPU", "DEVICE"))
         if slice_mode != "batch_slice" or manual_shapes is not None:
-            raise ValueError("slice_mode must be 'batch_slice' and manual_shapes None: tables are not sliced")
+            raise ValueError(
+                "slice_mode must be 'batch_slice' and manual_shapes None: tables are not sliced"
+            )
         if dtype != ms.float32:
             raise ValueError(f"dtype must be float32, got {dtype}")
         self.vocab_size = vocab_size
@@ -288,6 +282,7 @@ class EmbeddingLookup(nn.Cell):
         self.lookup = _DenseLookup(self.embedding_table, self.max_norm)
 
     def construct(self, ids: Tensor) -> Tensor:
+        """Rows of ids."""
         return self.lookup(ids)
 
 
@@ -310,15 +305,16 @@ class _DenseLookup(nn.Cell):
 class EmbeddingBag(nn.Cell):
     r"""Looks bags of ids up and combines each bag's rows, in one operator.
 
-    For a bag of ids :math:`i` with weights :math:`w_i` (1 where none are given) and rows :math:`e_i`:
+    For a bag of ids :math:`i` with weights :math:`w_i` (1 where none are given) and rows
+    :math:`e_i`:
 
     .. math::
         \text{sum} = \sum w_i e_i \quad
         \text{mean} = \frac{\sum w_i e_i}{\sum w_i} \quad
         \text{sqrtn} = \frac{\sum w_i e_i}{\sqrt{\sum w_i^2}}
 
-    as in TensorFlow's `embedding_lookup_sparse`; a bag without ids is zeros. The rows of a batch are never
-    written out one by one.
+    as in TensorFlow's `embedding_lookup_sparse`; a bag without ids is zeros. The rows of a batch
+    are never written out one by one.
 
     Args:
         embedding_size: floats in a row, 1 to 8192.
@@ -335,7 +331,8 @@ class EmbeddingBag(nn.Cell):
 
     Inputs:
         ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.
-        offsets: int32 or int64 `[bags]`: where each bag starts in ids; starts at 0 and does not fall.
+        offsets: int32 or int64 `[bags]`: where each bag starts in ids; starts at 0 and does not
+            fall.
         per_sample_weights: float32 of the shape of ids. Constant: no gradient flows to them.
 
     Outputs:
@@ -349,7 +346,9 @@ class EmbeddingBag(nn.Cell):
         >>> import mindspore as ms
         >>> from mindspore import Tensor
         >>> from mindspore_rec import EmbeddingBag
-        >>> bag = EmbeddingBag(2, "mean", vocab_size=9, param_init="ones", padding_key=0, name="doc.bag")
+        >>> bag = EmbeddingBag(
+        ...     2, "mean", vocab_size=9, param_init="ones", padding_key=0, name="doc.bag"
+        ... )
         >>> print(bag(Tensor([[1, 2, 0], [0, 0, 0]], ms.int32)))
         [[1. 1.]
          [0. 0.]]
@@ -371,9 +370,7 @@ class EmbeddingBag(nn.Cell):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if mode not in COMBINERS:
-            raise ValueError(f"mode must be 'sum', 'mean' or 'sqrtn', got {mode!r}")
-        self.mode = mode
+        self.mode = check_one_of("mode", mode, tuple(COMBINERS))
         self.padding_key = _padding_key(padding_key)
         if vocab_size is None:
             self.embedding_table: TableParameter = hash_table(
@@ -405,6 +402,7 @@ class EmbeddingBag(nn.Cell):
     def construct(
         self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
     ) -> Tensor:
+        """One combined row a bag."""
         if (ids.ndim == 2) == (offsets is not None) or ids.ndim > 2 or ids.ndim == 0:
             raise ValueError("ids must be [bags, length] without offsets, or [n] with offsets")
         handle = self.plain if per_sample_weights is None else self.weighted

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From MindSpore's initializer names and objects to what the native core draws first values with."""
+"""From MindSpore's initializer names and objects to what the native core draws first values
+with."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from typing import Any
 
 from mindspore.common import initializer as ms_init
 
+from mindspore_rec.checks import check_number
+
 LEGAL = "a number, or 'normal', 'truncated_normal', 'uniform', 'xavier_uniform', 'zeros', 'ones'"
 
 
@@ -17,8 +20,8 @@ LEGAL = "a number, or 'normal', 'truncated_normal', 'uniform', 'xavier_uniform',
 class RowInitializer:
     """Distribution of a row's first value: arguments of `_native.Table`.
 
-    `constant`: a. `uniform`: [a, b). `normal`: mean a, standard deviation b. `truncated_normal`: the
-    same within [lower, upper] standard deviations.
+    `constant`: a. `uniform`: [a, b). `normal`: mean a, standard deviation b. `truncated_normal`:
+    the same within [lower, upper] standard deviations.
     """
 
     kind: str
@@ -65,12 +68,8 @@ def row_initializer(
         >>> row_initializer("normal", fan_in=16, fan_out=16, argument="param_init")
         RowInitializer(kind='normal', a=0.0, b=0.01, lower=-2.0, upper=2.0)
     """
-    if isinstance(param_init, bool):
-        raise TypeError(f"{argument} must be {LEGAL}, got {param_init!r}")
     if isinstance(param_init, numbers.Real):
-        if not math.isfinite(param_init):
-            raise ValueError(f"{argument} must be finite, got {param_init!r}")
-        return RowInitializer("constant", float(param_init))
+        return RowInitializer("constant", check_number(argument, param_init))
     if isinstance(param_init, str):
         return _from_name(param_init, fan_in, fan_out, argument)
     if isinstance(param_init, ms_init.Initializer):
@@ -119,4 +118,6 @@ def _from_object(
         return RowInitializer("constant", 1.0)
     if isinstance(init, ms_init.Constant):
         return RowInitializer("constant", float(init.value))
-    raise ValueError(f"{argument} must be {LEGAL}, or such an Initializer, got {type(init).__name__}")
+    raise ValueError(
+        f"{argument} must be {LEGAL}, or such an Initializer, got {type(init).__name__}"
+    )

@@ -13,12 +13,15 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, ops
 
+from mindspore_rec.checks import check_int
 from mindspore_rec.native import custom_op
 from mindspore_rec.parameter import graph_syntax  # noqa: F401  (makes m[k] work in a graph)
 from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.table_parameter import TableParameter
 
 SLICE_BYTES = 1 << 30
+MAX_SEED = (1 << 64) - 1
+MAX_COUNT = (1 << 30) - 1  # of occurrences, where a row's counter saturates
 UNCHANGED, MODIFIED, ERASED = 0, 1, 2
 
 _counter = itertools.count()
@@ -26,22 +29,15 @@ _counter = itertools.count()
 ExportedData = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def _check_filter(value: Any, argument: str, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"table '{name}': {argument} must be an int, got {value!r}")
-    if value < 1:
-        raise ValueError(f"table '{name}': {argument} must be >= 1, got {value}")
-    return int(value)
-
-
 class MapParameter(TableParameter):
     """A parameter that maps int keys to rows of float32, growing as keys arrive.
 
-    Drop-in for `mindspore.experimental.MapParameter`, which has no CPU kernels in MindSpore 2.10. Works
-    inside `construct` in GRAPH_MODE and PyNative, and outside. Every key of the key dtype is legal. A
-    row's first value is a function of `(seed, name, key)` alone.
+    Drop-in for `mindspore.experimental.MapParameter`, which has no CPU kernels in MindSpore 2.10.
+    Works inside `construct` in GRAPH_MODE and PyNative, and outside. Every key of the key dtype is
+    legal. A row's first value is a function of `(seed, name, key)` alone.
 
-    Differences from upstream: it is an `nn.Cell` that owns a Parameter instead of a Parameter; rows are
+    Differences from upstream: it is an `nn.Cell` that owns a Parameter instead of a Parameter; rows
+        are
     float32 only; `put` and `erase` return the MapParameter.
 
     Args:
@@ -53,9 +49,11 @@ class MapParameter(TableParameter):
         key_tensor: keys to start with, int32 or int64 `[n]`.
         value_tensor: their values, float32 `[n, *value_shape]`.
         default_value: first value of a new key: a number, 'normal', 'truncated_normal', 'uniform',
-            'xavier_uniform' (with both fans the row's size), 'zeros', 'ones', or such an Initializer.
-        permit_filter_value: a key is admitted in the training batch in which its count of occurrences
-            reaches this. Until then it reads the default and is not trained. Default: 1.
+            'xavier_uniform' (with both fans the row's size), 'zeros', 'ones', or such an
+            Initializer.
+        permit_filter_value: a key is admitted in the training batch in which its count of
+            occurrences reaches this. Until then it reads the default and is not trained. Default:
+            1.
         evict_filter_value: a row not seen in training for this many training steps is evicted.
             Default: never.
         seed: of the first values. Default: 0.
@@ -105,15 +103,16 @@ class MapParameter(TableParameter):
         value_dtype = _one_of(name, "value", value_dtype, value_tensor, ms.float32, (ms.float32,))
         shape = _value_shape(name, value_shape, value_tensor)
         dim = math.prod(shape)
-        permit = _check_filter(permit_filter_value, "permit_filter_value", name)
-        evict = _check_filter(evict_filter_value, "evict_filter_value", name)
+        where = f"table '{name}': "
+        permit = check_int(where + "permit_filter_value", permit_filter_value, 1, MAX_COUNT)
+        evict = check_int(where + "evict_filter_value", evict_filter_value, 1, sys.maxsize)
         init = row_initializer(default_value, fan_in=dim, fan_out=dim, argument="default_value")
         super().__init__(
             requires_grad=requires_grad,
             key_dtype=key_dtype,
             name=name,
             dim=dim,
-            seed=_check_seed(seed, name),
+            seed=check_int(where + "seed", seed, 0, MAX_SEED),
             unknown_value=init.unknown_value,
             admission_threshold=permit,
             # "Never" is the largest int of upstream; no run gets near half of it.
@@ -171,8 +170,9 @@ class MapParameter(TableParameter):
         Args:
             key_tensor: int32 or int64, any shape.
             insert_default_value: True: keys that have no row get one with their first value (once
-                admitted), counted as a training occurrence; where an optimizer covers the table, the
-                result is differentiable. False: the table does not change; keys without a row read the
+                admitted), counted as a training occurrence; where an optimizer covers the table,
+                the result is differentiable. False: the table does not change; keys without a row
+                read the
                 default: the number of `default_value`, or zeros where it is a distribution.
 
         Returns:
@@ -257,10 +257,10 @@ class MapParameter(TableParameter):
         """Keys, values and statuses as NumPy arrays.
 
         Args:
-            incremental: False: every row, with status 0 (unchanged). True: what changed since the last
-                export (everything, the first time): status 1 (modified) and, after those, keys with
-                status 2 (erased or evicted), for which there is no row among the values. A row counts
-                as modified when it was put, trained, or looked up in training.
+            incremental: False: every row, with status 0 (unchanged). True: what changed since the
+                last export (everything, the first time): status 1 (modified) and, after those, keys
+                with status 2 (erased or evicted), for which there is no row among the values. A row
+                counts as modified when it was put, trained, or looked up in training.
 
         Returns:
             keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,
@@ -269,9 +269,7 @@ class MapParameter(TableParameter):
         if incremental and self._mark is not None:
             exported = self._pack(self.native.export_since(self._mark), MODIFIED)
         else:
-            exported = self._pack(
-                self.native.export_rows(), MODIFIED if incremental else UNCHANGED
-            )
+            exported = self._pack(self.native.export_rows(), MODIFIED if incremental else UNCHANGED)
         self._take_mark()
         return exported
 
@@ -307,7 +305,7 @@ class MapParameter(TableParameter):
         if begun_incremental != incremental:
             self._slices = None
             raise ValueError(
-                f"table '{self.name}': incremental must stay {begun_incremental} until the last slice"
+                f"table '{self.name}': incremental must stay {begun_incremental} to the last slice"
             )
         stop = start + max(1, slice_bytes // (4 * self.dim))
         last = stop >= len(keys)
@@ -340,8 +338,8 @@ class MapParameter(TableParameter):
         rows = int(present.sum())
         if values.size != rows * self.dim or len(values) != rows:
             raise ValueError(
-                f"table '{self.name}': values must have shape {(rows, *self.value_shape)}, one row a "
-                f"key that is not erased, got {values.shape}"
+                f"table '{self.name}': values must have shape {(rows, *self.value_shape)}, "
+                f"one row a key that is not erased, got {values.shape}"
             )
         kept = np.ascontiguousarray(keys[present], np.int64)
         self.native.import_rows(
@@ -385,14 +383,6 @@ class MapParameter(TableParameter):
         self.native.release_before(self._mark)
 
 
-def _check_seed(seed: Any, name: str) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-        raise TypeError(f"table '{name}': seed must be an int, got {seed!r}")
-    if not 0 <= seed < 1 << 64:
-        raise ValueError(f"table '{name}': seed must be in [0, 2**64), got {seed}")
-    return int(seed)
-
-
 def _check_pair(name: str, key_tensor: Tensor | None, value_tensor: Tensor | None) -> None:
     if (key_tensor is None) != (value_tensor is None):
         raise ValueError(
@@ -426,12 +416,10 @@ def _value_shape(name: str, given: Any, tensor: Tensor | None) -> tuple[int, ...
     if isinstance(given, numbers.Integral):
         given = (given,)
     if given is not None:
-        given = tuple(given)
-        if not given or any(
-            isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 1 for n in given
-        ):
-            raise ValueError(f"table '{name}': value_shape must be of ints >= 1, got {given}")
-        given = tuple(int(n) for n in given)
+        where = f"table '{name}': value_shape"
+        given = tuple(check_int(where, n, 1, 8192) for n in given)
+        if not given:
+            raise ValueError(f"{where} must have at least one dimension, got ()")
     if tensor is not None:
         if given is not None and given != tuple(tensor.shape[1:]):
             raise ValueError(
@@ -441,5 +429,7 @@ def _value_shape(name: str, given: Any, tensor: Tensor | None) -> tuple[int, ...
         given = tuple(tensor.shape[1:])
     shape: tuple[int, ...] = given if given is not None else (1,)
     if math.prod(shape) > 8192:
-        raise ValueError(f"table '{name}': value_shape must have at most 8192 elements, got {shape}")
+        raise ValueError(
+            f"table '{name}': value_shape must have at most 8192 elements, got {shape}"
+        )
     return shape

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import itertools
-import numbers
 from typing import Any
 
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 
+from mindspore_rec.checks import check_int, check_one_of
 from mindspore_rec.parameter.initializers import row_initializer
-from mindspore_rec.parameter.map_parameter import _check_seed
+from mindspore_rec.parameter.map_parameter import MAX_SEED
 from mindspore_rec.parameter.table_parameter import TableParameter
 
 _counter = itertools.count()
@@ -21,14 +21,14 @@ _counter = itertools.count()
 class StaticParameter(TableParameter):
     """The static-vocabulary sibling of `MapParameter`: the id is its own index.
 
-    Memory for a row is touched when the row is first seen; until then its value is known (a function of
-    seed, name and id) but takes no space.
+    Memory for a row is touched when the row is first seen; until then its value is known (a
+    function of seed, name and id) but takes no space.
 
     Args:
         vocab_size: number of ids, 1 to 2**37.
         embedding_size: floats in a row, 1 to 8192.
-        param_init: a number, an initializer's name or object as for `MapParameter`, or a float32 Tensor
-            `[vocab_size, embedding_size]` of values.
+        param_init: a number, an initializer's name or object as for `MapParameter`, or a float32
+            Tensor `[vocab_size, embedding_size]` of values.
         name: unique among open tables. Default: `embedding_table_<n>`.
         out_of_range: what an id outside the vocabulary does: 'error' or read 'zeros'.
         requires_grad: whether training changes it. Default: True.
@@ -54,18 +54,10 @@ class StaticParameter(TableParameter):
     ) -> None:
         if name is None:
             name = f"embedding_table_{next(_counter)}"
-        for argument, value, most in (
-            ("vocab_size", vocab_size, 1 << 37),
-            ("embedding_size", embedding_size, 8192),
-        ):
-            if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-                raise TypeError(f"table '{name}': {argument} must be an int, got {value!r}")
-            if not 1 <= value <= most:
-                raise ValueError(f"table '{name}': {argument} must be in [1, {most}], got {value}")
-        if out_of_range not in ("error", "zeros"):
-            raise ValueError(
-                f"table '{name}': out_of_range must be 'error' or 'zeros', got {out_of_range!r}"
-            )
+        where = f"table '{name}': "
+        vocab_size = check_int(where + "vocab_size", vocab_size, 1, 1 << 37)
+        embedding_size = check_int(where + "embedding_size", embedding_size, 1, 8192)
+        check_one_of(where + "out_of_range", out_of_range, ("error", "zeros"))
         values = param_init if isinstance(param_init, Tensor) else None
         if values is not None and (
             tuple(values.shape) != (vocab_size, embedding_size) or values.dtype != ms.float32
@@ -76,21 +68,21 @@ class StaticParameter(TableParameter):
             )
         init = row_initializer(
             0.0 if values is not None else param_init,
-            fan_in=int(embedding_size),
-            fan_out=int(vocab_size),
+            fan_in=embedding_size,
+            fan_out=vocab_size,
             argument="param_init",
         )
         super().__init__(
             requires_grad=requires_grad,
             key_dtype=ms.int64,
             name=name,
-            dim=int(embedding_size),
-            seed=_check_seed(seed, name),
-            vocabulary=int(vocab_size),
+            dim=embedding_size,
+            seed=check_int(where + "seed", seed, 0, MAX_SEED),
+            vocabulary=vocab_size,
             outside_zeros=out_of_range == "zeros",
             **init.native_arguments(),
         )
-        self.vocab_size = int(vocab_size)
+        self.vocab_size = vocab_size
         self.out_of_range = out_of_range
         if values is not None:
             self.set_data(values)

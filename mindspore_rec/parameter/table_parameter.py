@@ -21,7 +21,8 @@ def _new_table(**arguments: Any) -> _native.Table:
     try:
         return _native.Table(**arguments)
     except ValueError as error:
-        # A network that nobody holds any more may still hold the name: cells are in reference cycles.
+        # A network that nobody holds any more may still hold the name: cells are in reference
+        # cycles.
         if "already used" not in str(error):
             raise
         gc.collect()
@@ -31,9 +32,9 @@ def _new_table(**arguments: Any) -> _native.Table:
 class TableParameter(nn.Cell):
     """A native table as part of a network: base of `MapParameter` and `StaticParameter`.
 
-    The rows live in the native core. The network sees a one-element Parameter, the *anchor*, through
-    which optimizers find the table (`anchor.mindspore_rec_table`); its gradient carries no number, only
-    the order "all gradients of the table before its step".
+    The rows live in the native core. The network sees a one-element Parameter, the *anchor*,
+    through which optimizers find the table (`anchor.mindspore_rec_table`); its gradient carries no
+    number, only the order "all gradients of the table before its step".
 
     Attributes:
         native: the `_native.Table` with the rows.
@@ -64,7 +65,8 @@ class TableParameter(nn.Cell):
         accumulate = custom_op("MsrAccumulate", ms.float32)
         zeros = ops.zeros_like
 
-        # Constants are their own zero gradient; ids may have been computed from a float, so not they.
+        # Constants are their own zero gradient; ids may have been computed from a float, so not
+        # they.
         def lookup_bprop(ids, handle, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), handle, like, accumulate(dout[0], out[1], handle)
 
