@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table/index.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -175,7 +176,10 @@ void Index::Publish(uint32_t segment, uint64_t hash) {
 void Index::Grow(uint64_t hash) {
   const uint32_t segment = EntryOf(hash).segment;
   const Segment& s = segments_[segment];
-  if (s.num_chunks >= kMaxChunks && s.depth < kMaxDepth) {
+  // Keys made to share their leading bits would double the directory for one segment again and
+  // again; then that segment grows instead.
+  const bool directory_is_full = s.depth == depth_ && directory_.size() >= 64 * segments_.size();
+  if (s.num_chunks >= kMaxChunks && s.depth < kMaxDepth && !directory_is_full) {
     Split(segment, hash);
     return;
   }
@@ -214,9 +218,9 @@ void Index::Split(uint32_t segment, uint64_t hash) {
   uint32_t high_size = 0;
   for (const auto& [h, id] : contents) high_size += (h & bit) != 0;
   const uint32_t low_size = static_cast<uint32_t>(contents.size()) - high_size;
-  // A lopsided split would overfill the base size.
+  // A lopsided split would overfill the base size, one of an overgrown segment even the largest.
   const auto chunks_for = [](uint32_t size) {
-    return size < kBaseChunks * 10 ? kBaseChunks : kMaxChunks;
+    return size < kBaseChunks * 10 ? kBaseChunks : std::max(kMaxChunks, size / 10 + 1);
   };
   const uint32_t low_chunks = chunks_for(low_size);
   const uint32_t high_chunks = chunks_for(high_size);
