@@ -418,6 +418,14 @@ MSREC_INLINE float ErfInv(float x) {
   return p * x;
 }
 
+// The standard normal's quantile of (1 + x) / 2. Finite for x = 1 too, to which the largest number
+// rounds.
+MSREC_INLINE float NormalQuantile(float x) {
+  constexpr float kMost = 1.0f - 0x1p-24f;
+  const float below = x < kMost ? x : kMost;
+  return 1.41421356f * ErfInv(below > -kMost ? below : -kMost);
+}
+
 MSREC_INLINE float Unit(uint32_t number) {  // [0, 1), 24 bits
   return static_cast<float>(static_cast<int32_t>(number >> 8)) * 0x1p-24f;
 }
@@ -439,12 +447,15 @@ void Initialize(const Initializer& init, int64_t key, int dim, float* out) {
     float values[kPerPass];
     Philox(init.seed, key, static_cast<uint32_t>(first / 4), numbers);
     if (init.kind == InitKind::kUniform) {
-      for (int j = 0; j < kPerPass; ++j) values[j] = init.a + (init.b - init.a) * Unit(numbers[j]);
+      for (int j = 0; j < kPerPass; ++j) {
+        const float value = init.a + (init.b - init.a) * Unit(numbers[j]);
+        values[j] = value < init.b ? value : init.a;  // rounding may reach b, which is excluded
+      }
     } else {
       // Half a step in from both ends keeps the argument inside (-1, 1).
       for (int j = 0; j < kPerPass; ++j) {
         const float x = low + span * (Unit(numbers[j]) + 0x1p-25f);
-        values[j] = init.a + init.b * (kSqrt2 * ErfInv(x));
+        values[j] = init.a + init.b * NormalQuantile(x);
       }
     }
     const int n = dim - first < kPerPass ? dim - first : kPerPass;
