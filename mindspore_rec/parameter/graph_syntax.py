@@ -2,10 +2,9 @@
 """Lets `cell[key]`, `cell[key] = value` and `key in cell` compile in a graph.
 
 To the graph compiler of MindSpore 2.10 a Cell is a Function. Without a registration it drops
-`cell[key] = value` silently and runs `cell[key]` in Python, out of order. With these, each becomes the
-Cell's own method, compiled like any other code. The registration is for every Cell, and does for
-each what
-Python would: it calls the Cell's own `__getitem__`, `__setitem__` or `__contains__`.
+`cell[key] = value` silently and runs `cell[key]` in Python, out of order. With these, each becomes
+the Cell's own method, compiled like any other code. The registration is for every Cell, and does
+for each what Python would: it calls the Cell's own `__getitem__`, `__setitem__` or `__contains__`.
 """
 
 from __future__ import annotations
