@@ -163,15 +163,16 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
             path,
             header=None,
             names=list(COLUMNS),
-            index_col=False,
             skipinitialspace=True,
             na_filter=False,
             dtype={name: numbers.get(name, object) for name in COLUMNS},
         )
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{path} is not a Census-Income file: {error}") from error
+    if not len(table):
+        raise ValueError(f"{path} is not a Census-Income file: it has no rows")
     unknown = set(table[INCOME].unique()) - set(_INCOME_TEXTS)
-    if unknown or not len(table):
+    if unknown:
         found = sorted(map(str, unknown))[:3]
         raise ValueError(f"{path} must have {sorted(_INCOME_TEXTS)} as column 42, found {found}")
     return table

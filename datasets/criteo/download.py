@@ -9,9 +9,13 @@ to with ``--sha256``.
 from __future__ import annotations
 
 import argparse
+import gzip
+import shutil
 import sys
 import tarfile
+import zlib
 from pathlib import Path
+from typing import IO
 
 from datasets.common.download import copy_local, fetch
 from datasets.common.manifest import sha256_of
@@ -69,24 +73,32 @@ def extract(archive: Path, directory: Path) -> list[Path]:
     Raises:
         ValueError: not a whole gzip tar archive, or it has no ``train.txt``.
     """
-    found = []
+    partials: dict[str, Path] = {}
     try:
-        with tarfile.open(archive, "r:gz") as tar:
-            for member in tar:
-                name = Path(member.name).name
-                stream = tar.extractfile(member) if name in MEMBERS else None
-                if stream is None:
-                    continue
-                partial = directory / f"{name}.partial"
-                with stream, partial.open("wb") as out:
-                    while piece := stream.read(_PIECE):
-                        out.write(piece)
-                found.append(partial.rename(directory / name))
-    except (tarfile.TarError, EOFError) as error:
+        # read as a stream to the end: only there the checksum of gzip is compared
+        with gzip.open(archive) as unpacked:
+            with tarfile.open(fileobj=unpacked, mode="r|") as tar:
+                for member in tar:
+                    name = Path(member.name).name
+                    stream = tar.extractfile(member) if name in MEMBERS else None
+                    if stream is not None:
+                        partials[name] = directory / f"{name}.partial"
+                        _copy(stream, partials[name])
+            while unpacked.read(_PIECE):
+                pass
+        if "train.txt" not in partials:
+            raise ValueError(f"{archive} has no train.txt")
+        return [path.rename(directory / name) for name, path in partials.items()]
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{archive} is not a whole gzip tar archive: {error}") from error
-    if not any(path.name == "train.txt" for path in found):
-        raise ValueError(f"{archive} has no train.txt")
-    return found
+    finally:
+        for path in partials.values():
+            path.unlink(missing_ok=True)
+
+
+def _copy(stream: IO[bytes], place: Path) -> None:
+    with stream, place.open("wb") as out:
+        shutil.copyfileobj(stream, out, _PIECE)
 
 
 if __name__ == "__main__":

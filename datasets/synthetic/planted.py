@@ -98,8 +98,8 @@ class PlantedModel:
     def _field_vectors(self, index: int) -> np.ndarray:
         """float32 [cardinality, rank], centred under the field's own frequencies.
 
-        Centred vectors leave no main effect behind: what a linear model can learn is in the main
-        part alone, and the share of the interactions is really theirs.
+        Centred vectors leave no main effect behind in the logit: the share of the interactions is
+        really theirs, and nearly all of it is out of a linear model's reach.
         """
         field = self.config.fields[index]
         ranks = np.arange(field.cardinality)
