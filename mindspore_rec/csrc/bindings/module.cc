@@ -216,7 +216,7 @@ void BindTable(py::module_& m) {
           [](const Handle& self, float learning_rate, float weight_decay, float grad_scale,
              int64_t step) {
             Release release;
-            self->Step({learning_rate, weight_decay, grad_scale, step});
+            self->Step({learning_rate, weight_decay, grad_scale, step, 0});
           },
           py::arg("learning_rate"), py::arg("weight_decay") = 0.0f, py::arg("grad_scale") = 1.0f,
           py::arg("step") = 1)
@@ -249,7 +249,7 @@ void BindTable(py::module_& m) {
             rule.nesterov = nesterov;
             rule.centered = centered;
             Release release;
-            self->BindOptimizer(rule);
+            return self->BindOptimizer(rule);
           },
           py::arg("kind"), py::kw_only(), py::arg("beta1") = 0.9f, py::arg("beta2") = 0.999f,
           py::arg("epsilon") = 1e-8f, py::arg("momentum") = 0.0f, py::arg("decay") = 0.9f,

@@ -265,7 +265,8 @@ struct RmsProp {
       if (centered) {
         const float mg1 = decay * mg[j] + keep * g;
         mg[j] = mg1;
-        variance = ms1 - mg1 * mg1;
+        const float centred = ms1 - mg1 * mg1;
+        variance = centred > 0.0f ? centred : 0.0f;  // rounding may leave it below
       }
       const float moved = mu * mom[j] + lr * g / __builtin_sqrtf(variance + eps);
       mom[j] = moved;

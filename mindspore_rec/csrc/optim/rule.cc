@@ -27,8 +27,8 @@ int32_t Rule::StateWidth(int32_t dim) const {
 }
 
 void Rule::InitState(float* state, int32_t dim) const {
-  const bool accumulates =
-      kind == RuleKind::kAdagrad || kind == RuleKind::kRowWiseAdagrad || kind == RuleKind::kFtrl;
+  const bool accumulates = kind == RuleKind::kAdagrad || kind == RuleKind::kRowWiseAdagrad ||
+                           kind == RuleKind::kFtrl || kind == RuleKind::kRmsProp;
   const int32_t width = StateWidth(dim);
   const int32_t accumulator = accumulates ? (kind == RuleKind::kRowWiseAdagrad ? 1 : dim) : 0;
   std::fill(state, state + accumulator, initial_accumulator);

@@ -53,6 +53,8 @@ struct StepInput {
   float grad_scale =
       1.0f;          // multiplies every gradient first: 1 / loss scale, times the clip factor
   int64_t step = 1;  // 1 for the first step
+  // What Table::BindOptimizer returned to the caller; 0 skips the check.
+  int64_t binding = 0;
 };
 
 }  // namespace msrec

@@ -354,6 +354,12 @@ void Table::Step(const StepInput& input) {
             "a finite number >= 0", input.learning_rate);
     require(std::isfinite(input.weight_decay) && input.weight_decay >= 0.0f, "weight_decay",
             "a finite number >= 0", input.weight_decay);
+    require(context_.rule.kind != RuleKind::kFtrl || input.learning_rate > 0.0f, "learning_rate",
+            "> 0 with ftrl, which divides by it", input.learning_rate);
+    if (input.binding != 0 && input.binding != binding_) {
+      throw std::runtime_error(
+          Where("another optimizer was created for this table later; this one can no longer step"));
+    }
     MergeDeferred(true);
     StepConstants c{context_.rule, input, 0.0f, context_.rule.epsilon, 2.0f * context_.rule.l2};
     const double t = static_cast<double>(std::max<int64_t>(input.step, 1));
@@ -389,8 +395,8 @@ void Table::Step(const StepInput& input) {
   });
 }
 
-void Table::BindOptimizer(const Rule& rule) {
-  Guard::Run(this, [&] {
+int64_t Table::BindOptimizer(const Rule& rule) {
+  return Guard::Run(this, [&] {
     const bool same = has_optimizer_ && rule.kind == context_.rule.kind &&
                       rule.StateWidth(config_.dim) == context_.layout.state_width;
     const RowLayout layout{config_.dim, rule.StateWidth(config_.dim)};
@@ -410,6 +416,7 @@ void Table::BindOptimizer(const Rule& rule) {
       ++relayouts_;
     }
     has_optimizer_ = true;
+    return ++binding_;
   });
 }
 

@@ -105,8 +105,9 @@ class Table {
   void DiscardGradients();
 
   // Sets the rule. Rows that exist keep values; their state starts fresh unless the rule's kind is
-  // the one they have.
-  void BindOptimizer(const Rule& rule);
+  // the one they have. Returns a number unlike any before, for StepInput::binding: the step of an
+  // optimizer that was replaced since then throws.
+  int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return has_optimizer_; }
 
   // ---- rows by key ----
@@ -177,6 +178,7 @@ class Table {
   uint64_t epoch_ = 0;
 
   int64_t next_ticket_ = 1;
+  int64_t binding_ = 0;
   std::map<int64_t, std::unique_ptr<Batch>> outstanding_;
   std::map<int64_t, Deferred> deferred_;
   GradientSum gradients_;
