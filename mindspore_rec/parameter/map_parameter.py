@@ -153,6 +153,10 @@ class MapParameter(TableParameter):
         def values_bprop(rows, handle, like, out, dout):  # type: ignore[no-untyped-def]
             return rows, handle, like
 
+        def find_bprop(key, handle, like, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(key), handle, like
+
+        self._find = custom_op("MsrFind", ms.float32, find_bprop)
         self._put = custom_op("MsrPut", ms.int32, put_bprop)
         self._erase = custom_op("MsrErase", ms.int32, key_bprop)
         self._contains = custom_op("MsrContains", ms.bool_, key_bprop)
@@ -173,7 +177,8 @@ class MapParameter(TableParameter):
                 admitted), counted as a training occurrence; where an optimizer covers the table,
                 the result is differentiable. False: the table does not change; keys without a row
                 read the
-                default: the number of `default_value`, or zeros where it is a distribution.
+                default: the number of `default_value`, or zeros where it is a distribution; no
+                gradient flows.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
@@ -181,7 +186,7 @@ class MapParameter(TableParameter):
         if insert_default_value:
             rows = self._map_get(key_tensor, self.handle, self.like, self.anchor)[0]
         else:
-            rows = self._lookup_eval(key_tensor, self.handle, self.like)
+            rows = self._find(key_tensor, self.handle, self.like)
         return rows if self._flat else rows.reshape(key_tensor.shape + self.value_shape)
 
     def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> MapParameter:

@@ -63,6 +63,7 @@ class TableParameter(nn.Cell):
 
     def _make_operators(self) -> None:
         accumulate = custom_op("MsrAccumulate", ms.float32)
+        refuse = custom_op("MsrRefuseGradient", ms.float32)
         zeros = ops.zeros_like
 
         # Constants are their own zero gradient; ids may have been computed from a float, so not
@@ -76,13 +77,15 @@ class TableParameter(nn.Cell):
             token = accumulate(dout[0], out[1], handle)
             return zeros(ids), zeros(offsets), zeros(weights), handle, like, token
 
-        def eval_bprop(ids, handle, like, out, dout):  # type: ignore[no-untyped-def]
-            return zeros(ids), handle, like
+        # Asked for the gradient of a lookup in evaluation mode: the table would silently not learn.
+        def eval_bprop(ids, handle, like, anchor, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(ids), handle, like, refuse(dout, handle)
 
         def pool_eval_bprop(  # type: ignore[no-untyped-def]
-            ids, offsets, weights, handle, like, out, dout
+            ids, offsets, weights, handle, like, anchor, out, dout
         ):
-            return zeros(ids), zeros(offsets), zeros(weights), handle, like
+            token = refuse(dout, handle)
+            return zeros(ids), zeros(offsets), zeros(weights), handle, like, token
 
         rows_and_ticket = (ms.float32, ms.int64)
         self._lookup_train = custom_op(
@@ -138,7 +141,7 @@ class TableParameter(nn.Cell):
 
     def lookup_eval(self, ids: Tensor, handle: Tensor) -> Tensor:
         """Rows `[*ids.shape, dim]` without any effect on the table."""
-        return self._lookup_eval(ids, handle, self.like)
+        return self._lookup_eval(ids, handle, self.like, self.anchor)
 
     def pool_train(
         self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, handle: Tensor
@@ -154,7 +157,7 @@ class TableParameter(nn.Cell):
         """One combined row a bag without any effect on the table."""
         offsets = self._no_offsets if offsets is None else offsets
         weights = self._no_weights if weights is None else weights
-        return self._pool_eval(ids, offsets, weights, handle, self.like)
+        return self._pool_eval(ids, offsets, weights, handle, self.like, self.anchor)
 
     def stats(self) -> dict[str, Any]:
         """Rows, bytes by kind, load factor and what happened since the table was made.

@@ -150,15 +150,39 @@ MSREC_OP(MsrLookupTrain) {
   return 0;
 }
 
-// (ids, handle, like) -> rows
+// (ids, handle, like, anchor) -> rows
 extern "C" Shape MsrLookupEvalInferShape(int* ndims, int64_t** shapes, void*) {
   return msrec::Rows(ndims, shapes, 0, 2);
 }
 MSREC_OP(MsrLookupEval) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kLookup);
-  table->LookupEval(table.Ids(args, 0, "ids"), table.filter(), args.Data<float>(3));
+  table->LookupEval(table.Ids(args, 0, "ids"), table.filter(), args.Data<float>(4));
   return 0;
+}
+
+// (keys, handle, like) -> rows: MapParameter.get without inserting, never trained
+extern "C" Shape MsrFindInferShape(int* ndims, int64_t** shapes, void*) {
+  return msrec::Rows(ndims, shapes, 0, 2);
+}
+MSREC_OP(MsrFind) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kMap);
+  table->LookupEval(table.Ids(args, 0, "key"), table.filter(), args.Data<float>(3));
+  return 0;
+}
+
+// (gradient, handle) -> never: runs where somebody asks for the gradient of a lookup in evaluation
+// mode, which would leave the table silently untrained.
+extern "C" Shape MsrRefuseGradientInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrRefuseGradient) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kAccumulate);
+  throw std::runtime_error(
+      "table '" + table->config().name +
+      "': got a gradient for a lookup in evaluation mode, so it would never learn; call "
+      "set_train() "
+      "on the outermost cell before training, or freeze the table with requires_grad=False");
 }
 
 // (ids, handle, like, anchor) -> (rows, ticket): what MapParameter.get does. It inserts whether or
@@ -193,7 +217,7 @@ MSREC_OP(MsrPoolTrain) {
   return 0;
 }
 
-// (ids, offsets, weights, handle, like) -> out
+// (ids, offsets, weights, handle, like, anchor) -> out
 extern "C" Shape MsrPoolEvalInferShape(int* ndims, int64_t** shapes, void*) {
   return msrec::Pooled(ndims, shapes);
 }
@@ -201,7 +225,7 @@ MSREC_OP(MsrPoolEval) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 3, OpKind::kLookup);
   const Bags bags(args, 0, 1, 2, table.handle());
-  table->PoolEval(table.Ids(args, 0, "ids"), table.filter(), bags.view, args.Data<float>(5));
+  table->PoolEval(table.Ids(args, 0, "ids"), table.filter(), bags.view, args.Data<float>(6));
   return 0;
 }
 

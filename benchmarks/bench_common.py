@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benchmarks share: keys, timing of alternating runs, the machine, results."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BENCHMARKS = Path(__file__).parent
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """An argument parser with what every benchmark takes."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    made.add_argument("--json", type=Path, help="write the figures to this file")
+    made.add_argument("--seed", type=int, default=0, help="of the data")
+    return made
+
+
+def machine() -> dict[str, Any]:
+    """The machine a figure was taken on."""
+    model = ""
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    return {
+        "cpu": model or platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    }
+
+
+def save(path: Path | None, figures: Mapping[str, Any]) -> None:
+    """Writes figures, with machine and command, where the user asked for them."""
+    if path is None:
+        return
+    record = {"command": " ".join(sys.argv), "machine": machine(), **figures}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def spread_keys(numbers: np.ndarray) -> np.ndarray:
+    """Distinct keys over all 63 bits from distinct numbers (MurmurHash3's finalizer, halved)."""
+    x = numbers.astype(np.uint64)
+    x ^= x >> np.uint64(33)
+    x *= np.uint64(0xFF51AFD7ED558CCD)
+    x ^= x >> np.uint64(33)
+    x *= np.uint64(0xC4CEB9FE1A85EC53)
+    x ^= x >> np.uint64(33)
+    return (x >> np.uint64(1)).astype(np.int64)
+
+
+class Zipf:
+    """Draws ranks 0 .. n - 1 with probability proportional to (rank + 1) ** -exponent."""
+
+    def __init__(self, n: int, exponent: float, rng: np.random.Generator) -> None:
+        weights = np.arange(1, n + 1, dtype=np.float64) ** -exponent
+        self._cumulative = np.cumsum(weights / weights.sum())
+        self._rng = rng
+        self._most = n - 1
+
+    def draw(self, shape: tuple[int, ...]) -> np.ndarray:
+        """int64 ranks of that shape."""
+        ranks = np.searchsorted(self._cumulative, self._rng.random(shape))
+        return np.minimum(ranks, self._most)
+
+
+def alternate(
+    runs: Mapping[str, Callable[[int], Any]], rounds: int, warmup: int, progress: str
+) -> dict[str, np.ndarray]:
+    """Times each run once a round, in turn, so that a drifting machine touches all alike.
+
+    Args:
+        runs: name -> function of the round's number.
+        rounds: counted rounds.
+        warmup: rounds before them.
+        progress: text before the progress bar.
+
+    Returns:
+        seconds, float64 `[rounds]`, by name.
+    """
+    from tqdm import tqdm
+
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for i in tqdm(range(warmup + rounds), desc=progress, leave=False, disable=None):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run(i)
+            spent = time.perf_counter() - start
+            if i >= warmup:
+                times[name].append(spent)
+    return {name: np.array(spent) for name, spent in times.items()}
+
+
+def compile_native(source: str) -> ctypes.CDLL:
+    """Compiles a file of benchmarks/native for this machine and loads it."""
+    out = Path(tempfile.mkdtemp()) / (Path(source).stem + ".so")
+    command = ["g++", "-O3", "-march=native", "-shared", "-fPIC", "-pthread", "-std=c++17"]
+    subprocess.run([*command, str(BENCHMARKS / "native" / source), "-o", str(out)], check=True)
+    return ctypes.CDLL(str(out))

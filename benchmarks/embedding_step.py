@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cost of one training step of one embedding table, inside the MindSpore graph.
+
+A step is: look up batch x fields ids, hand the gradient back, sum it by key, one LazyAdam update.
+The table's cost is the time of the step minus that of the same graph with the rows as a plain input.
+Beside it: vanilla MindSpore (`nn.EmbeddingLookup(sparse=True, target="CPU")` with
+`nn.LazyAdam` on the CPU target, static ids), and the machine's floor (the bare memory work).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+os.environ.setdefault("GLOG_v", "3")  # nn.LazyAdam warns that it is deprecated
+
+import bench_common
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+
+import mindspore_rec as mr
+from mindspore_rec.optim import LazyAdam
+
+
+class Head(nn.Cell):
+    """A loss over rows that costs little and gives every row a gradient of its own."""
+
+    def __init__(self, fields: int, dim: int) -> None:
+        super().__init__()
+        rng = np.random.default_rng(1)
+        weight = rng.standard_normal((fields * dim, 1)).astype(np.float32)
+        self.weight = Parameter(Tensor(weight), name="head.weight")
+        self.loss = nn.BCEWithLogitsLoss()
+
+    def construct(self, rows: Tensor, label: Tensor) -> Tensor:
+        """rows [B, F, D], label [B] -> loss."""
+        logit = ops.matmul(rows.reshape((-1, self.weight.shape[0])), self.weight)
+        return self.loss(logit.reshape((-1,)), label)
+
+
+class Table(nn.Cell):
+    """Lookup, then head."""
+
+    def __init__(self, lookup: nn.Cell, head: Head) -> None:
+        super().__init__()
+        self.lookup = lookup
+        self.head = head
+
+    def construct(self, ids: Tensor, label: Tensor) -> Tensor:
+        """ids [B, F], label [B] -> loss."""
+        return self.head(self.lookup(ids), label)
+
+
+class TrainStep(nn.Cell):
+    """Loss, gradients, one optimizer step."""
+
+    def __init__(self, net: nn.Cell, optimizer: nn.Cell) -> None:
+        super().__init__()
+        self.net = net
+        self.optimizer = optimizer
+        self.grad = ms.value_and_grad(net, None, optimizer.parameters)
+
+    def construct(self, x: Tensor, label: Tensor) -> Tensor:
+        """One step."""
+        loss, grads = self.grad(x, label)
+        return ops.depend(loss, self.optimizer(grads))
+
+
+class PlainStep(nn.Cell):
+    """The same graph with the rows as an input: they get a gradient, which nobody uses further."""
+
+    def __init__(self, net: nn.Cell, optimizer: nn.Cell) -> None:
+        super().__init__()
+        self.optimizer = optimizer
+        self.grad = ms.value_and_grad(net, 0, optimizer.parameters)
+
+    def construct(self, rows: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """One step; the gradient of the rows is an output, so that it is computed."""
+        loss, (row_grad, grads) = self.grad(rows, label)
+        return ops.depend(loss, self.optimizer(grads)), row_grad
+
+
+def vanilla_step(rows: int, dim: int, fields: int) -> TrainStep:
+    """MindSpore's own sparse path."""
+    lookup = nn.EmbeddingLookup(rows, dim, param_init="zeros", target="CPU", sparse=True)
+    net = Table(lookup, Head(fields, dim))
+    optimizer = nn.LazyAdam(net.trainable_params(), learning_rate=1e-3)
+    optimizer.target = "CPU"
+    return TrainStep(net, optimizer).set_train()
+
+
+def floor(batches: list[np.ndarray], rows: int, dim: int, rounds: int) -> dict[str, float]:
+    """The bare memory work of a step, seconds, median."""
+    native = bench_common.compile_native("floor.cc")
+    table = np.zeros((rows, 3 * dim), np.float32)
+    index = np.zeros(rows * 2, np.uint64)  # 16 bytes a row
+    n = batches[0].size
+    out = np.empty((n, dim), np.float32)
+    scratch = np.empty((n, dim), np.float32)
+    grad = np.random.default_rng(2).standard_normal((n, dim)).astype(np.float32)
+    prepared = []
+    for batch in batches:
+        distinct, inverse = np.unique(batch, return_inverse=True)
+        distinct = np.random.default_rng(3).permutation(rows)[: len(distinct)].astype(np.int64)
+        prepared.append((distinct, inverse.astype(np.int32)))
+    threads = mr.get_num_threads()
+
+    def pointer(array: np.ndarray) -> Any:
+        return array.ctypes.data_as(ctypes.c_void_p)
+
+    size = ctypes.c_size_t
+
+    def step(i: int, probe: int) -> None:
+        distinct, inverse = prepared[i % len(prepared)]
+        native.floor_gather(
+            pointer(table), size(3 * dim), dim, pointer(distinct), size(len(distinct)),
+            pointer(inverse), size(n), pointer(index), size(len(index) // 8), probe,
+            pointer(scratch), pointer(out), threads,
+        )  # fmt: skip
+        native.floor_update(
+            pointer(table), size(3 * dim), dim, pointer(distinct), size(len(distinct)),
+            pointer(grad), ctypes.c_float(1e-3), threads,
+        )  # fmt: skip
+
+    runs = {"floor": lambda i: step(i, 0), "floor_with_probe": lambda i: step(i, 1)}
+    times = bench_common.alternate(runs, rounds, 3, "floor")
+    return {name: float(np.median(spent)) for name, spent in times.items()}
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = bench_common.parser(__doc__ or "")
+    parser.add_argument("--batch", type=int, default=4096, help="samples in a step")
+    parser.add_argument("--fields", type=int, default=39, help="ids in a sample")
+    parser.add_argument("--dim", type=int, default=16, help="floats in a row")
+    parser.add_argument("--rows", type=int, default=4_000_000, help="keys in the table before")
+    parser.add_argument("--zipf", type=float, default=1.2, help="exponent of the ids")
+    parser.add_argument("--rounds", type=int, default=40, help="counted steps of each kind")
+    parser.add_argument(
+        "--new", type=float, default=0.1, help="share of new keys, second run"
+    )
+    parser.add_argument("--no-vanilla", action="store_true", help="leave MindSpore's own path out")
+    args = parser.parse_args()
+
+    ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
+    rng = np.random.default_rng(args.seed)
+    shape = (args.batch, args.fields)
+    zipf = bench_common.Zipf(args.rows, args.zipf, rng)
+    # A rank is shuffled within the table by a fixed stride per field, so that fields differ.
+    offsets = (np.arange(args.fields) * (args.rows // args.fields)).astype(np.int64)
+    ranks = [(zipf.draw(shape) + offsets) % args.rows for _ in range(8)]
+    keys = [bench_common.spread_keys(r) for r in ranks]
+    label = Tensor((rng.random(args.batch) < 0.3).astype(np.float32))
+    distinct = float(np.mean([len(np.unique(k)) for k in keys]))
+
+    lookup = mr.HashEmbeddingLookup(args.dim, key_dtype=ms.int64, name="embedding_step")
+    net = Table(lookup, Head(args.fields, args.dim))
+    ours = TrainStep(net, LazyAdam(net.trainable_params(), learning_rate=1e-3)).set_train()
+    table = lookup.embedding_table.native
+    for start in range(0, args.rows, 500_000):
+        numbers = np.arange(start, min(start + 500_000, args.rows))
+        table.lookup(bench_common.spread_keys(numbers), insert=True)
+    stats = table.stats()
+    per_row = (stats["index_bytes"] + stats["metadata_bytes"]) / stats["rows"]
+
+    head = Head(args.fields, args.dim)
+    plain = PlainStep(head, LazyAdam(head.trainable_params(), learning_rate=1e-3)).set_train()
+    rows_in = Tensor(rng.standard_normal((*shape, args.dim)).astype(np.float32))
+    batches = [Tensor.from_numpy(k) for k in keys]
+
+    fresh = iter(range(args.rows, 1 << 62, args.batch * args.fields))
+    mask = rng.random(shape) < args.new
+
+    def with_new(i: int) -> Tensor:
+        numbers = np.arange(args.batch * args.fields).reshape(shape) + next(fresh)
+        return Tensor.from_numpy(np.where(mask, bench_common.spread_keys(numbers), keys[i % 8]))
+
+    new_batches = [with_new(i) for i in range(args.rounds + 8)]
+    runs: dict[str, Any] = {
+        "plain": lambda i: plain(rows_in, label)[0].asnumpy(),
+        "ours": lambda i: ours(batches[i % 8], label).asnumpy(),
+    }
+    times = bench_common.alternate(runs, args.rounds, 8, "ours")
+    runs["ours"] = lambda i: ours(new_batches[i], label).asnumpy()
+    new_times = bench_common.alternate(runs, args.rounds, 8, "ours, new keys")
+    if not args.no_vanilla:
+        vanilla = vanilla_step(args.rows, args.dim, args.fields)
+        static = [Tensor(r.astype(np.int32)) for r in ranks]
+        runs["ours"] = lambda i: ours(batches[i % 8], label).asnumpy()
+        runs["vanilla"] = lambda i: vanilla(static[i % 8], label).asnumpy()
+        beside = bench_common.alternate(runs, args.rounds, 8, "ours and vanilla")
+    bare = floor(ranks, args.rows, args.dim, args.rounds)
+
+    def cost(spent: dict[str, np.ndarray], name: str) -> float:
+        return float(np.median(spent[name]) - np.median(spent["plain"])) * 1e3
+
+    figures: dict[str, Any] = {
+        "lookups": args.batch * args.fields,
+        "distinct": round(distinct),
+        "dim": args.dim,
+        "rows": args.rows,
+        "zipf": args.zipf,
+        "threads": mr.get_num_threads(),
+        "ours_ms": cost(times, "ours"),
+        "ours_new_keys_ms": cost(new_times, "ours"),
+        "plain_graph_ms": float(np.median(times["plain"])) * 1e3,
+        "floor_ms": bare["floor"] * 1e3,
+        "floor_with_probe_ms": bare["floor_with_probe"] * 1e3,
+        "index_and_metadata_bytes_per_row": per_row,
+        "load_factor": stats["load_factor"],
+    }
+    figures["new_keys_ratio"] = figures["ours_new_keys_ms"] / figures["ours_ms"]
+    if not args.no_vanilla:
+        figures["vanilla_ms"] = cost(beside, "vanilla")
+        figures["ours_beside_vanilla_ms"] = cost(beside, "ours")
+        figures["times_vanilla"] = figures["vanilla_ms"] / figures["ours_beside_vanilla_ms"]
+    spent = table_times(table)
+    figures.update(spent)
+    for name, value in figures.items():
+        print(f"{name:34s} {value:,.3f}" if isinstance(value, float) else f"{name:34s} {value:,}")
+    bench_common.save(args.json, figures)
+
+
+def table_times(table: Any) -> dict[str, float]:
+    """Mean milliseconds inside each of the table's operators, over all steps of the run."""
+    return {
+        f"mean_{name}_ms": nanoseconds / calls / 1e6
+        for name, (calls, nanoseconds) in table.op_times().items()
+        if calls > 0
+    }
+
+
+if __name__ == "__main__":
+    main()
