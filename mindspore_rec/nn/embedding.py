@@ -49,7 +49,7 @@ class _TableLookup(nn.Cell):
         self.handle = table.make_handle(self.padding_key)
 
     def construct(self, ids: Tensor) -> Tensor:
-        if self.training and self.embedding_table.anchor.requires_grad:
+        if self.training:
             rows = self.embedding_table.lookup_train(ids, self.handle)
         else:
             rows = self.embedding_table.lookup_eval(ids, self.handle)
@@ -406,7 +406,7 @@ class EmbeddingBag(nn.Cell):
         if (ids.ndim == 2) == (offsets is not None) or ids.ndim > 2 or ids.ndim == 0:
             raise ValueError("ids must be [bags, length] without offsets, or [n] with offsets")
         handle = self.plain if per_sample_weights is None else self.weighted
-        if self.training and self.embedding_table.anchor.requires_grad:
+        if self.training:
             return self.embedding_table.pool_train(ids, offsets, per_sample_weights, handle)
         return self.embedding_table.pool_eval(ids, offsets, per_sample_weights, handle)
 

@@ -57,6 +57,7 @@ class TableParameter(nn.Cell):
             Tensor(np.zeros(1, np.float32)), name=table.name, requires_grad=bool(requires_grad)
         )
         self.anchor.mindspore_rec_table = self
+        table.set_trainable(bool(requires_grad))
         self._no_weights = Tensor(np.zeros(1, np.float32))
         self._no_offsets = Tensor(np.zeros(1, np.int64))
         self._make_operators()
@@ -124,13 +125,14 @@ class TableParameter(nn.Cell):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether training changes the table."""
+        """Whether training changes the table: a frozen one is only read, whatever the mode."""
         return bool(self.anchor.requires_grad)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
         if "native" in self.__dict__:  # Cell's own constructor sets it before there is an anchor
             self.anchor.requires_grad = value
+            self.native.set_trainable(value)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
         """Keeps the table's own name whatever cell holds it."""

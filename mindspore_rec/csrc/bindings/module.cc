@@ -351,6 +351,8 @@ void BindTable(py::module_& m) {
              Release release;
              self->EvictAll();
            })
+      .def("set_trainable",
+           [](const Handle& self, bool trainable) { self->SetTrainable(trainable); })
       .def("set_admission_threshold",
            [](const Handle& self, int64_t threshold) { self->SetAdmissionThreshold(threshold); })
       .def("set_max_idle_steps",

@@ -12,6 +12,9 @@
 namespace msrec {
 namespace {
 
+// The ticket of a lookup in a table that is not trainable.
+constexpr int64_t kFrozenTicket = -1;
+
 // Lookups without a gradient that are remembered: a forward pass alone leaves its ticket behind.
 constexpr size_t kMaxOutstanding = 512;
 constexpr size_t kMaxSpare = 4;
@@ -162,21 +165,41 @@ void Table::Resolve(Batch* batch, void (Shard::*find)(Batch*), float* out) {
   });
 }
 
-int64_t Table::LookupTrain(const IdView& ids, const IdFilter& filter, float* out) {
+int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
+                      float* out) {
   return Guard::Run(this, [&] {
-    RequireOptimizer();
+    const bool trained = train && trainable_;
+    if (trained) RequireOptimizer();
+    if (bags != nullptr) CheckBags(ids, *bags);
     auto batch = NewBatch(ids, filter);
-    Resolve(batch.get(), &Shard::FindOrInsert, out);
-    return Keep(std::move(batch));
+    const auto find = trained ? &Shard::FindOrInsert : &Shard::FindOnly;
+    if (bags == nullptr) {
+      Resolve(batch.get(), find, out);
+    } else {
+      Resolve(batch.get(), find, nullptr);
+      Pool(batch.get(), ids, *bags, out);
+    }
+    if (trained) return Keep(std::move(batch));
+    Recycle(std::move(batch));
+    return kFrozenTicket;
   });
 }
 
+int64_t Table::LookupTrain(const IdView& ids, const IdFilter& filter, float* out) {
+  return Lookup(ids, filter, nullptr, true, out);
+}
+
 void Table::LookupEval(const IdView& ids, const IdFilter& filter, float* out) {
-  Guard::Run(this, [&] {
-    auto batch = NewBatch(ids, filter);
-    Resolve(batch.get(), &Shard::FindOnly, out);
-    Recycle(std::move(batch));
-  });
+  Lookup(ids, filter, nullptr, false, out);
+}
+
+int64_t Table::PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags,
+                         float* out) {
+  return Lookup(ids, filter, &bags, true, out);
+}
+
+void Table::PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out) {
+  Lookup(ids, filter, &bags, false, out);
 }
 
 // ---------------------------------------------------------------- pooled lookups
@@ -252,32 +275,11 @@ void Table::Pool(Batch* batch, const IdView& ids, const BagView& bags, float* ou
       });
 }
 
-int64_t Table::PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags,
-                         float* out) {
-  return Guard::Run(this, [&] {
-    RequireOptimizer();
-    CheckBags(ids, bags);
-    auto batch = NewBatch(ids, filter);
-    Resolve(batch.get(), &Shard::FindOrInsert, nullptr);
-    Pool(batch.get(), ids, bags, out);
-    return Keep(std::move(batch));
-  });
-}
-
-void Table::PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out) {
-  Guard::Run(this, [&] {
-    CheckBags(ids, bags);
-    auto batch = NewBatch(ids, filter);
-    Resolve(batch.get(), &Shard::FindOnly, nullptr);
-    Pool(batch.get(), ids, bags, out);
-    Recycle(std::move(batch));
-  });
-}
-
 // ---------------------------------------------------------------- gradients and the step
 
 void Table::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
   Guard::Run(this, [&] {
+    if (ticket == kFrozenTicket) return;
     const auto it = outstanding_.find(ticket);
     if (it == outstanding_.end()) {
       throw std::runtime_error(Where(
@@ -658,6 +660,10 @@ void Table::Clear() {
 
 void Table::EvictAll() {
   Guard::Run(this, [&] { ForAllShards([&](int s) { shards_[s]->EvictAll(); }); });
+}
+
+void Table::SetTrainable(bool trainable) {
+  Guard::Run(this, [&] { trainable_ = trainable; });
 }
 
 void Table::SetAdmissionThreshold(int64_t threshold) {

@@ -134,6 +134,9 @@ class Table {
   void Clear();
   void EvictAll();
 
+  // A table that is not trainable is only read: training lookups act as evaluation lookups, and
+  // their gradients are dropped.
+  void SetTrainable(bool trainable);
   void SetAdmissionThreshold(int64_t threshold);
   void SetMaxIdleSteps(int64_t steps);
   void SetClock(int64_t step, uint32_t time);
@@ -156,6 +159,8 @@ class Table {
   void Recycle(std::unique_ptr<Batch> batch);
   int64_t Keep(std::unique_ptr<Batch> batch);
   void Resolve(Batch* batch, void (Shard::*find)(Batch*), float* out);
+  int64_t Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
+                 float* out);
   void Pool(Batch* batch, const IdView& ids, const BagView& bags, float* out);
   void CheckBags(const IdView& ids, const BagView& bags) const;
   void CheckKeys(const IdView& keys, const char* argument) const;
@@ -169,6 +174,7 @@ class Table {
   TableConfig config_;
   ShardContext context_;
   std::atomic<bool> has_optimizer_{false};
+  bool trainable_ = true;
   std::vector<float> default_row_;
 
   std::mutex mutex_;
