@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the optimizers share: dense parameters and tables in one step, scaling, decay, clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import ParameterTuple, Tensor, nn, ops
+
+from mindspore_rec.native import custom_op
+from mindspore_rec.optim.checks import (
+    check_groups,
+    check_learning_rate,
+    check_loss_scale,
+    check_number,
+    check_weight_decay,
+)
+from mindspore_rec.optim.tables import bind_table, table_of
+
+__all__ = ["SparseOptimizer"]
+
+
+class SparseOptimizer(nn.Optimizer):
+    """Base of the optimizers: one `mindspore.nn.Optimizer` over dense parameters and tables.
+
+    A step, for every parameter ``w`` with raw gradient ``g``:
+
+    1. ``g = g / loss_scale``;
+    2. ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``, where ``norm`` is
+       the Euclidean norm of all gradients of the optimizer, those of tables summed by key;
+    3. ``g = g + weight_decay * w`` (decoupled in AdamW);
+    4. the rule, on a dense parameter in MindSpore, on a table in the native core.
+
+    A table's step visits the rows of the batch only, once each: gradients of a key that occurs
+    several times, in one lookup or in several, are added first. That is the "lazy" form of each
+    rule: a row that does not occur does not decay and its moments stay as they are.
+
+    As in `mindspore.nn.Optimizer`, without groups the decay leaves out dense parameters with 'beta'
+    or 'gamma' in their names; a table decays whatever its name. `step` counts from 1.
+
+    A subclass passes its native rule and its dense state to `__init__` and defines `dense_step`,
+    and `prepare` where something is computed once a step.
+
+    Args:
+        params: parameters or groups, as `net.trainable_params()` gives them; tables are among them.
+        learning_rate: number, 0-d Tensor, or one rate a step: 1-d Tensor, iterable,
+            `LearningRateSchedule`. Finite and >= 0.
+        weight_decay: finite number >= 0, or a Cell that maps the step (int32 ``[1]``, from 0) to
+            one.
+        loss_scale: finite number > 0 by which the loss was multiplied.
+        clip_global_norm: finite number > 0, or None for no clipping.
+        rule: name of the native rule.
+        constants: its constants.
+        state: dense state: attribute name -> initial value of a tensor like each dense parameter.
+
+    Raises:
+        TypeError: an argument has a wrong type.
+        ValueError: an argument is out of range, or a table occurs twice.
+    """
+
+    grad_centralization_flags: tuple[bool, ...]  # made by nn.Optimizer where there are groups
+
+    def __init__(
+        self,
+        params: Any,
+        learning_rate: Any,
+        weight_decay: Any,
+        loss_scale: Any,
+        clip_global_norm: Any,
+        *,
+        rule: str,
+        constants: Mapping[str, Any],
+        state: Mapping[str, float],
+    ) -> None:
+        params = check_groups(params)
+        learning_rate = check_learning_rate(learning_rate)
+        weight_decay = check_weight_decay(weight_decay)
+        loss_scale = check_loss_scale(loss_scale)
+        if clip_global_norm is not None:
+            clip_global_norm = check_number(
+                "clip_global_norm", clip_global_norm, low=0, low_open=True
+            )
+        super().__init__(learning_rate, params, weight_decay, loss_scale)
+        self.clip_global_norm = clip_global_norm
+        owners = [table_of(p) for p in self._parameters]
+        self._split(owners)
+        self._check_rates(learning_rate)
+        self._make_state(state)
+        self._decay_all_tables(owners)
+        self._bind(owners, rule, constants)
+
+    # ---- construction
+
+    def _split(self, owners: list[Any]) -> None:
+        self.dense_index = tuple(i for i, owner in enumerate(owners) if owner is None)
+        self.table_index = tuple(i for i, owner in enumerate(owners) if owner is not None)
+        seen: dict[int, str] = {}
+        for i in self.table_index:
+            name = owners[i].name
+            if owners[i].native.id in seen:
+                raise ValueError(f"params must hold each table once, got table '{name}' twice")
+            seen[owners[i].native.id] = name
+
+    def _check_rates(self, learning_rate: Any) -> None:
+        """For rules that cannot take every kind of learning rate."""
+
+    def _make_state(self, state: Mapping[str, float]) -> None:
+        dense = ParameterTuple(self._parameters[i] for i in self.dense_index)
+        for name, value in state.items():
+            setattr(self, name, dense.clone(prefix=name, init=value))
+
+    def _decay_all_tables(self, owners: list[Any]) -> None:
+        if self.is_group:
+            self.decays = self.decay_flags
+            flags = self.grad_centralization_flags
+            self.grad_centralization_flags = tuple(
+                flag and owner is None for flag, owner in zip(flags, owners, strict=True)
+            )
+        else:
+            named = zip(self.decay_flags, owners, strict=True)
+            self.decays = tuple(
+                self.exec_weight_decay and (flag or owner is not None) for flag, owner in named
+            )
+        self.centralizes = self.is_group and any(self.grad_centralization_flags)
+
+    def _bind(self, owners: list[Any], rule: str, constants: Mapping[str, Any]) -> None:
+        self.table_bindings = {
+            owners[i].native.id: bind_table(self, owners[i], rule, constants)
+            for i in self.table_index
+        }
+        tables = [owners[i] for i in self.table_index]
+        self.handles = tuple(owner.handle for owner in tables)
+        self.bindings = tuple(
+            Tensor(np.array([self.table_bindings[owner.native.id]], np.int64)) for owner in tables
+        )
+        self.table_step = custom_op("MsrStep", ms.float32)
+        self.table_norm = custom_op("MsrGradNorm", ms.float32)
+        self.no_decay = Tensor(np.zeros(1, np.float32))
+        self.one = Tensor(1.0, ms.float32)
+
+    # ---- what a rule defines
+
+    def prepare(self, step: Tensor) -> Any:
+        """What `dense_step` needs of the step (float32, 0-d, from 1); computed once."""
+        return ()
+
+    def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
+        """Updates the `j`-th dense parameter.
+
+        Args:
+            j: its place among the dense parameters, and in each of the optimizer's states.
+            w: the Parameter.
+            g: its gradient, scaled, clipped and (unless `decouples`) decayed.
+            lr: learning rate, float32, 0-d.
+            decay: weight decay, float32, 0-d, or None for none.
+            prepared: what `prepare` returned.
+        """
+        raise NotImplementedError
+
+    # Whether the rule applies the weight decay itself.
+    decouples = False
+
+    # ---- the step
+
+    def construct(self, gradients: Any) -> Any:
+        """Updates all parameters.
+
+        Args:
+            gradients: one for each of `parameters`, in their order; that of a table is the token
+                its lookups' backward pass gave.
+
+        Returns:
+            A tuple to make later operators depend on.
+        """
+        done = self.scale_and_update(gradients)
+        self.assignadd(self.global_step, self.global_step_increase_tensor)
+        return done
+
+    def scale_and_update(self, gradients: Any) -> Any:
+        """The step, clipped by the optimizer's own norm, without counting it."""
+        if self.clip_global_norm is None:
+            return self.update(gradients, self.reciprocal_scale, not self.need_scale)
+        norm = ops.sqrt(self.squared_norm(gradients))
+        scale = self.reciprocal_scale * clip_factor(norm, self.clip_global_norm)
+        return self.update(gradients, scale, False)
+
+    def update(self, gradients: Any, scale: Any, unscaled: bool) -> Any:
+        """The step on given scaling, without counting it.
+
+        Args:
+            gradients: as in `construct`.
+            scale: what to multiply gradients by, float32, 0-d.
+            unscaled: whether `scale` is known to be 1; dense gradients are then taken as they are.
+        """
+        lr = self.get_lr()
+        decay = self.get_weight_decay() if self.exec_weight_decay else 0.0
+        step = self.global_step + 1
+        done: Any = ()
+        for j in range(len(self.table_index)):
+            i = self.table_index[j]
+            done += (
+                self.table_step(
+                    gradients[i],
+                    self.handles[j],
+                    self._rate(lr, i).reshape((1,)),
+                    self._decay(decay, i).reshape((1,)) if self.decays[i] else self.no_decay,
+                    scale.reshape((1,)),
+                    step,
+                    self.bindings[j],
+                ),
+            )
+        gradients = self._dense_gradients(gradients, scale, unscaled, decay)
+        prepared = self.prepare(ops.cast(step, ms.float32).reshape(()))
+        for j in range(len(self.dense_index)):
+            i = self.dense_index[j]
+            decay_i = self._decay(decay, i) if self.decays[i] else None
+            done += (
+                self.dense_step(
+                    j, self._parameters[i], gradients[i], self._rate(lr, i), decay_i, prepared
+                ),
+            )
+        return done
+
+    def squared_norm(self, gradients: Any) -> Any:
+        """Sum of squares of all gradients, un-scaled: float32, 0-d."""
+        total = ops.zeros_like(self.reciprocal_scale)
+        for i in self.dense_index:
+            g = ops.cast(gradients[i], ms.float32) * self.reciprocal_scale
+            total = total + (g * g).sum()
+        for j in range(len(self.table_index)):
+            squares = self.table_norm(gradients[self.table_index[j]], self.handles[j]).reshape(())
+            total = total + squares * self.reciprocal_scale * self.reciprocal_scale
+        return total
+
+    def _dense_gradients(self, gradients: Any, scale: Any, unscaled: bool, decay: Any) -> Any:
+        results: Any = ()
+        for i in range(len(gradients)):
+            g = gradients[i]
+            if i in self.dense_index:
+                w = self._parameters[i]
+                if not unscaled:
+                    g = g * ops.cast(scale, g.dtype)
+                if self.decays[i] and not self.decouples:
+                    g = g + w * ops.cast(self._decay(decay, i), g.dtype)
+            results += (g,)
+        return self.gradients_centralization(results) if self.centralizes else results
+
+    def _rate(self, lr: Any, i: int) -> Any:
+        # A schedule may compute in another dtype, which a table would misread.
+        return ops.cast(lr[i] if self.is_group_lr else lr, ms.float32).reshape(())
+
+    def _decay(self, decay: Any, i: int) -> Any:
+        # nn.Optimizer multiplies the decay by the loss scale, to apply it to scaled gradients.
+        value = decay[i] if self.is_group else decay
+        return ops.cast(value, ms.float32).reshape(()) * self.reciprocal_scale
+
+    # ---- where the update runs
+
+    @property
+    def target(self) -> str:
+        """Where dense parameters are updated: "CPU" for the host, else the device.
+
+        Tables are updated on the host always. Legal: "CPU", and the device MindSpore runs on.
+        """
+        return str(self._target)
+
+    @target.setter
+    def target(self, value: str) -> None:
+        self._set_base_target(value)
+        if value == "CPU":
+            for op in self.dense_ops():
+                op.set_device("CPU")
+
+    def dense_ops(self) -> tuple[Any, ...]:
+        """The operators that update dense parameters."""
+        shared = ("assignadd", "table_step", "table_norm")
+        return tuple(op for name, op in self._primitives.items() if name not in shared)
+
+
+def clip_factor(norm: Any, clip: float) -> Any:
+    """What a gradient of that global norm is multiplied by, float32, 0-d: at most 1."""
+    return clip / ops.maximum(norm, ops.cast(clip, ms.float32))
