@@ -51,9 +51,10 @@ TEST(Philox, KernelGivesTheReferencesNumbers) {
     uint32_t numbers[kPerPass];
     Philox(seed, key, first, numbers);
     for (int b = 0; b < kLanes; ++b) {
-      const Block block = Reference({first + b, 0, static_cast<uint32_t>(key),
-                                     static_cast<uint32_t>(static_cast<uint64_t>(key) >> 32)},
-                                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+      const Block block =
+          Reference({first + b, 0, static_cast<uint32_t>(key),
+                     static_cast<uint32_t>(static_cast<uint64_t>(key) >> 32)},
+                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
       for (int w = 0; w < 4; ++w) ASSERT_EQ(numbers[4 * b + w], block[w]);
     }
   }
@@ -89,7 +90,8 @@ TEST(Log, IsWithinTwoUlp) {
     float x;
     std::memcpy(&x, &bits, sizeof(x));
     const double exact = std::log(static_cast<double>(x));
-    const double ulp = std::max(std::ldexp(1.0, std::ilogb(exact == 0 ? 1e-30 : exact) - 23), 1e-10);
+    const double ulp =
+        std::max(std::ldexp(1.0, std::ilogb(exact == 0 ? 1e-30 : exact) - 23), 1e-10);
     ASSERT_LE(std::fabs(Log(x) - exact), 2 * ulp) << x;
   }
 }
@@ -164,9 +166,9 @@ TEST(Initializer, NormalIsNormal) {
     const Moments m = MomentsOf(values);
     EXPECT_NEAR(m.mean, mean, 4 * std / std::sqrt(values.size()));
     EXPECT_NEAR(m.std, std, 4 * std / std::sqrt(2.0 * values.size()));
-    EXPECT_LT(KolmogorovSmirnov(
-                  values, [m = mean, s = std](double x) { return NormalCdf((x - m) / s); }),
-              1.95);
+    EXPECT_LT(
+        KolmogorovSmirnov(values, [m = mean, s = std](double x) { return NormalCdf((x - m) / s); }),
+        1.95);
   }
 }
 
@@ -182,10 +184,10 @@ TEST(Initializer, TruncatedNormalStaysInItsRange) {
       ASSERT_LE(v, 0.5f + 0.1f * upper + 1e-7f);
     }
     const double low = NormalCdf(lower), high = NormalCdf(upper);
-    EXPECT_LT(KolmogorovSmirnov(
-                  values,
-                  [&](double x) { return (NormalCdf((x - 0.5) / 0.1) - low) / (high - low); }),
-              1.95)
+    EXPECT_LT(
+        KolmogorovSmirnov(
+            values, [&](double x) { return (NormalCdf((x - 0.5) / 0.1) - low) / (high - low); }),
+        1.95)
         << lower << " " << upper;
   }
 }
@@ -230,8 +232,8 @@ TEST(Initializer, EveryInstructionSetGivesTheSameBits) {
   for (const char* name : {"avx2", "avx512"}) {
     const Kernels* kernels = FindKernels(name);
     if (kernels == nullptr) continue;
-    for (const InitKind kind : {InitKind::kConstant, InitKind::kUniform, InitKind::kNormal,
-                                InitKind::kTruncatedNormal}) {
+    for (const InitKind kind :
+         {InitKind::kConstant, InitKind::kUniform, InitKind::kNormal, InitKind::kTruncatedNormal}) {
       Rng rng(3);
       for (int i = 0; i < 3000; ++i) {
         const int dim = 1 + static_cast<int>(rng.Below(100));

@@ -150,8 +150,8 @@ TEST_P(KernelsTest, PoolAddsInOrder) {
         for (int j = 0; j < dim; ++j) {
           for (size_t i = 0; i < n; ++i) {
             const char* row = rows.rows()[index[i]];
-            expected[j] += (weighted ? weight[i] : 1.0f) *
-                           (row != nullptr ? Value(row)[j] : default_row[j]);
+            expected[j] +=
+                (weighted ? weight[i] : 1.0f) * (row != nullptr ? Value(row)[j] : default_row[j]);
           }
           expected[j] *= scale;
         }
@@ -234,7 +234,8 @@ void CheckRule(const Kernels& kernels, const Rule& rule, int dim, double toleran
     for (int j = 0; j < dim; ++j) g[j] = double{in.grad_scale} * raw[j];
     formula(&reference, g, in);
     for (int j = 0; j < dim; ++j) {
-      ASSERT_NEAR(Value(row)[j], reference[j].w, tolerance * std::max(1.0, std::fabs(reference[j].w)))
+      ASSERT_NEAR(Value(row)[j], reference[j].w,
+                  tolerance * std::max(1.0, std::fabs(reference[j].w)))
           << kernels.name << " step " << step << " element " << j;
     }
   }
@@ -327,8 +328,7 @@ TEST_P(RuleTest, AdamAndNesterov) {
       const double b1 = rule.beta1, b2 = rule.beta2, t = static_cast<double>(in.step);
       r->s0 = b1 * r->s0 + (1 - b1) * g;
       r->s1 = b2 * r->s1 + (1 - b2) * g * g;
-      const double lr =
-          in.learning_rate * std::sqrt(1 - std::pow(b2, t)) / (1 - std::pow(b1, t));
+      const double lr = in.learning_rate * std::sqrt(1 - std::pow(b2, t)) / (1 - std::pow(b1, t));
       const double move = nesterov ? b1 * r->s0 + (1 - b1) * g : r->s0;
       r->w -= lr * move / (std::sqrt(r->s1) + rule.epsilon);
     });
@@ -366,8 +366,7 @@ TEST_P(RuleTest, Ftrl) {
           rule,
           [&](Reference* r, double g, const StepInput& in) {
             const double n = r->s0 + g * g;
-            const double sigma =
-                (std::pow(n, -power) - std::pow(r->s0, -power)) / in.learning_rate;
+            const double sigma = (std::pow(n, -power) - std::pow(r->s0, -power)) / in.learning_rate;
             r->s1 += g - sigma * r->w;
             r->s0 = n;
             if (std::fabs(r->s1) <= l1) {
@@ -403,8 +402,8 @@ TEST_P(RuleTest, RmsProp) {
 }
 
 TEST(Rule, NamesAreKnownAndOthersAreRefused) {
-  for (const char* name : {"sgd", "momentum", "adagrad", "row_wise_adagrad", "adam", "adamw", "ftrl",
-                           "rmsprop"}) {
+  for (const char* name :
+       {"sgd", "momentum", "adagrad", "row_wise_adagrad", "adam", "adamw", "ftrl", "rmsprop"}) {
     EXPECT_NE(ParseRuleKind(name), RuleKind::kNone);
   }
   EXPECT_THROW(ParseRuleKind("Adam"), std::invalid_argument);

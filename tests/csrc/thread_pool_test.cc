@@ -83,9 +83,10 @@ TEST(ThreadPool, ALoopInsideATaskRunsThere) {
     });
   });
   EXPECT_EQ(sum, 10 * 2 * 45);
-  EXPECT_THROW(pool.ParallelFor(
-                   4, [&](int64_t) { pool.ParallelFor(4, [](int64_t) { throw std::bad_alloc(); }); }),
-               std::bad_alloc);
+  EXPECT_THROW(
+      pool.ParallelFor(
+          4, [&](int64_t) { pool.ParallelFor(4, [](int64_t) { throw std::bad_alloc(); }); }),
+      std::bad_alloc);
 }
 
 TEST(ThreadPool, SeveralCallersAndAChangingSize) {

@@ -68,8 +68,9 @@ char* Shard::Insert(uint64_t hash, int64_t key) {
 // Counts a key without a row; gives it one when it has reached the threshold.
 char* Shard::Admit(uint64_t hash, int64_t key, uint32_t occurrences) {
   const Admission& admission = context_->admission;
-  if (admission.immediate()) return Insert(hash, key);
   if (admission.frozen()) return nullptr;
+  // Keys may still be counted from the time of a higher threshold.
+  if (admission.immediate() && candidate_index_->size() == 0) return Insert(hash, key);
   uint32_t id = candidate_index_->Find(hash, key);
   if (id != Index::kNone && context_->eviction.Due(*Meta(candidates_.Row(id)), context_->step)) {
     candidate_index_->Erase(hash, key);
@@ -78,7 +79,7 @@ char* Shard::Admit(uint64_t hash, int64_t key, uint32_t occurrences) {
   }
   const uint32_t before = id == Index::kNone ? 0 : Meta(candidates_.Row(id))->count;
   const uint32_t count = std::min(kMaxCount - before, occurrences) + before;
-  if (admission.Admits(count)) {
+  if (admission.immediate() || admission.Admits(count)) {
     char* row = Insert(hash, key);
     Meta(row)->count = before;  // TouchTraining adds this batch's occurrences
     if (id != Index::kNone) {
@@ -170,8 +171,6 @@ void Shard::FindOrInsert(Batch* batch) {
     } else if (row != nullptr && context_->eviction.Due(*Meta(row), context_->step)) {
       // Gone for the user already; what comes back is a new key, admission included.
       Erase(key);
-      --stats_.erased;
-      ++stats_.evicted;
       row = Admit(hashes_[i], key, occurrences);
     } else if (row == nullptr) {
       row = Admit(hashes_[i], key, occurrences);
@@ -228,10 +227,11 @@ bool Shard::Erase(int64_t key) {
   if (counted != Index::kNone) candidates_.Free(counted);
   const uint32_t id = index_->Erase(hash, key);
   if (id == Index::kNone) return false;
+  const bool due = context_->eviction.Due(*Meta(store_.Row(id)), context_->step);
   changes_.Deleted(key);
   store_.Free(id);
-  ++stats_.erased;
-  return true;
+  ++(due ? stats_.evicted : stats_.erased);
+  return !due;
 }
 
 void Shard::Drop(char* row, uint32_t id) {
@@ -278,6 +278,11 @@ std::vector<const char*> Shard::Rows() {
   return rows;
 }
 
+void Shard::TouchAll() {
+  if (!changes_.enabled()) return;
+  for (const char* row : Rows()) changes_.Touch(Meta(const_cast<char*>(row)));
+}
+
 void Shard::Changed(uint64_t since, std::vector<int64_t>* keys) const {
   const size_t first = keys->size();
   changes_.Collect(since, keys);
@@ -311,6 +316,7 @@ void Shard::Import(int64_t key, const RowArrays& one) {
   if (row == nullptr) {
     const uint32_t id = index_->Find(hash, key);
     row = id == Index::kNone ? Insert(hash, key) : store_.Row(id);
+    if (context_->eviction.Due(*Meta(row), context_->step)) Fresh(row, key);
     const uint32_t counted = candidate_index_->Erase(hash, key);
     if (counted != Index::kNone) candidates_.Free(counted);
   }

@@ -374,7 +374,7 @@ void Table::Step(const StepInput& input) {
       c.adam_eps = static_cast<float>(c.rule.epsilon * correction2);
     if (!gradients_.empty()) {
       const bool stale = gradients_.structure() != Structure();
-      const bool record = epoch_ != 0;
+      const bool record = oldest_mark_ != 0;
       ForAllShards([&](int s) {
         GradientSum::Part& part = gradients_.part(s);
         Shard& shard = *shards_[s];
@@ -402,6 +402,9 @@ int64_t Table::BindOptimizer(const Rule& rule) {
     const bool same = has_optimizer_ && rule.kind == context_.rule.kind &&
                       rule.StateWidth(config_.dim) == context_.layout.state_width;
     const RowLayout layout{config_.dim, rule.StateWidth(config_.dim)};
+    if (!same) {
+      for (auto& shard : shards_) shard->TouchAll();  // the state of every row starts anew
+    }
     const Rule before = context_.rule;
     context_.rule = rule;
     if (!same) {
@@ -589,15 +592,17 @@ ExportedRows Table::ExportKeys(const IdView& keys, bool with_state) {
 uint64_t Table::Mark() {
   return Guard::Run(this, [&] {
     ForAllShards([&](int s) { shards_[s]->BeginEpoch(epoch_ + 1, 0); });
-    return ++epoch_;
+    ++epoch_;
+    if (oldest_mark_ == 0) oldest_mark_ = epoch_;
+    return epoch_;
   });
 }
 
 ExportedRows Table::ExportSince(uint64_t mark, bool with_state) {
   return Guard::Run(this, [&] {
-    if (mark == 0 || mark > epoch_) {
-      throw std::invalid_argument(
-          Where("mark " + std::to_string(mark) + " is not one of this table's"));
+    if (oldest_mark_ == 0 || mark < oldest_mark_ || mark > epoch_) {
+      throw std::invalid_argument(Where("mark " + std::to_string(mark) +
+                                        " is not one of this table's, or was released"));
     }
     std::vector<std::pair<int64_t, const char*>> rows;
     std::vector<int64_t> keys;
@@ -615,10 +620,12 @@ void Table::ReleaseBefore(uint64_t mark) {
   Guard::Run(this, [&] {
     if (mark == 0) {
       ForAllShards([&](int s) { shards_[s]->StopRecording(); });
-      epoch_ = 0;
+      oldest_mark_ = 0;
       return;
     }
-    for (const auto& shard : shards_) shard->Forget(std::min(mark, epoch_));
+    if (oldest_mark_ == 0) return;
+    oldest_mark_ = std::max(oldest_mark_, std::min(mark, epoch_));
+    for (const auto& shard : shards_) shard->Forget(oldest_mark_);
   });
 }
 

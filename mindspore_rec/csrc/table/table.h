@@ -181,7 +181,8 @@ class Table {
   bool closed_ = false;
   std::vector<std::unique_ptr<Shard>> shards_;
   uint64_t relayouts_ = 0;
-  uint64_t epoch_ = 0;
+  uint64_t epoch_ = 0;        // the last mark; never used twice
+  uint64_t oldest_mark_ = 0;  // what is recorded reaches back to this one; 0: nothing is recorded
 
   int64_t next_ticket_ = 1;
   int64_t binding_ = 0;
