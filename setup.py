@@ -21,7 +21,8 @@ COMPILE_FLAGS = [
     "-g1",
     "-Wall",
     "-Wextra",
-    "-fvisibility-inlines-hidden",
+    "-fvisibility=hidden",
+    "-fno-semantic-interposition",
     # Every instruction set, and every machine, gives the same bits: no fused multiply-add.
     "-ffp-contract=off",
     "-fno-math-errno",

@@ -134,12 +134,15 @@ using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
 
-#define MSREC_OP(name)                                                                       \
-  extern "C" int name(int, void** params, int* ndims, int64_t** shapes, const char** dtypes, \
-                      void*, void*)
+// The library hides its symbols; MindSpore finds the operators by name.
+#define MSREC_EXPORT extern "C" __attribute__((visibility("default")))
+
+#define MSREC_OP(name)                                                                         \
+  MSREC_EXPORT int name(int, void** params, int* ndims, int64_t** shapes, const char** dtypes, \
+                        void*, void*)
 
 // (ids, handle, like, anchor) -> (rows, ticket)
-extern "C" std::vector<Shape> MsrLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
+MSREC_EXPORT std::vector<Shape> MsrLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }
 MSREC_OP(MsrLookupTrain) {
@@ -151,7 +154,7 @@ MSREC_OP(MsrLookupTrain) {
 }
 
 // (ids, handle, like, anchor) -> rows
-extern "C" Shape MsrLookupEvalInferShape(int* ndims, int64_t** shapes, void*) {
+MSREC_EXPORT Shape MsrLookupEvalInferShape(int* ndims, int64_t** shapes, void*) {
   return msrec::Rows(ndims, shapes, 0, 2);
 }
 MSREC_OP(MsrLookupEval) {
@@ -162,7 +165,7 @@ MSREC_OP(MsrLookupEval) {
 }
 
 // (keys, handle, like) -> rows: MapParameter.get without inserting, never trained
-extern "C" Shape MsrFindInferShape(int* ndims, int64_t** shapes, void*) {
+MSREC_EXPORT Shape MsrFindInferShape(int* ndims, int64_t** shapes, void*) {
   return msrec::Rows(ndims, shapes, 0, 2);
 }
 MSREC_OP(MsrFind) {
@@ -174,7 +177,7 @@ MSREC_OP(MsrFind) {
 
 // (gradient, handle) -> never: runs where somebody asks for the gradient of a lookup in evaluation
 // mode, which would leave the table silently untrained.
-extern "C" Shape MsrRefuseGradientInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_EXPORT Shape MsrRefuseGradientInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrRefuseGradient) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kAccumulate);
@@ -187,7 +190,7 @@ MSREC_OP(MsrRefuseGradient) {
 
 // (ids, handle, like, anchor) -> (rows, ticket): what MapParameter.get does. It inserts whether or
 // not there is an optimizer, and is trained where there is one.
-extern "C" std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes, void*) {
+MSREC_EXPORT std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }
 MSREC_OP(MsrMapGet) {
@@ -198,14 +201,14 @@ MSREC_OP(MsrMapGet) {
   if (table->has_optimizer()) {
     ticket = table->LookupTrain(keys, table.filter(), args.Data<float>(4));
   } else {
-    table->Get(keys, true, args.Data<float>(4));
+    table->Get(keys, table.filter(), true, args.Data<float>(4));
   }
   *args.Data<int64_t>(5) = ticket;
   return 0;
 }
 
 // (ids, offsets, weights, handle, like, anchor) -> (out, ticket)
-extern "C" std::vector<Shape> MsrPoolTrainInferShape(int* ndims, int64_t** shapes, void*) {
+MSREC_EXPORT std::vector<Shape> MsrPoolTrainInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Pooled(ndims, shapes), {1}};
 }
 MSREC_OP(MsrPoolTrain) {
@@ -218,7 +221,7 @@ MSREC_OP(MsrPoolTrain) {
 }
 
 // (ids, offsets, weights, handle, like, anchor) -> out
-extern "C" Shape MsrPoolEvalInferShape(int* ndims, int64_t** shapes, void*) {
+MSREC_EXPORT Shape MsrPoolEvalInferShape(int* ndims, int64_t** shapes, void*) {
   return msrec::Pooled(ndims, shapes);
 }
 MSREC_OP(MsrPoolEval) {
@@ -231,7 +234,7 @@ MSREC_OP(MsrPoolEval) {
 
 // (grad, ticket, handle) -> token, always 0: the gradient of the table's anchor. Zero, so that
 // clipping by global norm, or an optimizer that does not know tables, is not disturbed by it.
-extern "C" Shape MsrAccumulateInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_EXPORT Shape MsrAccumulateInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrAccumulate) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 2, OpKind::kAccumulate);
@@ -248,7 +251,7 @@ MSREC_OP(MsrAccumulate) {
 }
 
 // (token, handle) -> sum of squares of the table's accumulated gradients
-extern "C" Shape MsrGradNormInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_EXPORT Shape MsrGradNormInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrGradNorm) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kStep);
@@ -258,7 +261,7 @@ MSREC_OP(MsrGradNorm) {
 
 // (token, handle, learning rate [1], weight decay [1], gradient scale [1], step int32 [1],
 //  binding int64 [1]) -> 0
-extern "C" Shape MsrStepInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_EXPORT Shape MsrStepInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrStep) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kStep);
@@ -275,7 +278,7 @@ MSREC_OP(MsrStep) {
 }
 
 // (keys, values, handle) -> 0
-extern "C" Shape MsrPutInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_EXPORT Shape MsrPutInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrPut) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 2, OpKind::kMap);
@@ -294,7 +297,7 @@ MSREC_OP(MsrPut) {
 }
 
 // (keys, handle) -> 0
-extern "C" Shape MsrEraseInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_EXPORT Shape MsrEraseInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrErase) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
@@ -304,7 +307,7 @@ MSREC_OP(MsrErase) {
 }
 
 // (keys, handle) -> bool of the shape of keys
-extern "C" Shape MsrContainsInferShape(int* ndims, int64_t** shapes, void*) {
+MSREC_EXPORT Shape MsrContainsInferShape(int* ndims, int64_t** shapes, void*) {
   return Shape(shapes[0], shapes[0] + ndims[0]);
 }
 MSREC_OP(MsrContains) {
@@ -315,7 +318,7 @@ MSREC_OP(MsrContains) {
 }
 
 // (handle) -> number of rows, int64 [1]
-extern "C" Shape MsrSizeInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_EXPORT Shape MsrSizeInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrSize) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 0, OpKind::kMap);
@@ -324,7 +327,7 @@ MSREC_OP(MsrSize) {
 }
 
 // (any tensor with one element a row, handle) -> keys int64 [rows]
-extern "C" Shape MsrKeysInferShape(int*, int64_t** shapes, void*) { return {shapes[0][0]}; }
+MSREC_EXPORT Shape MsrKeysInferShape(int*, int64_t** shapes, void*) { return {shapes[0][0]}; }
 MSREC_OP(MsrKeys) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
@@ -336,7 +339,7 @@ MSREC_OP(MsrKeys) {
 }
 
 // (any tensor with one element a row, handle, like) -> values [rows, dim], in the order of MsrKeys
-extern "C" Shape MsrValuesInferShape(int*, int64_t** shapes, void*) {
+MSREC_EXPORT Shape MsrValuesInferShape(int*, int64_t** shapes, void*) {
   return {shapes[0][0], shapes[2][0]};
 }
 MSREC_OP(MsrValues) {
