@@ -184,7 +184,7 @@ void BindTable(py::module_& m) {
             {
               Release release;
               if (insert) {
-                self->Get(view, true, data);
+                self->Get(view, filter, true, data);
               } else {
                 self->LookupEval(view, filter, data);
               }

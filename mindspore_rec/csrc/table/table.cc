@@ -427,10 +427,10 @@ int64_t Table::BindOptimizer(const Rule& rule) {
 
 // ---------------------------------------------------------------- rows by key
 
-void Table::Get(const IdView& ids, bool insert, float* out) {
+void Table::Get(const IdView& ids, const IdFilter& filter, bool insert, float* out) {
   Guard::Run(this, [&] {
-    auto batch = NewBatch(ids, {});
-    if (insert) {
+    auto batch = NewBatch(ids, filter);
+    if (insert && trainable_) {
       Resolve(batch.get(), &Shard::FindOrInsert, out);
     } else {
       Resolve(batch.get(), &Shard::FindOnly, out);

@@ -112,7 +112,8 @@ class Table {
 
   // ---- rows by key ----
 
-  void Get(const IdView& ids, bool insert, float* out);
+  // Like LookupTrain where `insert`, but needs no optimizer and is not trained; else like LookupEval.
+  void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out);
   void Put(const IdView& ids, const float* values, size_t value_rows);
   size_t Erase(const IdView& ids);
   void Contains(const IdView& ids, bool* out);

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of every room share: modes of execution, table names, the number of threads."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import settings
+
+os.environ.setdefault("GLOG_v", "3")  # before MindSpore is imported: no deprecation noise
+
+# Compiling a graph inside an example may take a second.
+settings.register_profile("mindspore_rec", deadline=None)
+settings.load_profile("mindspore_rec")
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(params=["graph", "pynative"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """Runs the test in GRAPH_MODE and in PyNative."""
+    import mindspore as ms
+
+    ms.set_context(
+        mode=ms.GRAPH_MODE if request.param == "graph" else ms.PYNATIVE_MODE,
+        pynative_synchronize=True,
+    )
+    return request.param
+
+
+@pytest.fixture
+def graph_mode() -> None:
+    """Runs the test in GRAPH_MODE only."""
+    import mindspore as ms
+
+    ms.set_context(mode=ms.GRAPH_MODE, pynative_synchronize=True)
+
+
+@pytest.fixture
+def unique() -> Callable[[], str]:
+    """Makes names that no other table has."""
+    return lambda: f"test.{next(_numbers)}"
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Sets the number of threads of the tables' operators, and puts it back."""
+    from mindspore_rec import get_num_threads, set_num_threads
+
+    before = get_num_threads()
+    yield set_num_threads
+    set_num_threads(before)
