@@ -74,7 +74,8 @@ class BuildNative(build_ext):
             )
             return objects[0]
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = int(os.environ.get("MINDSPORE_REC_JOBS", 0)) or os.cpu_count()
+        with ThreadPoolExecutor(jobs) as pool:
             objects = list(pool.map(compile_one, ext.sources))
         target = self.get_ext_fullpath(ext.name)
         self.mkpath(os.path.dirname(target))

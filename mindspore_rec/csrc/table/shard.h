@@ -73,7 +73,8 @@ class Shard {
   // The row of key as evaluation sees it, or null.
   char* Find(int64_t key);
 
-  // Whether there was a row, as evaluation sees it: one that was due is gone too, but was not there.
+  // Whether there was a row, as evaluation sees it: one that was due is gone too, but was not
+  // there.
   bool Erase(int64_t key);
   // Marks that a row's contents changed in this step.
   void Touch(char* row) { changes_.Touch(Meta(row)); }
