@@ -64,11 +64,11 @@ class Adagrad(SparseOptimizer):
             constants={"initial_accumulator": accum, "epsilon": 0.0},
             state={"accum": accum},
         )
-        self.opt = ops.ApplyAdagrad()
+        self._opt = ops.ApplyAdagrad()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
         """Updates a dense parameter."""
-        return self.opt(w, self.accum[j], lr, g)
+        return self._opt(w, self.accum[j], lr, g)
 
 
 class RowWiseAdagrad(SparseOptimizer):
@@ -128,13 +128,18 @@ class RowWiseAdagrad(SparseOptimizer):
             constants={"initial_accumulator": accum, "epsilon": epsilon},
             state={"accum": accum},
         )
-        self.epsilon = epsilon
+        self._epsilon = epsilon
         # Instances rather than functions, so that `target` can place them.
-        self.add, self.mul, self.div, self.sqrt = ops.Add(), ops.Mul(), ops.RealDiv(), ops.Sqrt()
-        self.assign_add, self.assign_sub = ops.AssignAdd(), ops.AssignSub()
+        self._add, self._mul, self._div, self._sqrt = (
+            ops.Add(),
+            ops.Mul(),
+            ops.RealDiv(),
+            ops.Sqrt(),
+        )
+        self._assign_add, self._assign_sub = ops.AssignAdd(), ops.AssignSub()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
         """Updates a dense parameter."""
-        a = self.assign_add(self.accum[j], self.mul(g, g))
-        root = self.add(self.sqrt(a), self.epsilon)
-        return self.assign_sub(w, self.div(self.mul(lr, g), root))
+        a = self._assign_add(self.accum[j], self._mul(g, g))
+        root = self._add(self._sqrt(a), self._epsilon)
+        return self._assign_sub(w, self._div(self._mul(lr, g), root))

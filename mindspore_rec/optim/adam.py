@@ -51,32 +51,32 @@ class AdamBase(SparseOptimizer):
             constants={"beta1": beta1, "beta2": beta2, "epsilon": eps, "nesterov": use_nesterov},
             state={"moment1": 0.0, "moment2": 0.0},
         )
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.eps = eps
-        self.log_beta1 = log_of(beta1) if beta1 > 0 else 0.0
-        self.log_beta2 = log_of(beta2) if beta2 > 0 else 0.0
-        self.zero = Tensor(0.0, ms.float32)
-        self.opt = ops.Adam(use_nesterov=use_nesterov)
+        self._beta1 = beta1
+        self._beta2 = beta2
+        self._eps = eps
+        self._log_beta1 = log_of(beta1) if beta1 > 0 else 0.0
+        self._log_beta2 = log_of(beta2) if beta2 > 0 else 0.0
+        self._zero = Tensor(0.0, ms.float32)
+        self._opt = ops.Adam(use_nesterov=use_nesterov)
 
     def prepare(self, step: Tensor) -> Any:
         """Bias corrections: of the learning rate for both moments, and of epsilon for AdamW's."""
         # 1 - beta ** t by expm1, because 1 - 0.999 ** t has few exact digits in float32.
-        first = self.one if self.beta1 == 0 else -ops.expm1(step * self.log_beta1)
-        second = self.one if self.beta2 == 0 else ops.sqrt(-ops.expm1(step * self.log_beta2))
+        first = self._one if self._beta1 == 0 else -ops.expm1(step * self._log_beta1)
+        second = self._one if self._beta2 == 0 else ops.sqrt(-ops.expm1(step * self._log_beta2))
         return second / first, second
 
     def adam(self, j: int, w: Any, g: Any, lr: Any, eps: Any) -> Any:
         """MindSpore's fused update; its own bias correction is off, `lr` and `eps` have it."""
-        return self.opt(
+        return self._opt(
             w,
             self.moment1[j],
             self.moment2[j],
-            self.zero,
-            self.zero,
+            self._zero,
+            self._zero,
             lr,
-            self.beta1,
-            self.beta2,
+            self._beta1,
+            self._beta2,
             eps,
             g,
         )
@@ -147,7 +147,7 @@ class LazyAdam(AdamBase):
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
         """Updates a dense parameter."""
-        return self.adam(j, w, g, lr * prepared[0], self.eps)
+        return self.adam(j, w, g, lr * prepared[0], self._eps)
 
 
 class Adam(LazyAdam):

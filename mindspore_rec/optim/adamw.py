@@ -72,10 +72,10 @@ class AdamW(AdamBase):
             clip_global_norm,
             "adamw",
         )
-        self.assign_sub = ops.AssignSub()
+        self._assign_sub = ops.AssignSub()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
         """Updates a dense parameter."""
         rate, root = prepared
-        shrunk = () if decay is None else self.assign_sub(w, (lr * decay) * w)
-        return shrunk, self.adam(j, w, g, lr * rate, self.eps * root)
+        shrunk = () if decay is None else self._assign_sub(w, (lr * decay) * w)
+        return shrunk, self.adam(j, w, g, lr * rate, self._eps * root)

@@ -95,10 +95,10 @@ class SparseOptimizer(nn.Optimizer):
     # ---- construction
 
     def _split(self, owners: list[Any]) -> None:
-        self.dense_index = tuple(i for i, owner in enumerate(owners) if owner is None)
-        self.table_index = tuple(i for i, owner in enumerate(owners) if owner is not None)
+        self._dense_index = tuple(i for i, owner in enumerate(owners) if owner is None)
+        self._table_index = tuple(i for i, owner in enumerate(owners) if owner is not None)
         seen: dict[int, str] = {}
-        for i in self.table_index:
+        for i in self._table_index:
             name = owners[i].name
             if owners[i].native.id in seen:
                 raise ValueError(f"params must hold each table once, got table '{name}' twice")
@@ -108,38 +108,38 @@ class SparseOptimizer(nn.Optimizer):
         """For rules that cannot take every kind of learning rate."""
 
     def _make_state(self, state: Mapping[str, float]) -> None:
-        dense = ParameterTuple(self._parameters[i] for i in self.dense_index)
+        dense = ParameterTuple(self._parameters[i] for i in self._dense_index)
         for name, value in state.items():
             setattr(self, name, dense.clone(prefix=name, init=value))
 
     def _decay_all_tables(self, owners: list[Any]) -> None:
         if self.is_group:
-            self.decays = self.decay_flags
+            self._decays = self.decay_flags
             flags = self.grad_centralization_flags
             self.grad_centralization_flags = tuple(
                 flag and owner is None for flag, owner in zip(flags, owners, strict=True)
             )
         else:
             named = zip(self.decay_flags, owners, strict=True)
-            self.decays = tuple(
+            self._decays = tuple(
                 self.exec_weight_decay and (flag or owner is not None) for flag, owner in named
             )
-        self.centralizes = self.is_group and any(self.grad_centralization_flags)
+        self._centralizes = self.is_group and any(self.grad_centralization_flags)
 
     def _bind(self, owners: list[Any], rule: str, constants: Mapping[str, Any]) -> None:
         self.table_bindings = {
             owners[i].native.id: bind_table(self, owners[i], rule, constants)
-            for i in self.table_index
+            for i in self._table_index
         }
-        tables = [owners[i] for i in self.table_index]
-        self.handles = tuple(owner.handle for owner in tables)
-        self.bindings = tuple(
+        tables = [owners[i] for i in self._table_index]
+        self._handles = tuple(owner.handle for owner in tables)
+        self._bindings = tuple(
             Tensor(np.array([self.table_bindings[owner.native.id]], np.int64)) for owner in tables
         )
-        self.table_step = custom_op("MsrStep", ms.float32)
-        self.table_norm = custom_op("MsrGradNorm", ms.float32)
-        self.no_decay = Tensor(np.zeros(1, np.float32))
-        self.one = Tensor(1.0, ms.float32)
+        self._table_step = custom_op("MsrStep", ms.float32)
+        self._table_norm = custom_op("MsrGradNorm", ms.float32)
+        self._no_decay = Tensor(np.zeros(1, np.float32))
+        self._one = Tensor(1.0, ms.float32)
 
     # ---- what a rule defines
 
@@ -199,27 +199,27 @@ class SparseOptimizer(nn.Optimizer):
         decay = self.get_weight_decay() if self.exec_weight_decay else 0.0
         step = self.global_step + 1
         done: Any = ()
-        for j in range(len(self.table_index)):
-            i = self.table_index[j]
+        for j in range(len(self._table_index)):
+            i = self._table_index[j]
             done += (
-                self.table_step(
+                self._table_step(
                     gradients[i],
-                    self.handles[j],
-                    self._rate(lr, i).reshape((1,)),
-                    self._decay(decay, i).reshape((1,)) if self.decays[i] else self.no_decay,
+                    self._handles[j],
+                    self._rate_of(lr, i).reshape((1,)),
+                    self._decay_of(decay, i).reshape((1,)) if self._decays[i] else self._no_decay,
                     scale.reshape((1,)),
                     step,
-                    self.bindings[j],
+                    self._bindings[j],
                 ),
             )
         gradients = self._dense_gradients(gradients, scale, unscaled, decay)
         prepared = self.prepare(ops.cast(step, ms.float32).reshape(()))
-        for j in range(len(self.dense_index)):
-            i = self.dense_index[j]
-            decay_i = self._decay(decay, i) if self.decays[i] else None
+        for j in range(len(self._dense_index)):
+            i = self._dense_index[j]
+            decay_i = self._decay_of(decay, i) if self._decays[i] else None
             done += (
                 self.dense_step(
-                    j, self._parameters[i], gradients[i], self._rate(lr, i), decay_i, prepared
+                    j, self._parameters[i], gradients[i], self._rate_of(lr, i), decay_i, prepared
                 ),
             )
         return done
@@ -227,11 +227,13 @@ class SparseOptimizer(nn.Optimizer):
     def squared_norm(self, gradients: Any) -> Any:
         """Sum of squares of all gradients, un-scaled: float32, 0-d."""
         total = ops.zeros_like(self.reciprocal_scale)
-        for i in self.dense_index:
+        for i in self._dense_index:
             g = ops.cast(gradients[i], ms.float32) * self.reciprocal_scale
             total = total + (g * g).sum()
-        for j in range(len(self.table_index)):
-            squares = self.table_norm(gradients[self.table_index[j]], self.handles[j]).reshape(())
+        for j in range(len(self._table_index)):
+            squares = self._table_norm(gradients[self._table_index[j]], self._handles[j]).reshape(
+                ()
+            )
             total = total + squares * self.reciprocal_scale * self.reciprocal_scale
         return total
 
@@ -239,20 +241,20 @@ class SparseOptimizer(nn.Optimizer):
         results: Any = ()
         for i in range(len(gradients)):
             g = gradients[i]
-            if i in self.dense_index:
+            if i in self._dense_index:
                 w = self._parameters[i]
                 if not unscaled:
                     g = g * ops.cast(scale, g.dtype)
-                if self.decays[i] and not self.decouples:
-                    g = g + w * ops.cast(self._decay(decay, i), g.dtype)
+                if self._decays[i] and not self.decouples:
+                    g = g + w * ops.cast(self._decay_of(decay, i), g.dtype)
             results += (g,)
-        return self.gradients_centralization(results) if self.centralizes else results
+        return self.gradients_centralization(results) if self._centralizes else results
 
-    def _rate(self, lr: Any, i: int) -> Any:
+    def _rate_of(self, lr: Any, i: int) -> Any:
         # A schedule may compute in another dtype, which a table would misread.
         return ops.cast(lr[i] if self.is_group_lr else lr, ms.float32).reshape(())
 
-    def _decay(self, decay: Any, i: int) -> Any:
+    def _decay_of(self, decay: Any, i: int) -> Any:
         # nn.Optimizer multiplies the decay by the loss scale, to apply it to scaled gradients.
         value = decay[i] if self.is_group else decay
         return ops.cast(value, ms.float32).reshape(()) * self.reciprocal_scale
@@ -276,7 +278,7 @@ class SparseOptimizer(nn.Optimizer):
 
     def dense_ops(self) -> tuple[Any, ...]:
         """The operators that update dense parameters."""
-        shared = ("assignadd", "table_step", "table_norm")
+        shared = ("assignadd", "_table_step", "_table_norm")
         return tuple(op for name, op in self._primitives.items() if name not in shared)
 
 

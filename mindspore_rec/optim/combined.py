@@ -65,9 +65,9 @@ class CombinedOptimizer(nn.Optimizer):
         super().__init__(0.0, parameters, 0.0, parts[0].loss_scale)
         self.clip_global_norm = clip_global_norm
         self._adopt(parts)
-        self.optimizers: Any = nn.CellList(parts, auto_prefix=False)
+        self._optimizers: Any = nn.CellList(parts, auto_prefix=False)
         ends = [sum(len(p.parameters) for p in parts[:k]) for k in range(len(parts) + 1)]
-        self.spans = tuple(zip(ends, ends[1:], strict=False))
+        self._spans = tuple(zip(ends, ends[1:], strict=False))
         self.table_bindings = {i: b for part in parts for i, b in part.table_bindings.items()}
 
     def _adopt(self, parts: list[SparseOptimizer]) -> None:
@@ -100,19 +100,19 @@ class CombinedOptimizer(nn.Optimizer):
         done: Any = ()
         if self.clip_global_norm is not None:
             total = ops.zeros_like(self.reciprocal_scale)
-            for k in range(len(self.spans)):
-                total = total + self.optimizers[k].squared_norm(self._span(gradients, k))
+            for k in range(len(self._spans)):
+                total = total + self._optimizers[k].squared_norm(self._span(gradients, k))
             scale = self.reciprocal_scale * clip_factor(ops.sqrt(total), self.clip_global_norm)
-            for k in range(len(self.spans)):
-                done += (self.optimizers[k].update(self._span(gradients, k), scale, False),)
+            for k in range(len(self._spans)):
+                done += (self._optimizers[k].update(self._span(gradients, k), scale, False),)
         else:
-            for k in range(len(self.spans)):
-                done += (self.optimizers[k].scale_and_update(self._span(gradients, k)),)
+            for k in range(len(self._spans)):
+                done += (self._optimizers[k].scale_and_update(self._span(gradients, k)),)
         self.assignadd(self.global_step, self.global_step_increase_tensor)
         return done
 
     def _span(self, gradients: Any, k: int) -> Any:
-        return gradients[self.spans[k][0] : self.spans[k][1]]
+        return gradients[self._spans[k][0] : self._spans[k][1]]
 
     @property
     def target(self) -> str:
@@ -122,7 +122,7 @@ class CombinedOptimizer(nn.Optimizer):
     @target.setter
     def target(self, value: str) -> None:
         self._set_base_target(value)
-        for part in self.optimizers:
+        for part in self._optimizers:
             part.target = value
 
 

@@ -83,14 +83,14 @@ class FTRL(SparseOptimizer):
             },
             state={"moments": initial_accum, "linear": 0.0},
         )
-        self.lr_power = lr_power
-        self.l1 = l1
-        self.l2 = l2
+        self._lr_power = lr_power
+        self._l1 = l1
+        self._l2 = l2
         # Instances rather than functions, so that `target` can place them.
-        self.add, self.sub, self.mul, self.div = ops.Add(), ops.Sub(), ops.Mul(), ops.RealDiv()
-        self.sqrt, self.pow, self.abs, self.sign = ops.Sqrt(), ops.Pow(), ops.Abs(), ops.Sign()
-        self.greater, self.select, self.zeros_like = ops.Greater(), ops.Select(), ops.ZerosLike()
-        self.assign = ops.Assign()
+        self._add, self._sub, self._mul, self._div = ops.Add(), ops.Sub(), ops.Mul(), ops.RealDiv()
+        self._sqrt, self._pow, self._abs, self._sign = ops.Sqrt(), ops.Pow(), ops.Abs(), ops.Sign()
+        self._greater, self._select, self._zeros_like = ops.Greater(), ops.Select(), ops.ZerosLike()
+        self._assign = ops.Assign()
 
     def _check_rates(self, learning_rate: Any) -> None:
         if self.dynamic_lr:
@@ -106,21 +106,21 @@ class FTRL(SparseOptimizer):
     def _decay_all_tables(self, owners: list[Any]) -> None:
         super()._decay_all_tables(owners)
         if not self.is_group:
-            self.decays = (self.exec_weight_decay,) * len(owners)
+            self._decays = (self.exec_weight_decay,) * len(owners)
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
         """Updates a dense parameter."""
         n, z = self.moments[j], self.linear[j]
-        n1 = self.add(n, self.mul(g, g))
+        n1 = self._add(n, self._mul(g, g))
         root = self._root(n1)
-        sigma = self.div(self.sub(root, self._root(n)), lr)
-        z1 = self.sub(self.add(z, g), self.mul(sigma, w))
-        toward = self.sub(self.mul(self.sign(z1), self.l1), z1)
-        w1 = self.div(toward, self.add(self.div(root, lr), 2 * self.l2))
-        w1 = self.select(self.greater(self.abs(z1), self.l1), w1, self.zeros_like(w1))
-        return self.assign(n, n1), self.assign(z, z1), self.assign(w, w1)
+        sigma = self._div(self._sub(root, self._root(n)), lr)
+        z1 = self._sub(self._add(z, g), self._mul(sigma, w))
+        toward = self._sub(self._mul(self._sign(z1), self._l1), z1)
+        w1 = self._div(toward, self._add(self._div(root, lr), 2 * self._l2))
+        w1 = self._select(self._greater(self._abs(z1), self._l1), w1, self._zeros_like(w1))
+        return self._assign(n, n1), self._assign(z, z1), self._assign(w, w1)
 
     def _root(self, n: Tensor) -> Tensor:
-        if self.lr_power == -0.5:
-            return self.sqrt(n)
-        return self.pow(n, ops.cast(-self.lr_power, ms.float32))
+        if self._lr_power == -0.5:
+            return self._sqrt(n)
+        return self._pow(n, ops.cast(-self._lr_power, ms.float32))

@@ -66,9 +66,18 @@ class Momentum(SparseOptimizer):
             constants={"momentum": momentum, "nesterov": use_nesterov},
             state={"moments": 0.0},
         )
-        self.momentum = momentum
-        self.opt = ops.ApplyMomentum(use_nesterov=use_nesterov)
+        self._momentum = momentum
+        self._nesterov = use_nesterov
+        self._opt = ops.ApplyMomentum()
+        # Instances rather than functions, so that `target` can place them.
+        self._add, self._mul = ops.Add(), ops.Mul()
+        self._assign, self._assign_sub = ops.Assign(), ops.AssignSub()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
         """Updates a dense parameter."""
-        return self.opt(w, self.moments[j], lr, g, self.momentum)
+        if not self._nesterov:
+            return self._opt(w, self.moments[j], lr, g, self._momentum)
+        # Not ApplyMomentum(use_nesterov=True): on CPU it takes the flag and steps as if without.
+        m = self._add(self._mul(self.moments[j], self._momentum), g)
+        ahead = self._add(g, self._mul(m, self._momentum))
+        return self._assign(self.moments[j], m), self._assign_sub(w, self._mul(lr, ahead))

@@ -84,45 +84,45 @@ class RMSProp(SparseOptimizer):
             },
             state={**state, "mean_grad": 0.0} if centered else state,
         )
-        self.decay = decay
-        self.momentum = momentum
-        self.epsilon = epsilon
-        self.centered = centered
-        self.opt = ops.ApplyRMSProp()
+        self._decay = decay
+        self._momentum = momentum
+        self._epsilon = epsilon
+        self._centered = centered
+        self._opt = ops.ApplyRMSProp()
         # Instances rather than functions, so that `target` can place them.
-        self.add, self.sub, self.mul, self.div = ops.Add(), ops.Sub(), ops.Mul(), ops.RealDiv()
-        self.sqrt, self.assign, self.relu = ops.Sqrt(), ops.Assign(), ops.ReLU()
+        self._add, self._sub, self._mul, self._div = ops.Add(), ops.Sub(), ops.Mul(), ops.RealDiv()
+        self._sqrt, self._assign, self._relu = ops.Sqrt(), ops.Assign(), ops.ReLU()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
         """Updates a dense parameter."""
-        if self.centered:
+        if self._centered:
             return self._centered_step(j, w, g, lr)
-        return self.opt(
+        return self._opt(
             w,
             self.mean_square[j],
             self.moment[j],
             lr,
             g,
-            self.decay,
-            self.momentum,
-            self.epsilon,
+            self._decay,
+            self._momentum,
+            self._epsilon,
         )
 
     def _centered_step(self, j: int, w: Any, g: Any, lr: Any) -> Any:
         # MindSpore's ApplyCenteredRMSProp takes the root of a negative number where the mean square
         # and the squared mean are equal but for rounding.
-        keep = 1.0 - self.decay
-        s = self._blend(self.mean_square[j], self.mul(g, g), keep)
+        keep = 1.0 - self._decay
+        s = self._blend(self.mean_square[j], self._mul(g, g), keep)
         mean = self._blend(self.mean_grad[j], g, keep)
-        variance = self.relu(self.sub(s, self.mul(mean, mean)))
-        rate = self.div(self.mul(lr, g), self.sqrt(self.add(variance, self.epsilon)))
-        moved = self.add(self.mul(self.moment[j], self.momentum), rate)
+        variance = self._relu(self._sub(s, self._mul(mean, mean)))
+        rate = self._div(self._mul(lr, g), self._sqrt(self._add(variance, self._epsilon)))
+        moved = self._add(self._mul(self.moment[j], self._momentum), rate)
         return (
-            self.assign(self.mean_square[j], s),
-            self.assign(self.mean_grad[j], mean),
-            self.assign(self.moment[j], moved),
-            self.assign(w, self.sub(w, moved)),
+            self._assign(self.mean_square[j], s),
+            self._assign(self.mean_grad[j], mean),
+            self._assign(self.moment[j], moved),
+            self._assign(w, self._sub(w, moved)),
         )
 
     def _blend(self, old: Any, new: Any, keep: float) -> Any:
-        return self.add(self.mul(old, self.decay), self.mul(new, keep))
+        return self._add(self._mul(old, self._decay), self._mul(new, keep))

@@ -54,8 +54,8 @@ class SGD(SparseOptimizer):
             constants={},
             state={},
         )
-        self.opt = ops.AssignSub()
+        self._opt = ops.AssignSub()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
         """Updates a dense parameter."""
-        return self.opt(w, lr * g)
+        return self._opt(w, lr * g)
