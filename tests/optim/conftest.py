@@ -196,7 +196,12 @@ def train_cell(net: nn.Cell, optimizer: nn.Cell, loss_scale: float = 1.0) -> Cal
     cell = nn.TrainOneStepCell(net, optimizer, sens=loss_scale if loss_scale != 1 else None)
     cell.set_train()
 
-    return lambda *batch: cell(*(Tensor(a) for a in batch))
+    def run(*batch):
+        loss = cell(*(Tensor(a) for a in batch))
+        optimizer.global_step.asnumpy()  # waits: in PyNative the step may still be under way
+        return loss
+
+    return run
 
 
 def _set_mode(mode: int) -> None:

@@ -175,10 +175,10 @@ def test_a_table_without_gradients_this_step_stays(numpy_optim, mode):
 def test_centered_rmsprop_stays_finite_where_variance_rounds_to_zero(numpy_optim, mode):
     """A constant gradient leaves mean square - squared mean at 0 but for rounding."""
     net = numpy_optim.LinearNet()
-    optimizer = optim.RMSProp(net.trainable_params(), 1e-6, 0.5, centered=True)
+    optimizer = optim.RMSProp(net.trainable_params(), 1e-6, 0.3, centered=True)
     train = numpy_optim.train_cell(net, optimizer)
     batch = numpy_optim.random_batch(np.random.default_rng(3))
-    for _ in range(30):
+    for _ in range(20):
         train(*batch)
     assert np.isfinite(net.w.asnumpy()).all()
     assert np.isfinite(net.table.native.lookup(np.unique(batch[0]))).all()
