@@ -10,17 +10,35 @@ from mindspore_rec.native import (
 )
 from mindspore_rec.nn.embedding import EmbeddingBag, EmbeddingLookup, HashEmbeddingLookup, tables_of
 from mindspore_rec.parameter import MapParameter, StaticParameter
+from mindspore_rec.train import (
+    EarlyStopping,
+    EvalCallback,
+    ProgressBar,
+    RecModel,
+    StopOnNaN,
+    TimeMonitor,
+    TrainStep,
+    TrainSummary,
+)
 from mindspore_rec.version import __version__
 
 __all__ = [
+    "EarlyStopping",
     "EmbeddingBag",
     "EmbeddingLookup",
+    "EvalCallback",
     "HashEmbeddingLookup",
     "MapParameter",
     "NoOptimizerError",
     "OutOfMemoryError",
+    "ProgressBar",
+    "RecModel",
     "StaticParameter",
+    "StopOnNaN",
     "TableClosedError",
+    "TimeMonitor",
+    "TrainStep",
+    "TrainSummary",
     "__version__",
     "get_num_threads",
     "set_num_threads",

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Callbacks of training: progress, time, evaluation on the way, reasons to stop.
+
+Each is a `mindspore.train.Callback`. They work in `RecModel.train` and `RecModel.online_train`,
+whether or not the data has an end. An evaluation leaves its figures in
+`run_context.original_args().metrics`, where callbacks later in the list find them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec.checks import check_int, check_number, check_one_of
+
+__all__ = [
+    "EarlyStopping",
+    "EvalCallback",
+    "ProgressBar",
+    "StopOnNaN",
+    "TimeMonitor",
+    "loss_value",
+    "request_stop",
+]
+
+logger = logging.getLogger("mindspore_rec")
+
+_NO_LIMIT = sys.maxsize
+
+
+def loss_value(outputs: Any) -> float:
+    """The loss in what a train step returned: the mean of the output, or of its first element.
+
+    Args:
+        outputs: a Tensor, or a tuple or list with the loss first.
+
+    Returns:
+        The loss; NaN where there is no number.
+
+    Example:
+        >>> loss_value((Tensor([1.0, 3.0]), Tensor([9.0])))
+        2.0
+    """
+    if isinstance(outputs, (tuple, list)):
+        outputs = outputs[0] if outputs else None
+    if isinstance(outputs, Tensor):
+        outputs = outputs.asnumpy()
+    if outputs is None:
+        return math.nan
+    return float(np.mean(outputs))
+
+
+def request_stop(run_context: RunContext, reason: str) -> None:
+    """End the training after this step, with a reason for the closing summary.
+
+    Args:
+        run_context: what the callback was given.
+        reason: a few words.
+    """
+    run_context.original_args().stop_reason = reason
+    run_context.request_stop()
+
+
+class TimeMonitor(Callback):
+    """Logs the speed since its last line: milliseconds a step, samples a second.
+
+    `mindspore.train.TimeMonitor` divides an epoch's time by the epoch's number of batches, which an
+    unbounded data set does not have.
+
+    Args:
+        every_steps: steps between two lines, at least 1. Default: 100.
+
+    Attributes:
+        lines: what was logged: `(step, milliseconds a step, samples a second)`.
+
+    Example:
+        >>> TimeMonitor(every_steps=10).lines
+        []
+    """
+
+    def __init__(self, every_steps: int = 100) -> None:
+        super().__init__()
+        self.every_steps = check_int("every_steps", every_steps, 1, _NO_LIMIT)
+        self.lines: list[tuple[int, float, float]] = []
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Starts the clock."""
+        self._restart(run_context.original_args())
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Logs a line where one is due."""
+        run = run_context.original_args()
+        steps = run.cur_step_num - self._step
+        if steps < self.every_steps:
+            return
+        seconds = time.perf_counter() - self._time
+        line = (run.cur_step_num, 1e3 * seconds / steps, (run.samples - self._samples) / seconds)
+        self.lines.append(line)
+        logger.info("step %d: %.2f ms a step, %.0f samples/s", *line)
+        self._restart(run)
+
+    def _restart(self, run: Any) -> None:
+        self._step, self._samples = run.cur_step_num, run.samples
+        self._time = time.perf_counter()
+
+
+class EvalCallback(Callback):
+    """Evaluates during training, and at its end.
+
+    Args:
+        model: the RecModel that trains, made with `metrics`.
+        eval_dataset: what `RecModel.eval` takes; read from its start each time.
+        every_steps: steps between two evaluations, at least 1. Default: only the epochs' ends.
+        at_epoch_end: whether an epoch's end evaluates. `online_train`, whose epochs are of
+            `sink_size` steps, needs False. Default: True where `every_steps` is not given.
+
+    Attributes:
+        history: `(step, metrics)` of each evaluation.
+
+    Example:
+        >>> from mindspore import nn
+        >>> from mindspore_rec import RecModel
+        >>> from mindspore_rec.metrics import AUC
+        >>> model = RecModel(nn.Dense(2, 1), nn.BCEWithLogitsLoss(), metrics={"auc": AUC()})
+        >>> EvalCallback(model, [], every_steps=100).history
+        []
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        eval_dataset: Any,
+        every_steps: int | None = None,
+        at_epoch_end: bool | None = None,
+    ) -> None:
+        super().__init__()
+        if every_steps is not None:
+            every_steps = check_int("every_steps", every_steps, 1, _NO_LIMIT)
+        self.every_steps = every_steps
+        self.at_epoch_end = every_steps is None if at_epoch_end is None else at_epoch_end
+        self.history: list[tuple[int, dict[str, float]]] = []
+        self._model = model
+        self._dataset = eval_dataset
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Forgets an earlier run."""
+        self.history = []
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Evaluates where it is due."""
+        step = run_context.original_args().cur_step_num
+        if self.every_steps is not None and step % self.every_steps == 0:
+            self._evaluate(run_context)
+
+    def on_train_epoch_end(self, run_context: RunContext) -> None:
+        """Evaluates, where asked to."""
+        if self.at_epoch_end:
+            self._evaluate(run_context)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Evaluates what the last one did not see; not if interrupted or the loss is NaN."""
+        run = run_context.original_args()
+        if not run.interrupted and math.isfinite(loss_value(run.net_outputs)):
+            self._evaluate(run_context)
+
+    def _evaluate(self, run_context: RunContext) -> None:
+        run = run_context.original_args()
+        if run.cur_step_num == 0 or (self.history and self.history[-1][0] == run.cur_step_num):
+            return
+        metrics = self._model.eval(self._dataset, progress=False)
+        self.history.append((run.cur_step_num, metrics))
+        run.metrics = metrics
+        run.history.append((run.cur_step_num, metrics))
+        text = ", ".join(f"{name} {value:.5f}" for name, value in metrics.items())
+        logger.info("step %d: %s", run.cur_step_num, text)
+
+
+class EarlyStopping(Callback):
+    """Stops when a metric of the evaluations has not become better for a while.
+
+    To stand after the `EvalCallback` in the list.
+
+    Args:
+        monitor: the metric's name. Default: 'auc'.
+        patience: evaluations in a row without a better value, at least 1. Default: 3.
+        min_delta: how much better counts, at least 0. Default: 0.0.
+        mode: 'max' where larger is better, 'min' where smaller is. Default: 'max'.
+
+    Attributes:
+        best: the best value; None before the first.
+
+    Raises:
+        KeyError: while training, the metrics do not have `monitor`.
+
+    Example:
+        >>> EarlyStopping("log_loss", patience=2, mode="min").best
+    """
+
+    def __init__(
+        self,
+        monitor: str = "auc",
+        patience: int = 3,
+        min_delta: float = 0.0,
+        mode: str = "max",
+    ) -> None:
+        super().__init__()
+        self.monitor = monitor
+        self.patience = check_int("patience", patience, 1, _NO_LIMIT)
+        self.min_delta = check_number("min_delta", min_delta)
+        if self.min_delta < 0:
+            raise ValueError(f"min_delta must be at least 0, got {min_delta}")
+        self.mode = check_one_of("mode", mode, ("max", "min"))
+        self.best: float | None = None
+        self._seen = 0
+        self._waited = 0
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Forgets an earlier run."""
+        self.best, self._seen, self._waited = None, 0, 0
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Looks at a new evaluation."""
+        self._look(run_context)
+
+    def on_train_epoch_end(self, run_context: RunContext) -> None:
+        """Looks at a new evaluation."""
+        self._look(run_context)
+
+    def _look(self, run_context: RunContext) -> None:
+        history = run_context.original_args().history
+        for _, metrics in history[self._seen :]:
+            if self.monitor not in metrics:
+                raise KeyError(f"monitor {self.monitor!r} is not among {sorted(metrics)}")
+            self._take(float(metrics[self.monitor]))
+        self._seen = len(history)
+        if self._waited >= self.patience:
+            request_stop(
+                run_context, f"{self.monitor} no better than {self.best} for {self._waited} times"
+            )
+
+    def _take(self, value: float) -> None:
+        gain = -math.inf if math.isnan(value) else value
+        if self.best is not None:
+            gain = value - self.best if self.mode == "max" else self.best - value
+        elif not math.isnan(value):
+            gain = math.inf
+        if gain > self.min_delta:
+            self.best, self._waited = value, 0
+        else:
+            self._waited += 1
+
+
+class StopOnNaN(Callback):
+    """Stops when the loss of a step is NaN or infinite, with the step in the closing summary.
+
+    Rows that step has touched may hold NaN: go back to the last checkpoint.
+
+    Example:
+        >>> callback = StopOnNaN()
+    """
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Looks at the loss."""
+        run = run_context.original_args()
+        loss = loss_value(run.net_outputs)
+        if not math.isfinite(loss):
+            logger.error("loss is %s at step %d", loss, run.cur_step_num)
+            request_stop(run_context, f"loss is {loss} at step {run.cur_step_num}")
+
+
+class ProgressBar(Callback):
+    """Shows samples a second, the loss, and the last evaluation's metrics, on standard error.
+
+    On a terminal a bar; elsewhere (a log file) one line every so many seconds.
+
+    Args:
+        every_seconds: between two lines where there is no terminal, above 0. Default: 30.
+
+    Example:
+        >>> progress = ProgressBar(every_seconds=60)
+    """
+
+    def __init__(self, every_seconds: float = 30.0) -> None:
+        super().__init__()
+        self.every_seconds = check_number("every_seconds", every_seconds)
+        if self.every_seconds <= 0:
+            raise ValueError(f"every_seconds must be > 0, got {every_seconds}")
+        self._bar: Any = None
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Opens the bar."""
+        self._close()
+        run = run_context.original_args()
+        self._shown = time.perf_counter()
+        self._shown_samples = 0
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(unit="step", total=_total_steps(run), dynamic_ncols=True)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Moves on, and shows the figures where they are due."""
+        run = run_context.original_args()
+        now = time.perf_counter()
+        due = 0.2 if self._bar is not None else self.every_seconds
+        if self._bar is not None:
+            self._bar.update(1)
+        if now - self._shown >= due:
+            self._show(run, now)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Closes the bar on the last figures."""
+        if self._bar is not None:
+            self._show(run_context.original_args(), time.perf_counter())
+        self._close()
+
+    def __exit__(self, *error: Any) -> None:
+        """Closes the bar where training ended in an error."""
+        self._close()
+
+    def _show(self, run: Any, now: float) -> None:
+        speed = (run.samples - self._shown_samples) / max(now - self._shown, 1e-9)
+        loss = loss_value(run.get("net_outputs"))
+        figures = [f"{speed:,.0f} samples/s", f"loss {loss:.4f}"]
+        figures += [f"{name} {value:.4f}" for name, value in (run.get("metrics") or {}).items()]
+        if self._bar is not None:
+            self._bar.set_postfix_str(", ".join(figures), refresh=True)
+        else:
+            total = _total_steps(run)
+            of = f"/{total}" if total else ""
+            print(f"step {run.cur_step_num}{of}: {', '.join(figures)}", file=sys.stderr, flush=True)
+        self._shown, self._shown_samples = now, run.samples
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def _total_steps(run: Any) -> int | None:
+    return run.total_steps if run.get("total_steps") else None

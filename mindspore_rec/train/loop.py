@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The training loop: batches in, steps, callbacks, an ordered end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from mindspore import Tensor
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec.train.batches import iterate, row_count
+from mindspore_rec.train.callbacks import loss_value
+from mindspore_rec.train.interrupt import Interruption
+from mindspore_rec.train.shapes import CellCaller
+from mindspore_rec.train.summary import TrainSummary
+
+__all__ = ["TrainLoop"]
+
+_Batch = tuple[Tensor, ...]
+
+
+class TrainLoop:
+    """One run of training over epochs of batches.
+
+    Unlike `mindspore.train.Model.train` it never asks a data set for its size, which an unbounded
+    one does not have.
+
+    Args:
+        call: the train cell.
+        run: what callbacks see as `run_context.original_args()`.
+        callbacks: a callback, or the manager of several.
+        interruption: says whether Ctrl-C was pressed.
+        max_steps: end after that many steps; None for no limit.
+
+    Attributes:
+        summary: figures of the run.
+    """
+
+    def __init__(
+        self,
+        call: CellCaller,
+        run: Any,
+        callbacks: Callback,
+        interruption: Interruption,
+        max_steps: int | None,
+    ) -> None:
+        self.summary = TrainSummary(history=run.history)
+        self._call = call
+        self._run = run
+        self._context = RunContext(run)
+        self._callbacks = callbacks
+        self._interruption = interruption
+        self._max_steps = max_steps
+
+    def run_passes(self, source: Any, epochs: int, epoch_steps: int | None) -> None:
+        """Trains for epochs, each one pass over the source or, if given, of that many steps.
+
+        Raises:
+            ValueError: a pass over the source gives no batch.
+        """
+        endless = _repeated(source)
+        with _Begun(self._callbacks, self._context):
+            for epoch in range(epochs):
+                stream = _not_empty(source) if epoch_steps is None else endless
+                self._epoch(epoch + 1, stream, epoch_steps)
+                if self._over():
+                    break
+
+    def run_stream(self, source: Any, epoch_steps: int) -> None:
+        """Trains on one pass over the source, which need not end; an epoch is a number of steps."""
+        stream = iterate(source)
+        with _Begun(self._callbacks, self._context):
+            epoch = 0
+            taken = epoch_steps
+            while taken == epoch_steps and not self._over():
+                epoch += 1
+                taken = self._epoch(epoch, stream, epoch_steps)
+
+    def _epoch(self, number: int, stream: Iterator[_Batch], steps: int | None) -> int:
+        run = self._run
+        run.cur_epoch_num = number
+        self._callbacks.on_train_epoch_begin(self._context)
+        taken = 0
+        while (steps is None or taken < steps) and not self._over():
+            begin = time.perf_counter()
+            batch = self._next(stream)
+            if batch is None:
+                break
+            self._step(batch, begin)
+            taken += 1
+        run.interrupted = self._interruption.requested
+        self._callbacks.on_train_epoch_end(self._context)
+        self.summary.epochs += not self._over() or taken == steps
+        return taken
+
+    def _next(self, stream: Iterator[_Batch]) -> _Batch | None:
+        try:
+            self._interruption.waiting = True
+            return next(stream, None)
+        except KeyboardInterrupt:
+            self._interruption.requested = True
+            return None
+        finally:
+            self._interruption.waiting = False
+
+    def _step(self, batch: _Batch, begin: float) -> None:
+        run, summary = self._run, self.summary
+        compilations = self._call.compilations
+        run.cur_step_num += 1
+        run.train_dataset_element = batch
+        self._callbacks.on_train_step_begin(self._context)
+        run.net_outputs = self._call(True, *batch)
+        rows = row_count(batch)
+        run.samples += rows
+        if self._call.compilations == compilations and run.cur_step_num > 1:
+            summary.step_seconds += time.perf_counter() - begin
+            summary.step_samples += rows
+        self._callbacks.on_train_step_end(self._context)
+
+    def _over(self) -> bool:
+        if self._interruption.requested or self._context.get_stop_requested():
+            return True
+        return self._max_steps is not None and self._run.cur_step_num >= self._max_steps
+
+    def finish(self, seconds: float) -> TrainSummary:
+        """The figures of the run, which took that long."""
+        run, summary = self._run, self.summary
+        summary.steps = run.cur_step_num
+        summary.samples = run.samples
+        summary.seconds = seconds
+        summary.loss = loss_value(run.net_outputs)
+        summary.metrics = run.get("metrics") or {}
+        summary.interrupted = self._interruption.requested
+        summary.stop_reason = run.stop_reason
+        return summary
+
+
+class _Begun:
+    """Training between its first and last callback; the last is left out after an error."""
+
+    def __init__(self, callbacks: Callback, context: RunContext) -> None:
+        self._callbacks = callbacks
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._callbacks.on_train_begin(self._context)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            self._callbacks.on_train_end(self._context)
+
+
+def _not_empty(source: Any) -> Iterator[_Batch]:
+    empty = True
+    for batch in iterate(source):
+        empty = False
+        yield batch
+    if empty:
+        raise ValueError(
+            "train_dataset gave no batch: it is empty, or an iterator that an earlier epoch used up"
+        )
+
+
+def _repeated(source: Any) -> Iterator[_Batch]:
+    while True:
+        yield from _not_empty(source)

@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RecModel: `mindspore.train.Model` for networks with tables and data without end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import mindspore as ms
+from mindspore import amp, nn
+from mindspore.train import Callback, Model, RunContext
+from mindspore.train.callback import _CallbackManager, _InternalCallbackParam
+
+from mindspore_rec.checks import check_int
+from mindspore_rec.nn.embedding import tables_of
+from mindspore_rec.optim import check_covered
+from mindspore_rec.train.batches import as_tensors, batch_count, check_source, iterate
+from mindspore_rec.train.callbacks import ProgressBar
+from mindspore_rec.train.cells import EvalCell, LossCell
+from mindspore_rec.train.interrupt import Interruption
+from mindspore_rec.train.loop import TrainLoop
+from mindspore_rec.train.shapes import CellCaller
+from mindspore_rec.train.step import TrainStep
+from mindspore_rec.train.summary import TableSummary, TrainSummary
+
+__all__ = ["RecModel"]
+
+
+class RecModel(Model):
+    """Training, evaluation and prediction of a recommendation model, also on endless data.
+
+    A `mindspore.train.Model`, with these differences:
+
+    * data are a `mindspore.dataset.Dataset`, or any iterable of whole batches: tuples or dicts of
+      NumPy arrays. With `loss_fn`, a batch's last column is the label and all others are the
+      network's inputs. Neither training nor evaluation asks a data set for its size;
+    * tables learn in training and never change in evaluation and prediction. Before the first step
+      it is checked that the optimizer covers every table;
+    * batches may differ in size: see `mindspore_rec.train.shapes.CellCaller`;
+    * Ctrl-C finishes the step in hand, runs the callbacks' `on_train_end` and returns; a second
+      one aborts;
+    * calls of the network hold `mindspore_rec.graph_lock`, so that several threads may predict
+      while one trains;
+    * `train` and `online_train` return a `TrainSummary`.
+
+    Args:
+        network: from the inputs to the prediction; with the loss, where `loss_fn` is None; a whole
+            train step, where `optimizer` is None too.
+        loss_fn: from prediction and label to the loss. Default: None.
+        optimizer: of `mindspore_rec.optim`, given all of `network.trainable_params()`.
+            Default: None.
+        metrics: as for `Model`; of `mindspore_rec.metrics` for example. Default: None.
+        eval_network: as for `Model`. Default: network and `loss_fn`.
+        eval_indexes: as for `Model`. Default: None.
+        amp_level: as for `Model`; rows of tables stay float32. Default: 'O0'.
+        boost_level: only 'O0', whose steps are the ones a table knows.
+        **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
+            the scale that the optimizer has as its `loss_scale`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or not supported.
+        RuntimeError: a table is not covered by the optimizer; a parallel mode is on.
+
+    After `mindspore_rec.RecModel` of MindRec 0.3.
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore_rec import HashEmbeddingLookup
+        >>> from mindspore_rec.metrics import AUC
+        >>> from mindspore_rec.optim import LazyAdam
+        >>> ms.set_context(mode=ms.GRAPH_MODE)
+        >>> net = nn.SequentialCell(
+        ...     HashEmbeddingLookup(4, ms.int64, name="doc.rec_model"), nn.Flatten(), nn.Dense(8, 1)
+        ... )
+        >>> ids = np.array([[1, 2], [3, 4]])
+        >>> batches = [(ids, np.array([[0], [1]], np.float32))] * 50
+        >>> optimizer = LazyAdam(net.trainable_params(), learning_rate=0.1)
+        >>> metrics = {"auc": AUC(from_logits=True)}
+        >>> model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer, metrics)
+        >>> summary = model.train(1, batches, progress=False)
+        >>> summary.steps, summary.samples, summary.tables[0].rows
+        (50, 100, 4)
+        >>> model.eval(batches, progress=False)
+        {'auc': 1.0}
+        >>> model.predict(ids).shape
+        (2, 1)
+    """
+
+    def __init__(
+        self,
+        network: nn.Cell,
+        loss_fn: nn.Cell | None = None,
+        optimizer: nn.Optimizer | None = None,
+        metrics: Any = None,
+        eval_network: nn.Cell | None = None,
+        eval_indexes: list[int] | None = None,
+        amp_level: str = "O0",
+        boost_level: str = "O0",
+        **kwargs: Any,
+    ) -> None:
+        if boost_level != "O0":
+            raise ValueError(f"boost_level must be 'O0', got {boost_level!r}")
+        if ms.get_auto_parallel_context("parallel_mode") != "stand_alone":
+            raise RuntimeError(
+                "RecModel trains in one process: reset the auto parallel context, whose mode is "
+                f"{ms.get_auto_parallel_context('parallel_mode')!r}"
+            )
+        super().__init__(
+            network,
+            loss_fn,
+            optimizer,
+            metrics,
+            eval_network,
+            eval_indexes,
+            amp_level,
+            boost_level,
+            **kwargs,
+        )
+        self._callers: dict[int, CellCaller] = {}
+
+    # ---- what Model's constructor asks for
+
+    def _build_train_network(self) -> nn.Cell:
+        network = self._network
+        if self._amp_level != "O0":
+            network = amp.auto_mixed_precision(network, self._amp_level)
+        if self._loss_fn is not None:
+            network = LossCell(network, self._loss_fn)
+        if self._optimizer is not None:
+            network = TrainStep(network, self._optimizer, self._loss_scale())
+        elif self._loss_scale_manager is not None:
+            raise ValueError("loss_scale_manager must be None without an optimizer")
+        inputs = self._network.get_inputs()
+        if inputs is not None and self._loss_fn is None:
+            network.set_inputs(*inputs)
+        return network
+
+    def _loss_scale(self) -> float:
+        manager = self._loss_scale_manager
+        if manager is None:
+            return 1.0
+        if manager.get_update_cell() is not None or manager.get_drop_overflow_update():
+            raise ValueError(
+                "loss_scale_manager must be a FixedLossScaleManager with drop_overflow_update=False"
+            )
+        return float(manager.get_loss_scale())
+
+    def _build_eval_network(
+        self, metrics: Any, eval_network: nn.Cell | None, eval_indexes: list[int] | None
+    ) -> None:
+        if eval_network is None and self._loss_fn is not None:
+            eval_network, eval_indexes = EvalCell(self._network, self._loss_fn), [0, 1, 2]
+        super()._build_eval_network(metrics, eval_network, eval_indexes)
+
+    # ---- training
+
+    def train(
+        self,
+        epoch: int,
+        train_dataset: Any,
+        callbacks: Callback | list[Callback] | None = None,
+        dataset_sink_mode: bool = False,
+        sink_size: int = -1,
+        initial_epoch: int = 0,
+        *,
+        max_steps: int | None = None,
+        progress: bool = True,
+    ) -> TrainSummary:
+        """Trains for a number of epochs.
+
+        Args:
+            epoch: the last epoch's number, at least 1.
+            train_dataset: a Dataset, or an iterable of batches. An epoch is one pass over it.
+            callbacks: one or several. Default: none.
+            dataset_sink_mode: accepted for Model's signature; batches are fed one by one always.
+            sink_size: steps of an epoch, if above 0; passes then follow each other without regard
+                to epochs. Default: -1, one pass.
+            initial_epoch: epochs that an earlier run has done. Default: 0.
+            max_steps: end after that many steps. Default: no limit.
+            progress: show a bar, or lines where there is no terminal, and a closing summary, on
+                standard error. Default: True.
+
+        Returns:
+            Figures of the run.
+
+        Raises:
+            TypeError, ValueError: an argument is of the wrong type or out of range; the data set
+                gives no batch.
+            RuntimeError: a table is not covered by the optimizer; the data set fails.
+        """
+        epoch = check_int("epoch", epoch, 1, sys.maxsize)
+        initial_epoch = check_int("initial_epoch", initial_epoch, 0, epoch - 1)
+        sink_size = check_int("sink_size", sink_size, -1, sys.maxsize)
+        if sink_size == 0:
+            raise ValueError("sink_size must be -1 or at least 1, got 0")
+        epoch_steps = None if sink_size == -1 else sink_size
+        count = batch_count(train_dataset) if epoch_steps is None else epoch_steps
+        epochs = epoch - initial_epoch
+        total = None if count is None else count * epochs
+        run = self._run_params(train_dataset, epochs, count, total, max_steps)
+
+        def work(loop: TrainLoop) -> None:
+            loop.run_passes(train_dataset, epochs, epoch_steps)
+
+        return self._run(run, callbacks, max_steps, progress, work)
+
+    def online_train(
+        self,
+        train_dataset: Any,
+        callbacks: Callback | list[Callback] | None = None,
+        dataset_sink_mode: bool = True,
+        sink_size: int = 1,
+        *,
+        max_steps: int | None = None,
+        progress: bool = True,
+    ) -> TrainSummary:
+        """Trains on a stream that need not end: until it ends, a callback stops it, or Ctrl-C.
+
+        Args:
+            train_dataset: a Dataset, or an iterable of batches; read once.
+            callbacks: one or several. Default: none.
+            dataset_sink_mode: accepted for upstream's signature; batches are fed one by one always.
+            sink_size: steps of what callbacks see as an epoch, at least 1. Default: 1.
+            max_steps: end after that many steps. Default: no limit.
+            progress: as for `train`. Default: True.
+
+        Returns:
+            Figures of the run.
+
+        Raises:
+            TypeError, ValueError: an argument is of the wrong type or out of range.
+            RuntimeError: a table is not covered by the optimizer; the stream fails.
+        """
+        sink_size = check_int("sink_size", sink_size, 1, sys.maxsize)
+        run = self._run_params(train_dataset, 1, None, None, max_steps)
+
+        def work(loop: TrainLoop) -> None:
+            loop.run_stream(train_dataset, sink_size)
+
+        return self._run(run, callbacks, max_steps, progress, work)
+
+    def _run_params(
+        self,
+        dataset: Any,
+        epochs: int,
+        count: int | None,
+        total: int | None,
+        max_steps: int | None,
+    ) -> Any:
+        check_source(dataset, "train_dataset")
+        if max_steps is not None:
+            max_steps = check_int("max_steps", max_steps, 1, sys.maxsize)
+            total = max_steps if total is None else min(total, max_steps)
+        run = self._callback_params("train")
+        run.epoch_num = epochs
+        run.batch_num = sys.maxsize if count is None else count
+        run.total_steps = total
+        run.train_dataset = dataset
+        run.train_dataset_element = None
+        run.train_network = self._train_network
+        run.cur_epoch_num = 1
+        run.initial_epoch = 0
+        run.initial_step = 0
+        run.last_save_ckpt_step = None
+        run.latest_ckpt_file = None
+        run.net_outputs = None
+        run.samples = 0
+        run.history = []
+        run.interrupted = False
+        run.stop_reason = ""
+        return run
+
+    def _run(
+        self, run: Any, callbacks: Any, max_steps: int | None, progress: bool, work: Any
+    ) -> TrainSummary:
+        self._check_trainable()
+        run.list_callback = _callback_list(callbacks) + ([ProgressBar()] if progress else [])
+        begin = time.perf_counter()
+        with Interruption() as interruption, _CallbackManager(run.list_callback) as manager:
+            loop = TrainLoop(
+                self._caller(self._train_network), run, manager, interruption, max_steps
+            )
+            work(loop)
+        summary = loop.finish(time.perf_counter() - begin)
+        summary.tables = [_table_summary(table) for table in tables_of(self._train_network)]
+        if progress:
+            print(summary, file=sys.stderr, flush=True)
+        return summary
+
+    def _check_trainable(self) -> None:
+        """An optimizer made after this object may have taken a table over: look again."""
+        if self._optimizer is not None:
+            check_covered(self._network, self._optimizer)
+            return
+        inside = [
+            cell
+            for _, cell in self._train_network.cells_and_names()
+            if isinstance(cell, nn.Optimizer) and hasattr(cell, "table_bindings")
+        ]
+        check_covered(self._train_network, inside[0] if inside else None)
+
+    # ---- evaluation and prediction
+
+    def eval(
+        self,
+        valid_dataset: Any,
+        callbacks: Callback | list[Callback] | None = None,
+        dataset_sink_mode: bool = False,
+        *,
+        progress: bool = True,
+    ) -> dict[str, Any]:
+        """The metrics over one pass; no table changes.
+
+        Args:
+            valid_dataset: a Dataset, or an iterable of batches.
+            callbacks: one or several. Default: none.
+            dataset_sink_mode: accepted for Model's signature; batches are fed one by one always.
+            progress: show a bar on a terminal, if it takes longer than two seconds. Default: True.
+
+        Returns:
+            Metrics by name.
+
+        Raises:
+            ValueError: the model was made without metrics; no batch came.
+        """
+        from tqdm import tqdm
+
+        if not self._metric_fns:
+            raise ValueError("metrics must be given to RecModel for an evaluation")
+        check_source(valid_dataset, "valid_dataset")
+        run = self._callback_params("eval")
+        run.eval_network, run.valid_dataset = self._eval_network, valid_dataset
+        run.batch_num = batch_count(valid_dataset) or sys.maxsize
+        run.list_callback = _callback_list(callbacks)
+        self._clear_metrics()
+        hidden = not (progress and sys.stderr.isatty())
+        with (
+            _CallbackManager(run.list_callback) as manager,
+            tqdm(desc="eval", unit="batch", delay=2, leave=False, disable=hidden) as bar,
+        ):
+            self._evaluate(run, manager, bar)
+        return dict(run.metrics)
+
+    def _evaluate(self, run: Any, manager: Any, bar: Any) -> None:
+        context = RunContext(run)
+        call = self._caller(self._eval_network)
+        manager.on_eval_begin(context)
+        manager.on_eval_epoch_begin(context)
+        for batch in iterate(run.valid_dataset):
+            run.cur_step_num += 1
+            run.eval_dataset_element = batch
+            manager.on_eval_step_begin(context)
+            run.net_outputs = call(False, *batch)
+            self._update_metrics(run.net_outputs)
+            bar.update(1)
+            manager.on_eval_step_end(context)
+            if context.get_stop_requested():
+                break
+        if run.cur_step_num == 0:
+            raise ValueError("valid_dataset must have at least one batch")
+        manager.on_eval_epoch_end(context)
+        run.metrics = self._get_metrics()
+        manager.on_eval_end(context)
+
+    def predict(self, *predict_data: Any, backend: str | None = None, config: Any = None) -> Any:
+        """What the network makes of inputs; no table changes.
+
+        Args:
+            *predict_data: the network's inputs, Tensors or NumPy arrays.
+            backend: only None.
+            config: only None.
+
+        Returns:
+            The network's output.
+
+        Raises:
+            TypeError: an input is neither array nor Tensor.
+            ValueError: `backend` or `config` is given, or no input is.
+        """
+        if backend is not None or config is not None:
+            raise ValueError("backend and config must be None: tables live in this process")
+        return self._caller(self._predict_network)(False, *as_tensors(predict_data))
+
+    # ---- shared
+
+    def _callback_params(self, mode: str) -> Any:
+        run = _InternalCallbackParam()
+        run.mode = mode
+        run.network = self._network
+        run.optimizer = self._optimizer
+        run.loss_fn = self._loss_fn
+        run.parallel_mode = self._parallel_mode
+        run.device_number = self._device_number
+        run.loss_scale_mananger = self._loss_scale_manager  # spelled so where Model reads it
+        run.dataset_sink_mode = False
+        run.cur_step_num = 0
+        return run
+
+    def _caller(self, cell: nn.Cell) -> CellCaller:
+        if id(cell) not in self._callers:
+            self._callers[id(cell)] = CellCaller(cell)
+        return self._callers[id(cell)]
+
+
+def _callback_list(callbacks: Any) -> list[Callback]:
+    if callbacks is None:
+        return []
+    given = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    for callback in given:
+        if not isinstance(callback, Callback):
+            raise TypeError(
+                f"callbacks must be mindspore.train.Callback objects, got {type(callback).__name__}"
+            )
+    return given
+
+
+def _table_summary(table: Any) -> TableSummary:
+    stats = table.stats()
+    held = sum(size for name, size in stats.items() if name.endswith("_bytes"))
+    return TableSummary(table.name, table.dim, stats["rows"], held)

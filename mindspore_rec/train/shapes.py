@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls a cell with batches of varying sizes without a compilation for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+from mindspore import Tensor, nn
+
+from mindspore_rec.graph_lock import graph_lock
+
+__all__ = ["CellCaller"]
+
+_STATIC_SHAPES = 2
+
+_Signature = tuple[tuple[tuple[int, ...], Any], ...]
+
+
+class CellCaller:
+    """Calls a cell under the lock, in training or evaluation mode, whatever the batch's size.
+
+    In GRAPH_MODE a graph is compiled for each shape. The first two shapes (the batch and the last,
+    shorter batch of an epoch) get a graph of their own, which is fastest. With the third, the
+    dimensions that have varied become dynamic, and one more graph serves every size: about 10 to
+    30 % slower a step, but never another compilation. A cell with `set_inputs` of its own is left
+    alone.
+
+    Args:
+        cell: what to call.
+
+    Attributes:
+        compilations: graphs compiled so far through this object.
+
+    Example:
+        >>> import numpy as np
+        >>> caller = CellCaller(nn.Dense(3, 1))
+        >>> for rows in (4, 2, 3, 5, 6):
+        ...     shape = caller(False, Tensor(np.ones((rows, 3), np.float32))).shape
+        >>> shape
+        (6, 1)
+    """
+
+    def __init__(self, cell: nn.Cell) -> None:
+        self.cell = cell
+        self.compilations = 0
+        self._seen: dict[bool, list[_Signature]] = {False: [], True: []}
+        self._dynamic: list[list[int | None]] | None = None
+        self._adapts = cell.get_inputs() is None
+
+    def __call__(self, train: bool, *batch: Tensor) -> Any:
+        """The cell's output.
+
+        Args:
+            train: whether tables insert and learn, and dropout drops.
+            *batch: the cell's inputs.
+        """
+        with graph_lock:
+            if self.cell.training != train:
+                self.cell.set_train(train)
+            if self._adapts and ms.get_context("mode") == ms.GRAPH_MODE:
+                self._prepare(self._seen[train], batch)
+            return self.cell(*batch)
+
+    def _prepare(self, seen: list[_Signature], batch: tuple[Tensor, ...]) -> None:
+        signature = tuple((column.shape, column.dtype) for column in batch)
+        if signature in seen or (self._dynamic and _fits(signature, self._dynamic)):
+            return
+        many = self._dynamic is not None or len(seen) >= _STATIC_SHAPES
+        if many and seen and _same_kind(signature, seen[0]):
+            self._make_dynamic([*seen, signature])
+            self._cell_inputs(batch)
+        else:
+            seen.append(signature)
+        self.compilations += 1
+
+    def _make_dynamic(self, signatures: list[_Signature]) -> None:
+        known = self._dynamic or [list(shape) for shape, _ in signatures[0]]
+        for signature in signatures:
+            for dims, (shape, _) in zip(known, signature, strict=True):
+                for i, size in enumerate(shape):
+                    if dims[i] != size:
+                        dims[i] = None
+        self._dynamic = known
+
+    def _cell_inputs(self, batch: tuple[Tensor, ...]) -> None:
+        assert self._dynamic is not None
+        self.cell.set_inputs(
+            *(
+                Tensor(shape=dims, dtype=column.dtype) if None in dims else column
+                for dims, column in zip(self._dynamic, batch, strict=True)
+            )
+        )
+
+
+def _same_kind(one: _Signature, other: _Signature) -> bool:
+    """Whether two batches differ in sizes only."""
+    return [(len(shape), dtype) for shape, dtype in one] == [
+        (len(shape), dtype) for shape, dtype in other
+    ]
+
+
+def _fits(signature: _Signature, dynamic: list[list[int | None]]) -> bool:
+    if len(signature) != len(dynamic):
+        return False
+    return all(
+        len(shape) == len(dims) and all(d in (None, n) for d, n in zip(dims, shape, strict=True))
+        for (shape, _), dims in zip(signature, dynamic, strict=True)
+    )

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training run did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["TableSummary", "TrainSummary"]
+
+
+@dataclass(frozen=True)
+class TableSummary:
+    """One table at the end of a run.
+
+    Args:
+        name: the table's name.
+        dim: floats in a row.
+        rows: rows in memory.
+        bytes: memory held: rows, optimizer state and index, room for growth included.
+    """
+
+    name: str
+    dim: int
+    rows: int
+    bytes: int
+
+
+@dataclass
+class TrainSummary:
+    """A run of `RecModel.train` or `RecModel.online_train`; `print` it for a closing report.
+
+    Args:
+        steps: completed optimizer steps.
+        samples: rows in their batches.
+        epochs: completed epochs.
+        seconds: wall time, everything included.
+        step_seconds: time of steps and of waiting for their data, without steps that compiled a
+            graph and without callbacks (evaluation is one).
+        step_samples: rows of those steps.
+        loss: of the last step; NaN before the first.
+        metrics: the last evaluation's metrics.
+        history: `(step, metrics)` of each evaluation.
+        tables: the tables at the end.
+        interrupted: whether SIGINT ended it.
+        stop_reason: why a callback ended it, or ''.
+
+    Example:
+        >>> TrainSummary(step_samples=3000, step_seconds=2.0).samples_per_second
+        1500.0
+    """
+
+    steps: int = 0
+    samples: int = 0
+    epochs: int = 0
+    seconds: float = 0.0
+    step_seconds: float = 0.0
+    step_samples: int = 0
+    loss: float = float("nan")
+    metrics: dict[str, float] = field(default_factory=dict)
+    history: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    tables: list[TableSummary] = field(default_factory=list)
+    interrupted: bool = False
+    stop_reason: str = ""
+
+    @property
+    def samples_per_second(self) -> float:
+        """Rows a second over `step_seconds`; 0 where there was none."""
+        return self.step_samples / self.step_seconds if self.step_seconds else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as JSON values."""
+        figures = {name: value for name, value in vars(self).items() if name != "tables"}
+        figures["samples_per_second"] = round(self.samples_per_second, 1)
+        figures["history"] = [{"step": step, **metrics} for step, metrics in self.history]
+        figures["tables"] = [vars(table) for table in self.tables]
+        return figures
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self._ending()}: {self.steps:,} steps, {self.samples:,} samples in "
+            f"{self.seconds:.1f} s, {self.samples_per_second:,.0f} samples/s, loss {self.loss:.5f}"
+        ]
+        if self.metrics:
+            lines.append(", ".join(f"{name} {value:.5f}" for name, value in self.metrics.items()))
+        for table in self.tables:
+            lines.append(
+                f"table {table.name}: {table.rows:,} rows of {table.dim} floats, "
+                f"{table.bytes / 2**20:,.1f} MiB"
+            )
+        return "\n".join(lines)
+
+    def _ending(self) -> str:
+        if self.interrupted:
+            return "Interrupted"
+        return f"Stopped ({self.stop_reason})" if self.stop_reason else "Trained"
