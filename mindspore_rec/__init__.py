@@ -9,6 +9,7 @@ from mindspore_rec.native import (
     set_num_threads,
 )
 from mindspore_rec.nn.embedding import EmbeddingBag, EmbeddingLookup, HashEmbeddingLookup, tables_of
+from mindspore_rec.nn.mlp import MLP
 from mindspore_rec.parameter import MapParameter, StaticParameter
 from mindspore_rec.train import (
     EarlyStopping,
@@ -28,6 +29,7 @@ __all__ = [
     "EmbeddingLookup",
     "EvalCallback",
     "HashEmbeddingLookup",
+    "MLP",
     "MapParameter",
     "NoOptimizerError",
     "OutOfMemoryError",
