@@ -9,6 +9,7 @@ import numbers
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from mindspore.common import initializer as ms_init
 
 from mindspore_rec.checks import check_number
@@ -73,8 +74,20 @@ def row_initializer(
     if isinstance(param_init, str):
         return _from_name(param_init, fan_in, fan_out, argument)
     if isinstance(param_init, ms_init.Initializer):
-        return _from_object(param_init, fan_in, fan_out, argument)
+        return _checked(_from_object(param_init, fan_in, fan_out, argument), argument)
     raise TypeError(f"{argument} must be {LEGAL}, or such an Initializer, got {param_init!r}")
+
+
+def _checked(init: RowInitializer, argument: str) -> RowInitializer:
+    if not np.isfinite([init.a, init.b, init.lower, init.upper]).all():
+        raise ValueError(f"{argument} must have finite numbers, got {init}")
+    if init.kind == "uniform" and init.b < init.a:
+        raise ValueError(f"{argument} must have a scale >= 0, got {init}")
+    if init.kind in ("normal", "truncated_normal") and init.b < 0:
+        raise ValueError(f"{argument} must have a standard deviation >= 0, got {init}")
+    if init.lower >= init.upper:
+        raise ValueError(f"{argument} must be cut below before above, got {init}")
+    return init
 
 
 def _xavier(gain: float, fan_in: int, fan_out: int) -> RowInitializer:

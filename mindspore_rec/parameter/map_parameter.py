@@ -37,8 +37,10 @@ class MapParameter(TableParameter):
     legal. A row's first value is a function of `(seed, name, key)` alone.
 
     Differences from upstream: it is an `nn.Cell` that owns a Parameter instead of a Parameter; rows
-        are
-    float32 only; `put` and `erase` return the MapParameter.
+    are float32 only; `put` and `erase` return the MapParameter. In a graph write
+    `self.map[key] = value`: the compiler cannot assign through a local name (`m = self.map`, then
+    `m[key] = value`); `m.put(key, value)` works through any. To freeze a table set `requires_grad`
+    of the MapParameter, not of the Parameter it owns; it is then only read, `get` included.
 
     Args:
         name: the table's name, unique among open tables. Default: `map_parameter_<n>`.
@@ -98,6 +100,8 @@ class MapParameter(TableParameter):
             name = f"map_parameter_{next(_counter)}"
         if not isinstance(name, str) or not name:
             raise TypeError(f"name must be a non-empty str, got {name!r}")
+        if not isinstance(requires_grad, bool):
+            raise TypeError(f"table '{name}': requires_grad must be a bool, got {requires_grad!r}")
         _check_pair(name, key_tensor, value_tensor)
         key_dtype = _one_of(name, "key", key_dtype, key_tensor, ms.int32, (ms.int32, ms.int64))
         value_dtype = _one_of(name, "value", value_dtype, value_tensor, ms.float32, (ms.float32,))
@@ -176,9 +180,8 @@ class MapParameter(TableParameter):
             insert_default_value: True: keys that have no row get one with their first value (once
                 admitted), counted as a training occurrence; where an optimizer covers the table,
                 the result is differentiable. False: the table does not change; keys without a row
-                read the
-                default: the number of `default_value`, or zeros where it is a distribution; no
-                gradient flows.
+                read the default: the number of `default_value`, or zeros where it is a
+                distribution; no gradient flows.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
@@ -252,6 +255,9 @@ class MapParameter(TableParameter):
         # Without this an empty table would be falsy, as an empty list is.
         return True
 
+    def __deepcopy__(self, memo: Any) -> MapParameter:
+        raise TypeError(f"table '{self.name}': cannot be copied with its rows; use clone()")
+
     def __repr__(self) -> str:
         return (
             f"MapParameter(name={self.name!r}, key_dtype={self.key_dtype}, "
@@ -308,7 +314,6 @@ class MapParameter(TableParameter):
             self._take_mark()
         begun_incremental, keys, start = self._slices
         if begun_incremental != incremental:
-            self._slices = None
             raise ValueError(
                 f"table '{self.name}': incremental must stay {begun_incremental} to the last slice"
             )
@@ -334,10 +339,21 @@ class MapParameter(TableParameter):
         keys, values, statuses = (np.asarray(part) for part in data)
         if keys.dtype not in (np.int32, np.int64):
             raise TypeError(f"table '{self.name}': keys must be int32 or int64, got {keys.dtype}")
+        if values.dtype != np.float32:
+            raise TypeError(f"table '{self.name}': values must be float32, got {values.dtype}")
         if keys.ndim != 1 or statuses.shape != keys.shape:
             raise ValueError(
                 f"table '{self.name}': keys and statuses must have the same shape [n], "
                 f"got {keys.shape} and {statuses.shape}"
+            )
+        if not np.isin(statuses, (UNCHANGED, MODIFIED, ERASED)).all():
+            raise ValueError(
+                f"table '{self.name}': statuses must be 0 (unchanged), 1 (modified) or 2 (erased), "
+                f"got {np.unique(statuses).tolist()}"
+            )
+        if self.key_dtype == ms.int32 and not np.array_equal(keys.astype(np.int32), keys):
+            raise ValueError(
+                f"table '{self.name}': keys must be in [-2**31, 2**31), the range of int32"
             )
         present = statuses != ERASED
         rows = int(present.sum())
@@ -422,6 +438,8 @@ def _value_shape(name: str, given: Any, tensor: Tensor | None) -> tuple[int, ...
         given = (given,)
     if given is not None:
         where = f"table '{name}': value_shape"
+        if not isinstance(given, (tuple, list)):
+            raise TypeError(f"{where} must be an int, or a tuple or list of ints, got {given!r}")
         given = tuple(check_int(where, n, 1, 8192) for n in given)
         if not given:
             raise ValueError(f"{where} must have at least one dimension, got ()")

@@ -25,7 +25,7 @@ class StaticParameter(TableParameter):
     function of seed, name and id) but takes no space.
 
     Args:
-        vocab_size: number of ids, 1 to 2**37.
+        vocab_size: number of ids, 1 to 2**35.
         embedding_size: floats in a row, 1 to 8192.
         param_init: a number, an initializer's name or object as for `MapParameter`, or a float32
             Tensor `[vocab_size, embedding_size]` of values.
@@ -55,7 +55,7 @@ class StaticParameter(TableParameter):
         if name is None:
             name = f"embedding_table_{next(_counter)}"
         where = f"table '{name}': "
-        vocab_size = check_int(where + "vocab_size", vocab_size, 1, 1 << 37)
+        vocab_size = check_int(where + "vocab_size", vocab_size, 1, 1 << 35)
         embedding_size = check_int(where + "embedding_size", embedding_size, 1, 8192)
         check_one_of(where + "out_of_range", out_of_range, ("error", "zeros"))
         values = param_init if isinstance(param_init, Tensor) else None

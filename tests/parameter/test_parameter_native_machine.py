@@ -265,7 +265,7 @@ class NativeTableMachine(RuleBasedStateMachine):
 
 TestNativeTable = NativeTableMachine.TestCase
 TestNativeTable.settings = settings(
-    max_examples=60,
+    max_examples=120,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

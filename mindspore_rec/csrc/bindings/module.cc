@@ -6,6 +6,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -21,29 +22,50 @@ namespace {
 template <typename T>
 using Array = py::array_t<T, py::array::c_style>;
 
-IdView Ids(const py::array& array, const char* argument) {
+// A table as Python holds it.
+struct Handle {
+  std::shared_ptr<Registered> registered;
+  Table* operator->() const { return registered->table.get(); }
+};
+
+std::string Where(const Handle& self, const std::string& what) {
+  return "table '" + self->config().name + "': " + what;
+}
+
+IdView Ids(const Handle& self, const py::array& array, const std::string& argument) {
   const bool is_int64 = py::isinstance<py::array_t<int64_t>>(array);
   if (!is_int64 && !py::isinstance<py::array_t<int32_t>>(array)) {
-    throw py::type_error(std::string(argument) + " must be int32 or int64, got " +
-                         std::string(py::str(array.dtype())));
+    throw py::type_error(Where(
+        self, argument + " must be int32 or int64, got " + std::string(py::str(array.dtype()))));
   }
   if ((array.flags() & py::array::c_style) == 0) {
-    throw py::value_error(std::string(argument) + " must be C-contiguous");
+    throw py::value_error(Where(self, argument + " must be C-contiguous"));
   }
   return {array.data(), static_cast<size_t>(array.size()), is_int64};
 }
 
-const float* Floats(const py::array& array, const char* argument, size_t expected) {
+// Requires one row of `width` floats an entry of `ids`, laid out as the ids are; of any number of
+// ids where that is null.
+const float* Floats(const Handle& self, const py::array& array, const std::string& argument,
+                    py::ssize_t width, const py::array* ids) {
   if (!py::isinstance<py::array_t<float>>(array)) {
-    throw py::type_error(std::string(argument) + " must be float32, got " +
-                         std::string(py::str(array.dtype())));
+    throw py::type_error(
+        Where(self, argument + " must be float32, got " + std::string(py::str(array.dtype()))));
   }
   if ((array.flags() & py::array::c_style) == 0) {
-    throw py::value_error(std::string(argument) + " must be C-contiguous");
+    throw py::value_error(Where(self, argument + " must be C-contiguous"));
   }
-  if (static_cast<size_t>(array.size()) != expected) {
-    throw py::value_error(std::string(argument) + " must have " + std::to_string(expected) +
-                          " elements, got " + std::to_string(array.size()));
+  const py::ssize_t leading = ids != nullptr ? ids->ndim() : 0;
+  bool fits = array.ndim() >= std::max<py::ssize_t>(leading, 1);
+  for (py::ssize_t d = 0; fits && d < leading; ++d) fits = array.shape(d) == ids->shape(d);
+  if (fits && ids != nullptr) fits = array.size() == ids->size() * width;
+  if (fits && ids == nullptr) fits = array.shape(array.ndim() - 1) == width;
+  if (!fits) {
+    throw py::value_error(Where(
+        self,
+        argument + " must have one row of " + std::to_string(width) + " floats a key, got shape " +
+            std::string(py::str(array.attr("shape"))) +
+            (ids == nullptr ? "" : " for keys of " + std::string(py::str(ids->attr("shape"))))));
   }
   return static_cast<const float*>(array.data());
 }
@@ -68,12 +90,6 @@ py::dict ToDict(ExportedRows rows, bool with_state) {
   out["present"] = Own(std::move(rows.present), {n});
   return out;
 }
-
-// A table as Python holds it.
-struct Handle {
-  std::shared_ptr<Registered> registered;
-  Table* operator->() const { return registered->table.get(); }
-};
 
 std::vector<py::ssize_t> WithDim(const py::array& ids, int32_t dim) {
   std::vector<py::ssize_t> shape(ids.shape(), ids.shape() + ids.ndim());
@@ -107,29 +123,35 @@ using Release = py::gil_scoped_release;
 void Import(const Handle& self, const py::array& keys, const py::object& values,
             const py::object& states, const py::object& counts, const py::object& last_steps,
             const py::object& last_times) {
-  if (!py::isinstance<py::array_t<int64_t>>(keys)) throw py::type_error("keys must be int64");
-  const size_t n = Ids(keys, "keys").size;
+  if (!py::isinstance<py::array_t<int64_t>>(keys))
+    throw py::type_error(
+        Where(self, "keys must be int64, got " + std::string(py::str(keys.dtype()))));
+  const size_t n = Ids(self, keys, "keys").size;
   RowArrays rows;
   rows.keys = const_cast<int64_t*>(static_cast<const int64_t*>(keys.data()));
   int32_t width = 0;
   if (!values.is_none()) {
-    rows.values = const_cast<float*>(Floats(values.cast<py::array>(), "values", n * self->dim()));
+    rows.values =
+        const_cast<float*>(Floats(self, values.cast<py::array>(), "values", self->dim(), &keys));
   }
   if (!states.is_none()) {
     const auto array = states.cast<py::array>();
-    if (array.ndim() != 2) throw py::value_error("states must have shape [keys, state_width]");
+    if (array.ndim() != 2)
+      throw py::value_error(Where(self, "states must have shape [keys, state_width]"));
     width = static_cast<int32_t>(array.shape(1));
-    rows.states = const_cast<float*>(Floats(array, "states", n * width));
+    rows.states = const_cast<float*>(Floats(self, array, "states", width, &keys));
   }
   const auto integers = [&](const py::object& object, const char* argument) -> uint32_t* {
     if (object.is_none()) return nullptr;
     const auto array = object.cast<py::array>();
     if (!py::isinstance<Array<uint32_t>>(array)) {
-      throw py::type_error(std::string(argument) + " must be a contiguous uint32 array");
+      throw py::type_error(
+          Where(self, std::string(argument) + " must be a contiguous uint32 array"));
     }
     if (static_cast<size_t>(array.size()) != n) {
-      throw py::value_error(std::string(argument) + " must have one entry a key, got " +
-                            std::to_string(array.size()) + " for " + std::to_string(n));
+      throw py::value_error(Where(self, std::string(argument) + " must have one entry a key, got " +
+                                            std::to_string(array.size()) + " for " +
+                                            std::to_string(n)));
     }
     return const_cast<uint32_t*>(static_cast<const uint32_t*>(array.data()));
   };
@@ -175,7 +197,7 @@ void BindTable(py::module_& m) {
           "lookup",
           [](const Handle& self, const py::array& ids, bool insert,
              std::optional<int64_t> padding_key) {
-            const IdView view = Ids(ids, "ids");
+            const IdView view = Ids(self, ids, "ids");
             Array<float> out(WithDim(ids, self->dim()));
             float* data = out.mutable_data();
             IdFilter filter;
@@ -194,7 +216,7 @@ void BindTable(py::module_& m) {
           py::arg("ids"), py::arg("insert") = false, py::arg("padding_key") = std::nullopt)
       .def("lookup_train",
            [](const Handle& self, const py::array& ids) {
-             const IdView view = Ids(ids, "ids");
+             const IdView view = Ids(self, ids, "ids");
              Array<float> out(WithDim(ids, self->dim()));
              float* data = out.mutable_data();
              int64_t ticket = 0;
@@ -206,8 +228,8 @@ void BindTable(py::module_& m) {
            })
       .def("accumulate",
            [](const Handle& self, int64_t ticket, const py::array& grad) {
+             const float* data = Floats(self, grad, "grad", self->dim(), nullptr);
              const size_t rows = static_cast<size_t>(grad.size()) / self->dim();
-             const float* data = Floats(grad, "grad", rows * self->dim());
              Release release;
              self->Accumulate(ticket, data, rows);
            })
@@ -258,20 +280,20 @@ void BindTable(py::module_& m) {
           py::arg("centered") = false)
       .def("put",
            [](const Handle& self, const py::array& keys, const py::array& values) {
-             const IdView view = Ids(keys, "keys");
-             const float* data = Floats(values, "values", view.size * self->dim());
+             const IdView view = Ids(self, keys, "keys");
+             const float* data = Floats(self, values, "values", self->dim(), &keys);
              Release release;
              self->Put(view, data, view.size);
            })
       .def("erase",
            [](const Handle& self, const py::array& keys) {
-             const IdView view = Ids(keys, "keys");
+             const IdView view = Ids(self, keys, "keys");
              Release release;
              return self->Erase(view);
            })
       .def("contains",
            [](const Handle& self, const py::array& keys) {
-             const IdView view = Ids(keys, "keys");
+             const IdView view = Ids(self, keys, "keys");
              Array<bool> out(std::vector<py::ssize_t>(keys.shape(), keys.shape() + keys.ndim()));
              bool* data = out.mutable_data();
              {
@@ -308,7 +330,7 @@ void BindTable(py::module_& m) {
       .def(
           "export_keys",
           [](const Handle& self, const py::array& keys, bool with_state) {
-            const IdView view = Ids(keys, "keys");
+            const IdView view = Ids(self, keys, "keys");
             ExportedRows rows;
             {
               Release release;

@@ -8,6 +8,7 @@
 //   [0] table id  [1] 1 if there is a padding key  [2] padding key  [3] combiner  [4] 1 if weighted
 //   [5] 1 if keys are int32: int64 ids are then an error, since they might not fit
 // `like` is a constant of shape [dim]: shape inference sees shapes only, and takes the dim from it.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -37,21 +38,21 @@ struct Args {
   T* Data(int i) const {
     return static_cast<T*>(params[i]);
   }
-  IdView Ids(int i, const char* argument) const {
-    const std::string dtype = dtypes[i];
-    if (dtype != "int64" && dtype != "int32") {
-      throw std::invalid_argument(std::string(argument) + " must be int32 or int64, got " + dtype);
-    }
-    return {params[i], Size(i), dtype == "int64"};
+  bool IsType(int i, const char* dtype) const { return std::strcmp(dtypes[i], dtype) == 0; }
+  // Whether the first dimensions of j are those of i.
+  bool Leads(int i, int j) const {
+    return ndims[i] <= ndims[j] && std::equal(shapes[i], shapes[i] + ndims[i], shapes[j]);
   }
-  void RequireFloat(int i, const char* argument) const {
-    if (std::strcmp(dtypes[i], "float32") != 0) {
-      throw std::invalid_argument(std::string(argument) + " must be float32, got " + dtypes[i]);
+  std::string ShapeText(int i) const {
+    std::string text = "[";
+    for (int d = 0; d < ndims[i]; ++d) {
+      text += (d == 0 ? "" : ", ") + std::to_string(shapes[i][d]);
     }
+    return text + "]";
   }
 };
 
-// Looks the table up and times the operator's work on it.
+// Looks the table up, checks what the operator was given for it, and times the operator's work.
 class Call {
  public:
   Call(const Args& args, int handle, OpKind kind)
@@ -74,13 +75,26 @@ class Call {
     return filter;
   }
   const int64_t* handle() const { return handle_; }
-  IdView Ids(const Args& args, int i, const char* argument) {
-    const IdView ids = args.Ids(i, argument);
-    if (ids.is_int64 && handle_[5] != 0) {
-      throw std::invalid_argument("table '" + registered_->table->config().name + "': " + argument +
-                                  " must be int32, the table's key_dtype, got int64");
-    }
+  std::string Where(const std::string& what) const {
+    return "table '" + registered_->table->config().name + "': " + what;
+  }
+  void Require(bool fine, const std::string& what) const {
+    if (!fine) throw std::invalid_argument(Where(what));
+  }
+  IdView Integers(const Args& args, int i, const std::string& argument) const {
+    const bool is_int64 = args.IsType(i, "int64");
+    Require(is_int64 || args.IsType(i, "int32"),
+            argument + " must be int32 or int64, got " + args.dtypes[i]);
+    return {args.params[i], args.Size(i), is_int64};
+  }
+  IdView Ids(const Args& args, int i, const std::string& argument) const {
+    const IdView ids = Integers(args, i, argument);
+    Require(!ids.is_int64 || handle_[5] == 0,
+            argument + " must be int32, the table's key_dtype, got int64");
     return ids;
+  }
+  void RequireFloat(const Args& args, int i, const std::string& argument) const {
+    Require(args.IsType(i, "float32"), argument + " must be float32, got " + args.dtypes[i]);
   }
 
  private:
@@ -101,22 +115,21 @@ struct Bags {
   std::vector<int64_t> rows;
   BagView view;
 
-  Bags(const Args& args, int ids, int offsets, int weights, const int64_t* handle) {
+  Bags(const Args& args, int ids, int offsets, int weights, const Call& table) {
+    const int64_t* handle = table.handle();
     if (args.ndims[ids] == 2) {
       const int64_t n = args.shapes[ids][0];
       for (int64_t b = 0; b < n; ++b) rows.push_back(b * args.shapes[ids][1]);
       view.offsets = {rows.data(), rows.size(), true};
     } else {
-      view.offsets = args.Ids(offsets, "offsets");
+      view.offsets = table.Integers(args, offsets, "offsets");
     }
     view.combiner = static_cast<Combiner>(handle[3]);
     if (handle[4] == 0) return;
-    args.RequireFloat(weights, "weights");
-    if (args.Size(weights) != args.Size(ids)) {
-      throw std::invalid_argument("weights must have one entry an id, got " +
-                                  std::to_string(args.Size(weights)) + " for " +
-                                  std::to_string(args.Size(ids)));
-    }
+    table.RequireFloat(args, weights, "per_sample_weights");
+    table.Require(args.ndims[weights] == args.ndims[ids] && args.Leads(ids, weights),
+                  "per_sample_weights must have the shape of ids, " + args.ShapeText(ids) +
+                      ", got " + args.ShapeText(weights));
     view.weights = args.Data<float>(weights);
   }
 };
@@ -214,7 +227,7 @@ MSREC_EXPORT std::vector<Shape> MsrPoolTrainInferShape(int* ndims, int64_t** sha
 MSREC_OP(MsrPoolTrain) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 3, OpKind::kLookup);
-  const Bags bags(args, 0, 1, 2, table.handle());
+  const Bags bags(args, 0, 1, 2, table);
   *args.Data<int64_t>(7) =
       table->PoolTrain(table.Ids(args, 0, "ids"), table.filter(), bags.view, args.Data<float>(6));
   return 0;
@@ -227,7 +240,7 @@ MSREC_EXPORT Shape MsrPoolEvalInferShape(int* ndims, int64_t** shapes, void*) {
 MSREC_OP(MsrPoolEval) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 3, OpKind::kLookup);
-  const Bags bags(args, 0, 1, 2, table.handle());
+  const Bags bags(args, 0, 1, 2, table);
   table->PoolEval(table.Ids(args, 0, "ids"), table.filter(), bags.view, args.Data<float>(6));
   return 0;
 }
@@ -238,7 +251,7 @@ MSREC_EXPORT Shape MsrAccumulateInferShape(int*, int64_t**, void*) { return {1};
 MSREC_OP(MsrAccumulate) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 2, OpKind::kAccumulate);
-  args.RequireFloat(0, "gradient");
+  table.RequireFloat(args, 0, "gradient");
   const size_t dim = static_cast<size_t>(table->dim());
   const int64_t ticket = *args.Data<int64_t>(1);
   if (ticket == 0) {
@@ -266,7 +279,7 @@ MSREC_OP(MsrStep) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kStep);
   msrec::StepInput input;
-  for (int i = 2; i < 5; ++i) args.RequireFloat(i, "a number of the optimizer step");
+  for (int i = 2; i < 5; ++i) table.RequireFloat(args, i, "a number of the optimizer step");
   input.learning_rate = *args.Data<float>(2);
   input.weight_decay = *args.Data<float>(3);
   input.grad_scale = *args.Data<float>(4);
@@ -282,15 +295,13 @@ MSREC_EXPORT Shape MsrPutInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrPut) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 2, OpKind::kMap);
-  args.RequireFloat(1, "value");
+  table.RequireFloat(args, 1, "value");
   const size_t dim = static_cast<size_t>(table->dim());
-  const size_t values = args.Size(1);
   const auto keys = table.Ids(args, 0, "key");
-  if (values != keys.size * dim) {
-    throw std::invalid_argument("table '" + table->config().name + "': value must have shape [" +
-                                std::to_string(keys.size) + ", " + std::to_string(dim) +
-                                "], one row a key, got " + std::to_string(values) + " elements");
-  }
+  table.Require(args.Leads(0, 1) && args.Size(1) == keys.size * dim,
+                "value must have the shape of key, " + args.ShapeText(0) +
+                    ", followed by that of a " + "row, " + std::to_string(dim) + " elements, got " +
+                    args.ShapeText(1));
   table->Put(keys, args.Data<float>(1), keys.size);
   *args.Data<int32_t>(3) = 0;
   return 0;
