@@ -17,7 +17,12 @@ from mindspore_rec.parameter import MapParameter
 
 DIM = 3
 FIRST = 0.5
+Numbers = Callable[[Any, int], float]
 _names = itertools.count()
+
+
+def number(value: float | Numbers, name: Any, step: int) -> float:
+    return value(name, step) if callable(value) else value
 
 
 class LinearNet(nn.Cell):
@@ -41,14 +46,17 @@ class LinearNet(nn.Cell):
 
 
 class LinearModel:
-    """What `LinearNet` must become: float64, row by row, from a rule `(w, g, state, lr, t)`."""
+    """What `LinearNet` must become: float64, row by row, from a rule `(w, g, state, lr, t)`.
+
+    Rates and decays may be functions of (key of a row or name of a parameter, step from 0).
+    """
 
     def __init__(
         self,
         rule: Callable[..., np.ndarray],
         *,
-        rates: float | list[float] = 0.1,
-        weight_decay: float = 0.0,
+        rates: float | list[float] | Numbers = 0.1,
+        weight_decay: float | Numbers = 0.0,
         clip: float | None = None,
         decoupled: bool = False,
         decays_gamma: bool = False,
@@ -74,12 +82,14 @@ class LinearModel:
         if self.clip is not None:
             norm = np.sqrt(sum((g**2).sum() for g in grads.values()))
             factor = self.clip / max(norm, self.clip)
-        rate = self.rates[self.steps] if isinstance(self.rates, list) else self.rates
+        t = self.steps
         self.steps += 1
         for name, g in grads.items():
             where = self.dense if isinstance(name, str) else self.rows
             w = where.get(name, np.full(DIM, FIRST))
-            decay = 0.0 if name == "gamma" and not self.decays_gamma else self.weight_decay
+            rate = self.rates[t] if isinstance(self.rates, list) else number(self.rates, name, t)
+            exempt = name == "gamma" and not self.decays_gamma
+            decay = 0.0 if exempt else number(self.weight_decay, name, t)
             state = self.state.setdefault(name, {})
             if self.decoupled:
                 w, g = w - rate * decay * w, g * factor

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Learning rates, decays and loss scales in every form, alone and in groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor, nn, ops
+from mindspore.dataset import GeneratorDataset
+from mindspore.nn.learning_rate_schedule import LearningRateSchedule
+
+from mindspore_rec import optim
+
+STEPS = 4
+
+
+class DoubleSchedule(LearningRateSchedule):
+    """A schedule in float64, which a table would read as other numbers."""
+
+    def construct(self, global_step):
+        return ops.cast(global_step + 1, ms.float64) * Tensor(0.01, ms.float64)
+
+
+class GrowingDecay(nn.Cell):
+    def construct(self, global_step):
+        return ops.cast(global_step, ms.float32) * 0.02
+
+
+def run(np_side, net, optimizer, model, steps=STEPS, loss_scale=1.0):
+    train = np_side.train_cell(net, optimizer, loss_scale)
+    rng = np.random.default_rng(5)
+    for _ in range(steps):
+        batch = np_side.random_batch(rng)
+        train(*batch)
+        model.step(batch)
+    model.check(net)
+
+
+FORMS = {
+    "number": (0.05, 0.05),
+    "int": (1, 1.0),
+    "numpy number": (np.float32(0.05), 0.05),
+    "0-d": (Tensor(0.05, ms.float32), 0.05),
+    "1-d": (Tensor([0.1, 0.2, 0.3, 0.4], ms.float32), [0.1, 0.2, 0.3, 0.4]),
+    "array": (np.array([0.1, 0.2, 0.3, 0.4]), [0.1, 0.2, 0.3, 0.4]),
+    "generator": ((0.1 * (i + 1) for i in range(4)), [0.1, 0.2, 0.3, 0.4]),
+    "schedule": (nn.ExponentialDecayLR(0.1, 0.5, 2), lambda name, t: 0.1 * 0.5 ** (t / 2)),
+    "float64 schedule": (DoubleSchedule(), lambda name, t: 0.01 * (t + 1)),
+    "warm-up from 0": (nn.WarmUpLR(0.1, 4), lambda name, t: 0.1 * t / 4),
+}
+
+
+@pytest.mark.usefixtures("graph_mode")
+@pytest.mark.parametrize("form", FORMS)
+def test_learning_rate_forms(numpy_optim, form):
+    given, rates = FORMS[form]
+    net = numpy_optim.LinearNet()
+    optimizer = optim.LazyAdam(net.trainable_params(), given)
+    run(numpy_optim, net, optimizer, numpy_optim.LinearModel(numpy_optim.adam(), rates=rates))
+
+
+def test_learning_rate_that_is_set_between_steps_is_seen(numpy_optim, mode):
+    net = numpy_optim.LinearNet()
+    optimizer = optim.SGD(net.trainable_params(), 0.1)
+    model = numpy_optim.LinearModel(numpy_optim.sgd(), rates=lambda name, t: [0.1, 0.01][t])
+    train, rng = numpy_optim.train_cell(net, optimizer), np.random.default_rng(0)
+    for rate in (None, 0.01):
+        if rate is not None:
+            optimizer.learning_rate.set_data(Tensor(rate, ms.float32))
+        batch = numpy_optim.random_batch(rng)
+        train(*batch)
+        model.step(batch)
+    model.check(net)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "adamw"])
+def test_decay_that_changes_with_the_step(numpy_optim, mode, rule):
+    net = numpy_optim.LinearNet()
+    cls = {"sgd": optim.SGD, "adamw": optim.AdamW}[rule]
+    optimizer = cls(net.trainable_params(), 0.1, weight_decay=GrowingDecay(), loss_scale=64.0)
+    formula = numpy_optim.sgd() if rule == "sgd" else numpy_optim.adam(inner_eps=False)
+    model = numpy_optim.LinearModel(
+        formula, weight_decay=lambda name, t: 0.02 * t, decoupled=rule == "adamw"
+    )
+    run(numpy_optim, net, optimizer, model, loss_scale=64.0)
+
+
+GROUP_RATES: dict[str, Any] = {
+    "plain": [0.1, 0.03, 0.02],
+    "list": [[0.4, 0.3, 0.2, 0.1], 0.03, 0.02],
+}
+
+
+@pytest.mark.parametrize("rates", GROUP_RATES)
+def test_groups_have_their_own_rates_and_decays(numpy_optim, mode, rates):
+    """Dynamic and constant rates mix; a group's decay counts whatever the name."""
+    default, of_table, of_gamma = GROUP_RATES[rates]
+    net = numpy_optim.LinearNet()
+    groups = [
+        {"params": (p for p in [net.table.anchor]), "lr": of_table, "weight_decay": 0.2},
+        {"params": [net.gamma], "lr": of_gamma, "weight_decay": 0.3},
+        {"params": [net.w]},
+        {"order_params": net.trainable_params()},
+    ]
+    optimizer = optim.Momentum(groups, default, 0.9, weight_decay=0.1, loss_scale=2.0)
+    assert [p.name for p in optimizer.parameters] == [p.name for p in net.trainable_params()]
+
+    def rate(name, t):
+        if name == "w":
+            return default[t] if isinstance(default, list) else default
+        return of_gamma if name == "gamma" else of_table
+
+    model = numpy_optim.LinearModel(
+        numpy_optim.momentum(0.9),
+        rates=rate,
+        weight_decay=lambda name, t: {"w": 0.1, "gamma": 0.3}.get(name, 0.2),
+        decays_gamma=True,
+    )
+    run(numpy_optim, net, optimizer, model, loss_scale=2.0)
+
+
+def test_gradient_centralization_of_a_group_leaves_tables_alone(numpy_optim, mode):
+    """MindSpore centralizes where the second axis divides by 16; a table's token is no gradient."""
+    net = numpy_optim.LinearNet()
+    groups = [{"params": net.trainable_params(), "grad_centralization": True}]
+    optimizer = optim.SGD(groups, 0.1)
+    run(numpy_optim, net, optimizer, numpy_optim.LinearModel(numpy_optim.sgd()))
+
+
+@pytest.mark.usefixtures("graph_mode")
+def test_model_trains_tables_and_dense_parameters(numpy_optim):
+    net, rng = numpy_optim.LinearNet(), np.random.default_rng(6)
+    batches = [numpy_optim.random_batch(rng) for _ in range(STEPS)]
+    optimizer = optim.LazyAdam(net.trainable_params(), 0.05)
+    columns = ["ids", "g_ids", "more", "g_more", "g_w", "g_gamma"]
+    dataset = GeneratorDataset(lambda: iter(batches), columns, shuffle=False)
+    ms.Model(net, optimizer=optimizer).train(1, dataset, dataset_sink_mode=False)
+    model = numpy_optim.LinearModel(numpy_optim.adam(), rates=0.05)
+    for batch in batches:
+        model.step(batch)
+    model.check(net)
+    assert optimizer.global_step.asnumpy().tolist() == [STEPS]
+
+
+class DenseOnly(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Dense(3, 1, weight_init="ones", bias_init="zeros")
+
+    def construct(self, x):
+        return self.fc(x).sum()
+
+
+@pytest.mark.parametrize("clip", [None, 0.1])
+def test_only_dense_parameters(mode, clip):
+    net = DenseOnly()
+    optimizer = optim.SGD(net.trainable_params(), 1.0, clip_global_norm=clip)
+    train = nn.TrainOneStepCell(net, optimizer)
+    train(Tensor([[0.3, 0.4, 0.0]], ms.float32))
+    factor = 1.0 if clip is None else clip / np.sqrt(0.25 + 1.0)
+    np.testing.assert_allclose(
+        net.fc.weight.asnumpy()[0], 1 - factor * np.array([0.3, 0.4, 0]), rtol=1e-6
+    )
+    np.testing.assert_allclose(net.fc.bias.asnumpy(), [-factor], rtol=1e-6)
+    optim.check_covered(net, optimizer)
+
+
+@pytest.mark.parametrize("clip", [None, 0.1])
+def test_only_a_table(numpy_optim, mode, clip):
+    net = numpy_optim.LinearNet()
+    net.w.requires_grad = net.gamma.requires_grad = False
+    optimizer = optim.FTRL(net.trainable_params(), clip_global_norm=clip, learning_rate=0.1)
+    assert optimizer.parameters == (net.table.anchor,)
+    model = numpy_optim.LinearModel(numpy_optim.ftrl(), clip=clip)
+    train, rng = numpy_optim.train_cell(net, optimizer), np.random.default_rng(0)
+    for _ in range(STEPS):
+        *tables, g_w, g_gamma = numpy_optim.random_batch(rng)
+        batch = (*tables, 0 * g_w, 0 * g_gamma)
+        train(*batch)
+        model.step(batch)
+    for key, row in model.rows.items():
+        got = net.table.native.lookup(np.array([key], np.int64))[0]
+        np.testing.assert_allclose(got, row, 2e-5, 2e-6)
