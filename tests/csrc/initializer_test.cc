@@ -49,7 +49,7 @@ TEST(Philox, KernelGivesTheReferencesNumbers) {
     const int64_t key = i == 0 ? 0 : i % 2 != 0 ? rng.Key(20) : static_cast<int64_t>(rng.Bits());
     const auto first = static_cast<uint32_t>(i == 0 ? 0 : rng.Below(5000));
     uint32_t numbers[kPerPass];
-    Philox(seed, key, first, numbers);
+    Philox<8>(seed, key, first, numbers);
     for (int b = 0; b < kLanes; ++b) {
       const Block block =
           Reference({first + b, 0, static_cast<uint32_t>(key),

@@ -49,7 +49,13 @@ template <int D>
 void GatherDim(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
                const float* default_row, int dim_arg, float* out) {
   const int dim = D != 0 ? D : dim_arg;
+  constexpr size_t kAhead = 12;
   for (size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) {
+      const float* next = out + static_cast<size_t>(pos[i + kAhead]) * dim;
+      __builtin_prefetch(next, 1);
+      if (dim > 16) __builtin_prefetch(next + 16, 1);
+    }
     const char* row = rows[inverse[i]];
     const void* value = row != nullptr ? static_cast<const void*>(row + kHeader) : default_row;
     __builtin_memcpy(out + static_cast<size_t>(pos[i]) * dim, value, sizeof(float) * dim);
@@ -337,40 +343,46 @@ double SquaredNorm(int dim, char* const* rows, const float* sums, size_t n) {
 
 // ---------------------------------------------------------------- first values
 
-constexpr int kLanes = 8;             // Philox blocks computed together
-constexpr int kPerPass = 4 * kLanes;  // numbers they give
+// Blocks of Philox computed together: a 32-bit word in each 64-bit lane, since compilers vectorise
+// the widening product only in this form.
+template <int kLanes>
+struct PhiloxLanes;
+template <>
+struct PhiloxLanes<4> {
+  typedef uint64_t Words __attribute__((vector_size(32)));
+};
+template <>
+struct PhiloxLanes<8> {
+  typedef uint64_t Words __attribute__((vector_size(64)));
+};
 
-// numbers[4 * b + w] is word w of block (first_block + b) of the row's stream.
+// numbers[4 * b + w] is word w of block (first_block + b) of the row's stream, b < kLanes.
+template <int kLanes>
 MSREC_INLINE void Philox(uint64_t seed, int64_t key, uint32_t first_block,
                          uint32_t* __restrict numbers) {
-  uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
-  for (int l = 0; l < kLanes; ++l) {
-    c0[l] = first_block + static_cast<uint32_t>(l);
-    c1[l] = 0;
-    c2[l] = static_cast<uint32_t>(static_cast<uint64_t>(key));
-    c3[l] = static_cast<uint32_t>(static_cast<uint64_t>(key) >> 32);
-  }
+  using Words = typename PhiloxLanes<kLanes>::Words;
+  constexpr uint64_t kLow = 0xffffffffu;
+  Words c0 = {}, c1 = {}, c2 = {}, c3 = {};
+  for (int l = 0; l < kLanes; ++l) c0[l] = (first_block + static_cast<uint32_t>(l)) & kLow;
+  c2 += static_cast<uint64_t>(key) & kLow;
+  c3 += static_cast<uint64_t>(key) >> 32;
   uint32_t k0 = static_cast<uint32_t>(seed);
   uint32_t k1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
-    for (int l = 0; l < kLanes; ++l) {
-      const uint64_t p0 = uint64_t{0xD2511F53u} * c0[l];
-      const uint64_t p1 = uint64_t{0xCD9E8D57u} * c2[l];
-      const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1[l] ^ k0;
-      const uint32_t n2 = static_cast<uint32_t>(p0 >> 32) ^ c3[l] ^ k1;
-      c1[l] = static_cast<uint32_t>(p1);
-      c3[l] = static_cast<uint32_t>(p0);
-      c0[l] = n0;
-      c2[l] = n2;
-    }
+    const Words p0 = c0 * uint64_t{0xD2511F53u};
+    const Words p1 = c2 * uint64_t{0xCD9E8D57u};
+    c0 = (p1 >> 32) ^ c1 ^ uint64_t{k0};
+    c2 = (p0 >> 32) ^ c3 ^ uint64_t{k1};
+    c1 = p1 & kLow;
+    c3 = p0 & kLow;
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
   for (int l = 0; l < kLanes; ++l) {
-    numbers[4 * l + 0] = c0[l];
-    numbers[4 * l + 1] = c1[l];
-    numbers[4 * l + 2] = c2[l];
-    numbers[4 * l + 3] = c3[l];
+    numbers[4 * l + 0] = static_cast<uint32_t>(c0[l]);
+    numbers[4 * l + 1] = static_cast<uint32_t>(c1[l]);
+    numbers[4 * l + 2] = static_cast<uint32_t>(c2[l]);
+    numbers[4 * l + 3] = static_cast<uint32_t>(c3[l]);
   }
 }
 
@@ -431,11 +443,9 @@ MSREC_INLINE float Unit(uint32_t number) {  // [0, 1), 24 bits
   return static_cast<float>(static_cast<int32_t>(number >> 8)) * 0x1p-24f;
 }
 
-void Initialize(const Initializer& init, int64_t key, int dim, float* out) {
-  if (init.kind == InitKind::kConstant) {
-    for (int j = 0; j < dim; ++j) out[j] = init.a;
-    return;
-  }
+template <int kLanes>
+void InitializeLanes(const Initializer& init, int64_t key, int dim, float* out) {
+  constexpr int kPerPass = 4 * kLanes;
   constexpr float kSqrt2 = 1.41421356f;
   float low = -1.0f;
   float span = 2.0f;
@@ -446,7 +456,7 @@ void Initialize(const Initializer& init, int64_t key, int dim, float* out) {
   for (int first = 0; first < dim; first += kPerPass) {
     uint32_t numbers[kPerPass];
     float values[kPerPass];
-    Philox(init.seed, key, static_cast<uint32_t>(first / 4), numbers);
+    Philox<kLanes>(init.seed, key, static_cast<uint32_t>(first / 4), numbers);
     if (init.kind == InitKind::kUniform) {
       for (int j = 0; j < kPerPass; ++j) {
         const float value = init.a + (init.b - init.a) * Unit(numbers[j]);
@@ -460,7 +470,17 @@ void Initialize(const Initializer& init, int64_t key, int dim, float* out) {
       }
     }
     const int n = dim - first < kPerPass ? dim - first : kPerPass;
-    for (int j = 0; j < n; ++j) out[first + j] = values[j];
+    __builtin_memcpy(out + first, values, sizeof(float) * n);
+  }
+}
+
+void Initialize(const Initializer& init, int64_t key, int dim, float* out) {
+  if (init.kind == InitKind::kConstant) {
+    for (int j = 0; j < dim; ++j) out[j] = init.a;
+  } else if (dim <= 16) {
+    InitializeLanes<4>(init, key, dim, out);
+  } else {
+    InitializeLanes<8>(init, key, dim, out);
   }
 }
 

@@ -25,7 +25,7 @@ struct Eviction {
 // Rows of a shard one step's slice looks at: the whole shard comes round every 256 steps, and a
 // slice of the largest table stays near a millisecond.
 inline size_t SliceRows(size_t shard_rows) {
-  return std::min<size_t>(std::max<size_t>(shard_rows / 256, 64), 4096);
+  return std::min<size_t>(std::max<size_t>(shard_rows / 256, 64), 16384);
 }
 
 }  // namespace msrec

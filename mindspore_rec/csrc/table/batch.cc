@@ -87,7 +87,8 @@ void Batch::MakeUnique(int shard, KeySet* scratch) {
   int64_t* keys = key.data() + first;
   uint32_t* seen = occurrences.data() + first;
   uint32_t* number = inverse.data() + first;
-  scratch->Reset(count);
+  // Ids repeat: a set sized for the distinct ones stays in the cache.
+  scratch->Reset(count / 2);
   for (size_t i = 0; i < count; ++i) {
     // Distinct keys are written over the front of the same array; they never overtake the reading.
     const int64_t k = keys[i];

@@ -14,7 +14,9 @@
 
 namespace msrec {
 
-constexpr int kShardBits = 6;
+// Few and large: the positions of a shard are spread over the whole batch, so each shard touches
+// every page of the lookup's output and of its gradient once.
+constexpr int kShardBits = 4;
 constexpr int kNumShards = 1 << kShardBits;
 
 // Which shard a key lives in. With an identity index the key itself is spread, so that a shard's

@@ -39,8 +39,8 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const floa
     std::copy_n(batch.row.data() + first, distinct, rows);
     part->n = distinct;
   } else {
-    if (!part->indexed || part->set.capacity() < old + distinct) {
-      part->set.Reset(2 * (old + distinct));
+    if (!part->indexed) {
+      part->set.Reset(old + distinct);
       for (size_t i = 0; i < old; ++i) part->set.FindOrAdd(HashKey(keys[i]), keys[i], keys);
       part->indexed = true;
     }

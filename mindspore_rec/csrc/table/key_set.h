@@ -10,15 +10,16 @@
 #include <cstring>
 
 #include "util/buffer.h"
+#include "util/hash.h"
 
 namespace msrec {
 
 class KeySet {
  public:
-  // Empties the set and makes room for `most` keys.
-  void Reset(size_t most) {
+  // Empties the set. `expected` keys may be added before it has to grow, and more after.
+  void Reset(size_t expected) {
     size_t slots = 64;
-    while (slots < 2 * most) slots *= 2;
+    while (slots * 3 < expected * 4) slots *= 2;
     std::memset(slots_.Reset(slots), 0, slots * sizeof(uint32_t));
     mask_ = slots - 1;
     size_ = 0;
@@ -26,14 +27,13 @@ class KeySet {
 
   // The number of key. When it is new, it is given the next number and written to keys[number].
   uint32_t FindOrAdd(uint64_t hash, int64_t key, int64_t* keys) {
-    // The top bits chose the shard and the low ones the chunk's tag: any will do here, take the
-    // middle.
-    size_t at = (hash >> 20) & mask_;
+    size_t at = Home(hash);
     for (;;) {
       const uint32_t held = slots_[at];
       if (held == 0) {
         keys[size_] = key;
         slots_[at] = ++size_;
+        if (size_ * 4 > (mask_ + 1) * 3) Grow(keys);
         return size_ - 1;
       }
       if (keys[held - 1] == key) return held - 1;
@@ -42,10 +42,24 @@ class KeySet {
   }
 
   uint32_t size() const { return size_; }
-  size_t capacity() const { return (mask_ + 1) / 2; }
   size_t bytes() const { return slots_.bytes(); }
 
  private:
+  // The top bits chose the shard and the low ones the chunk's tag: any will do here, take the
+  // middle.
+  size_t Home(uint64_t hash) const { return (hash >> 20) & mask_; }
+
+  void Grow(const int64_t* keys) {
+    const size_t slots = 2 * (mask_ + 1);
+    std::memset(slots_.Reset(slots), 0, slots * sizeof(uint32_t));
+    mask_ = slots - 1;
+    for (uint32_t i = 0; i < size_; ++i) {
+      size_t at = Home(HashKey(keys[i]));
+      while (slots_[at] != 0) at = (at + 1) & mask_;
+      slots_[at] = i + 1;
+    }
+  }
+
   Buffer<uint32_t> slots_;  // 0: free, else number + 1
   size_t mask_ = 0;
   uint32_t size_ = 0;

@@ -23,7 +23,7 @@ Shard::Shard(const ShardContext* context, int number)
       candidates_(sizeof(RowMeta)),
       candidate_index_(new Index(&candidates_, kShardBits)) {
   if (context_->identity()) {
-    // The identity index: key k is row k / 64 of shard k % 64. Memory is mapped, not yet touched.
+    // The identity index: key k is row k / 16 of shard k % 16. Memory is mapped, not yet touched.
     const int64_t rows = (context_->vocabulary - number_ + kNumShards - 1) / kNumShards;
     store_.Reserve(static_cast<size_t>(std::max<int64_t>(rows, 0)));
     for (int64_t i = 0; i < rows; ++i) store_.Allocate();
@@ -31,6 +31,11 @@ Shard::Shard(const ShardContext* context, int number)
 }
 
 size_t Shard::size() const { return context_->identity() ? store_.live() : index_->size(); }
+
+bool Shard::HasRoom(size_t rows) const {
+  return (context_->identity() || store_.room() >= rows) &&
+         (context_->admission.immediate() || candidates_.room() >= rows);
+}
 
 void Shard::Reserve(size_t rows) {
   if (!context_->identity()) store_.Reserve(rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: 1/64 of a table, by a hash of the key. A sequential data structure that one thread works
+// Shard: 1/16 of a table, by a hash of the key. A sequential data structure that one thread works
 // on at a time; all parallelism of a table is over shards, so results never depend on the number of
 // threads.
 #pragma once
@@ -62,6 +62,8 @@ class Shard {
 
   // ---- batched, on this shard's part of a batch that MakeUnique has run on ----
 
+  // Whether Reserve would have nothing to do.
+  bool HasRoom(size_t rows) const;
   // Makes room so that FindOrInsert cannot run out of memory for rows. Throws std::bad_alloc.
   void Reserve(size_t rows);
   // Training: inserts what admission lets in, counts and touches the rest. Fills batch->row.
@@ -84,6 +86,8 @@ class Shard {
 
   // ---- whole shard ----
 
+  // One step's share of the sweep.
+  void EvictSome() { EvictSlice(SliceRows(store_.end() + size_t{candidates_.end()})); }
   // Drops due rows among the next `rows` ids, continuing where the last call stopped.
   void EvictSlice(size_t rows);
   void EvictAll() { EvictSlice(static_cast<size_t>(store_.end()) + candidates_.end()); }

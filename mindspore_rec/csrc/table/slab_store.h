@@ -26,6 +26,9 @@ class SlabStore {
   // it was.
   void Reserve(size_t n);
 
+  // How many Allocate() calls need no memory.
+  size_t room() const { return Capacity() - live(); }
+
   // A zeroed row (its metadata says not live). Throws std::bad_alloc.
   uint32_t Allocate();
 

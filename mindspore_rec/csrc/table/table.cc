@@ -46,15 +46,30 @@ class Table::Guard {
   std::lock_guard<std::mutex> lock_;
 };
 
+void Table::CheckThreshold(int64_t threshold) const {
+  if (threshold >= -1 && threshold <= kMaxCount) return;
+  throw std::invalid_argument(Where("admission threshold must be in [-1, " +
+                                    std::to_string(kMaxCount) + "], got " +
+                                    std::to_string(threshold)));
+}
+
+void Table::CheckMaxIdleSteps(int64_t steps) const {
+  if (steps == -1 || steps >= 1) return;
+  throw std::invalid_argument(
+      Where("max_idle_steps must be -1 or >= 1, got " + std::to_string(steps)));
+}
+
 Table::Table(const TableConfig& config) : config_(config) {
   if (config.dim < 1 || config.dim > kMaxDim) {
     throw std::invalid_argument(
         Where("dim must be in [1, 8192], got " + std::to_string(config.dim)));
   }
-  if (config.vocabulary < 0 || config.vocabulary > (int64_t{1} << 37)) {
+  if (config.vocabulary < 0 || config.vocabulary > (int64_t{1} << 35)) {
     throw std::invalid_argument(
-        Where("vocabulary must be in [0, 2^37], got " + std::to_string(config.vocabulary)));
+        Where("vocabulary must be in [0, 2^35], got " + std::to_string(config.vocabulary)));
   }
+  CheckThreshold(config.admission.threshold);
+  CheckMaxIdleSteps(config.eviction.max_idle_steps);
   config_.initializer.seed = Mix64(config.seed ^ HashBytes(config.name.data(), config.name.size()));
   context_.layout = {config.dim, 0};
   context_.initializer = config_.initializer;
@@ -150,12 +165,22 @@ void Table::Resolve(Batch* batch, void (Shard::*find)(Batch*), float* out) {
   if (out != nullptr && batch->begin[kNumShards] < batch->n) {
     std::memset(out, 0, batch->n * dim * sizeof(float));
   }
+  bool unique_first = false;
   if (find != &Shard::FindOnly) {
     // Before anything changes: afterwards no row can fail to be allocated.
-    for (int s = 0; s < kNumShards; ++s) shards_[s]->Reserve(batch->begin[s + 1] - batch->begin[s]);
+    for (int s = 0; s < kNumShards; ++s) {
+      if (!shards_[s]->HasRoom(batch->begin[s + 1] - batch->begin[s])) unique_first = true;
+    }
+  }
+  if (unique_first) {
+    // Distinct keys may be far fewer than positions: memory is mapped for those only.
+    ForShards(*batch, [&](int s) { batch->MakeUnique(s, &key_set_scratch); });
+    for (int s = 0; s < kNumShards; ++s) {
+      if (batch->begin[s + 1] != batch->begin[s]) shards_[s]->Reserve(batch->unique[s]);
+    }
   }
   ForShards(*batch, [&](int s) {
-    batch->MakeUnique(s, &key_set_scratch);
+    if (!unique_first) batch->MakeUnique(s, &key_set_scratch);
     (shards_[s].get()->*find)(batch);
     if (out == nullptr) return;
     const size_t first = batch->begin[s];
@@ -392,7 +417,7 @@ void Table::Step(const StepInput& input) {
     ForgetStep();
     ++context_.step;
     if (context_.eviction.enabled()) {
-      ForAllShards([&](int s) { shards_[s]->EvictSlice(SliceRows(shards_[s]->size())); });
+      ForAllShards([&](int s) { shards_[s]->EvictSome(); });
     }
   });
 }
@@ -601,8 +626,8 @@ uint64_t Table::Mark() {
 ExportedRows Table::ExportSince(uint64_t mark, bool with_state) {
   return Guard::Run(this, [&] {
     if (oldest_mark_ == 0 || mark < oldest_mark_ || mark > epoch_) {
-      throw std::invalid_argument(Where("mark " + std::to_string(mark) +
-                                        " is not one of this table's, or was released"));
+      throw std::invalid_argument(
+          Where("mark " + std::to_string(mark) + " is not one of this table's, or was released"));
     }
     std::vector<std::pair<int64_t, const char*>> rows;
     std::vector<int64_t> keys;
@@ -675,20 +700,14 @@ void Table::SetTrainable(bool trainable) {
 
 void Table::SetAdmissionThreshold(int64_t threshold) {
   Guard::Run(this, [&] {
-    if (threshold < -1) {
-      throw std::invalid_argument(
-          Where("admission threshold must be >= -1, got " + std::to_string(threshold)));
-    }
+    CheckThreshold(threshold);
     context_.admission.threshold = threshold;
   });
 }
 
 void Table::SetMaxIdleSteps(int64_t steps) {
   Guard::Run(this, [&] {
-    if (steps != -1 && steps < 1) {
-      throw std::invalid_argument(
-          Where("max_idle_steps must be -1 or >= 1, got " + std::to_string(steps)));
-    }
+    CheckMaxIdleSteps(steps);
     context_.eviction.max_idle_steps = steps;
   });
 }

@@ -112,7 +112,8 @@ class Table {
 
   // ---- rows by key ----
 
-  // Like LookupTrain where `insert`, but needs no optimizer and is not trained; else like LookupEval.
+  // Like LookupTrain where `insert`, but needs no optimizer and is not trained; else like
+  // LookupEval.
   void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out);
   void Put(const IdView& ids, const float* values, size_t value_rows);
   size_t Erase(const IdView& ids);
@@ -163,6 +164,8 @@ class Table {
   int64_t Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                  float* out);
   void Pool(Batch* batch, const IdView& ids, const BagView& bags, float* out);
+  void CheckThreshold(int64_t threshold) const;
+  void CheckMaxIdleSteps(int64_t steps) const;
   void CheckBags(const IdView& ids, const BagView& bags) const;
   void CheckKeys(const IdView& keys, const char* argument) const;
   void RequireOptimizer() const;
