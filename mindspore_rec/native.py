@@ -8,6 +8,7 @@ one shared object is what lets both see the same tables.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,12 @@ __all__ = [
 ]
 
 LIBRARY: str = _native.__file__
+
+_malloc = os.environ.get("MINDSPORE_REC_MALLOC", "keep")
+if _malloc not in ("keep", "system"):
+    raise ValueError(f"MINDSPORE_REC_MALLOC must be 'keep' or 'system', got {_malloc!r}")
+if _malloc == "keep":
+    _native.keep_freed_memory()
 
 # MindSpore opens and closes the library around each shape inference; holding it keeps that cheap.
 _held = ctypes.CDLL(LIBRARY)
