@@ -42,14 +42,15 @@ TEST(Philox, ReferenceGivesTheKnownAnswersOfRandom123) {
             (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, KernelGivesTheReferencesNumbers) {
+template <int kLanes>
+void CheckPhilox() {
   Rng rng(1);
   for (int i = 0; i < 2000; ++i) {
     const uint64_t seed = i == 0 ? 0 : rng.Bits();
     const int64_t key = i == 0 ? 0 : i % 2 != 0 ? rng.Key(20) : static_cast<int64_t>(rng.Bits());
     const auto first = static_cast<uint32_t>(i == 0 ? 0 : rng.Below(5000));
-    uint32_t numbers[kPerPass];
-    Philox<8>(seed, key, first, numbers);
+    uint32_t numbers[4 * kLanes];
+    Philox<kLanes>(seed, key, first, numbers);
     for (int b = 0; b < kLanes; ++b) {
       const Block block =
           Reference({first + b, 0, static_cast<uint32_t>(key),
@@ -58,6 +59,11 @@ TEST(Philox, KernelGivesTheReferencesNumbers) {
       for (int w = 0; w < 4; ++w) ASSERT_EQ(numbers[4 * b + w], block[w]);
     }
   }
+}
+
+TEST(Philox, KernelGivesTheReferencesNumbers) {
+  CheckPhilox<4>();
+  CheckPhilox<8>();
 }
 
 double NormalCdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
