@@ -138,9 +138,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4_000_000, help="keys in the table before")
     parser.add_argument("--zipf", type=float, default=1.2, help="exponent of the ids")
     parser.add_argument("--rounds", type=int, default=40, help="counted steps of each kind")
-    parser.add_argument(
-        "--new", type=float, default=0.1, help="share of new keys, second run"
-    )
+    parser.add_argument("--new", type=float, default=0.1, help="share of new keys, second run")
     parser.add_argument("--no-vanilla", action="store_true", help="leave MindSpore's own path out")
     args = parser.parse_args()
 
@@ -183,9 +181,13 @@ def main() -> None:
         "plain": lambda i: plain(rows_in, label)[0].asnumpy(),
         "ours": lambda i: ours(batches[i % 8], label).asnumpy(),
     }
+    before = table.op_times()
     times = bench_common.alternate(runs, args.rounds, 8, "ours")
+    inside = operator_times(before, table.op_times())
+    before = table.op_times()
     runs["ours"] = lambda i: ours(new_batches[i], label).asnumpy()
     new_times = bench_common.alternate(runs, args.rounds, 8, "ours, new keys")
+    inside_new = operator_times(before, table.op_times())
     if not args.no_vanilla:
         vanilla = vanilla_step(args.rows, args.dim, args.fields)
         static = [Tensor(r.astype(np.int32)) for r in ranks]
@@ -217,8 +219,9 @@ def main() -> None:
         figures["vanilla_ms"] = cost(beside, "vanilla")
         figures["ours_beside_vanilla_ms"] = cost(beside, "ours")
         figures["times_vanilla"] = figures["vanilla_ms"] / figures["ours_beside_vanilla_ms"]
-    spent = table_times(table)
-    figures.update(spent)
+    figures["inside_operators_ms"] = sum(inside.values())
+    figures["inside_operators_new_keys_ms"] = sum(inside_new.values())
+    figures.update({f"inside_{name}_ms": value for name, value in inside.items()})
     for name, value in figures.items():
         print(f"{name:34s} {value:,.3f}" if isinstance(value, float) else f"{name:34s} {value:,}")
     bench_common.save(args.json, figures)
@@ -233,13 +236,14 @@ def touch_memory(size: int) -> None:
     np.ones(size, np.uint8)
 
 
-def table_times(table: Any) -> dict[str, float]:
-    """Mean milliseconds inside each of the table's operators, over all steps of the run."""
-    return {
-        f"mean_{name}_ms": nanoseconds / calls / 1e6
-        for name, (calls, nanoseconds) in table.op_times().items()
-        if calls > 0
-    }
+def operator_times(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
+    """Mean milliseconds a call inside each of the table's operators, between two readings."""
+    spent = {}
+    for name, (calls, nanoseconds) in after.items():
+        new = calls - before[name][0]
+        if new > 0:
+            spent[name] = (nanoseconds - before[name][1]) / new / 1e6
+    return spent
 
 
 if __name__ == "__main__":
