@@ -165,9 +165,9 @@ class SparseOptimizer(nn.Optimizer):
 
     # ---- the step
 
-    # Without ms.jit, which would make PyNative's step 2 to 4 times faster: in MindSpore 2.10 a jitted
-    # function keeps the memory a Parameter had before set_data, so that an optimizer of a loaded
-    # checkpoint would train what nobody reads.
+    # Without ms.jit, which would make PyNative's step 2 to 4 times faster: in MindSpore 2.10 a
+    # jitted function keeps the memory a Parameter had before set_data, so that an optimizer would
+    # train what nobody reads once a checkpoint is loaded.
     def construct(self, gradients: Any) -> Any:
         """Updates all parameters.
 
@@ -231,7 +231,7 @@ class SparseOptimizer(nn.Optimizer):
         """Sum of squares of all gradients, un-scaled: float32, 0-d."""
         total = ops.zeros_like(self.reciprocal_scale)
         for i in self._dense_index:
-            g = ops.cast(gradients[i], ms.float32) * self.reciprocal_scale
+            g = ops.cast(_require_tensor(gradients[i]), ms.float32) * self.reciprocal_scale
             total = total + (g * g).sum()
         for j in range(len(self._table_index)):
             squares = self._table_norm(gradients[self._table_index[j]], self._handles[j]).reshape(
@@ -245,6 +245,7 @@ class SparseOptimizer(nn.Optimizer):
         for i in range(len(gradients)):
             g = gradients[i]
             if i in self._dense_index:
+                g = _require_tensor(g)
                 w = self._parameters[i]
                 if not unscaled:
                     g = g * ops.cast(scale, g.dtype)
@@ -283,6 +284,22 @@ class SparseOptimizer(nn.Optimizer):
         """The operators that update dense parameters."""
         shared = ("assignadd", "_table_step", "_table_norm")
         return tuple(op for name, op in self._primitives.items() if name not in shared)
+
+
+_require_tensor = ops.MultitypeFuncGraph("require_tensor")
+
+
+@_require_tensor.register("Tensor")
+def _require_tensor_of_tensor(gradient):  # type: ignore[no-untyped-def]
+    return gradient
+
+
+@_require_tensor.register("RowTensor")
+def _require_tensor_of_rows(gradient):  # type: ignore[no-untyped-def]
+    raise TypeError(
+        "a dense parameter has a sparse gradient, of a MindSpore embedding with sparse=True: use a "
+        "lookup of mindspore_rec.nn, or sparse=False"
+    )
 
 
 def clip_factor(norm: Any, clip: float) -> Any:

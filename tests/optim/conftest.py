@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -214,23 +215,31 @@ def train_cell(net: nn.Cell, optimizer: nn.Cell, loss_scale: float = 1.0) -> Cal
     return run
 
 
-def _set_mode(mode: int) -> None:
-    ms.set_context(mode=mode)
+@contextlib.contextmanager
+def _mode(mode: int, *, synchronize: bool = False) -> Iterator[None]:
+    before = {name: ms.get_context(name) for name in ("mode", "pynative_synchronize")}
+    ms.set_context(mode=mode, pynative_synchronize=synchronize)
+    yield
+    ms.set_context(**before)
 
 
 @pytest.fixture(params=["graph", "pynative"])
 def mode(request) -> Iterator[str]:
-    """Runs the test in both modes."""
-    before = ms.get_context("mode")
-    _set_mode(ms.GRAPH_MODE if request.param == "graph" else ms.PYNATIVE_MODE)
-    yield request.param
-    _set_mode(before)
+    """Runs the test in both modes; in PyNative without the threads that wait busily."""
+    mode = ms.GRAPH_MODE if request.param == "graph" else ms.PYNATIVE_MODE
+    with _mode(mode, synchronize=mode == ms.PYNATIVE_MODE):
+        yield request.param
 
 
 @pytest.fixture
 def graph_mode() -> Iterator[None]:
     """Runs the test in GRAPH_MODE."""
-    before = ms.get_context("mode")
-    _set_mode(ms.GRAPH_MODE)
-    yield
-    _set_mode(before)
+    with _mode(ms.GRAPH_MODE):
+        yield
+
+
+@pytest.fixture
+def pynative_mode() -> Iterator[None]:
+    """Runs the test in PyNative mode as it is without settings: operators run behind Python."""
+    with _mode(ms.PYNATIVE_MODE):
+        yield

@@ -174,7 +174,8 @@ class Towers(nn.Cell):
         return self.wide(ids).sum(1) + self.fc(self.deep(ids).sum(1))
 
 
-def test_wide_and_deep_learns(mode):
+@pytest.mark.usefixtures("graph_mode")
+def test_wide_and_deep_learns():
     net = Towers()
     net.set_train()
     wide = [p for p in net.trainable_params() if p is net.wide.embedding_table.anchor]

@@ -133,6 +133,17 @@ def test_like_mindspores_dense_optimizer(mode, name):
     )
 
 
+@pytest.mark.usefixtures("graph_mode")
+@pytest.mark.parametrize("clip", [None, 1.0])
+def test_sparse_gradient_of_a_mindspore_embedding_is_an_error(clip):
+    """Without the check MindSpore 2.10 ends the process."""
+    net = mindspores_sparse()
+    cell = train_cell(net, optim.SGD(net.trainable_params(), clip_global_norm=clip))
+    ids, label = next(batches(1, False))
+    with pytest.raises(TypeError, match="a dense parameter has a sparse gradient"):
+        cell(ids, label)
+
+
 CREATE_ALL = """
 import numpy as np
 from mindspore import Parameter, Tensor

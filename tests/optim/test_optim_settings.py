@@ -39,26 +39,41 @@ def run(np_side, net, optimizer, model, steps=STEPS, loss_scale=1.0):
     model.check(net)
 
 
-FORMS = {
-    "number": (0.05, 0.05),
-    "int": (1, 1.0),
-    "numpy number": (np.float32(0.05), 0.05),
-    "0-d": (Tensor(0.05, ms.float32), 0.05),
+FORMS: dict[str, Any] = {
+    "number": (0.25, [0.25] * 4),
+    "int": (1, [1.0] * 4),
+    "numpy number": (np.float32(0.25), [0.25] * 4),
+    "0-d": (Tensor(0.25, ms.float32), [0.25] * 4),
+    "0-d float16": (Tensor(0.25, ms.float16), [0.25] * 4),
     "1-d": (Tensor([0.1, 0.2, 0.3, 0.4], ms.float32), [0.1, 0.2, 0.3, 0.4]),
     "array": (np.array([0.1, 0.2, 0.3, 0.4]), [0.1, 0.2, 0.3, 0.4]),
     "generator": ((0.1 * (i + 1) for i in range(4)), [0.1, 0.2, 0.3, 0.4]),
-    "schedule": (nn.ExponentialDecayLR(0.1, 0.5, 2), lambda name, t: 0.1 * 0.5 ** (t / 2)),
-    "float64 schedule": (DoubleSchedule(), lambda name, t: 0.01 * (t + 1)),
+    "schedule": (nn.ExponentialDecayLR(0.1, 0.5, 2), [0.1, 0.1 * 0.5**0.5, 0.05, 0.05 * 0.5**0.5]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_learning_rate_forms(numpy_optim, form):
+    given, rates = FORMS[form]
+    optimizer = optim.LazyAdam(numpy_optim.LinearNet().trainable_params(), given)
+    for step, rate in enumerate(rates):
+        optimizer.global_step.set_data(Tensor([step], ms.int32))
+        assert float(optimizer.get_lr().asnumpy()) == pytest.approx(rate)
+
+
+SCHEDULES: dict[str, Any] = {
+    "exponential": (nn.ExponentialDecayLR(0.1, 0.5, 2), lambda name, t: 0.1 * 0.5 ** (t / 2)),
+    "float64": (DoubleSchedule(), lambda name, t: 0.01 * (t + 1)),
     "warm-up from 0": (nn.WarmUpLR(0.1, 4), lambda name, t: 0.1 * t / 4),
 }
 
 
 @pytest.mark.usefixtures("graph_mode")
-@pytest.mark.parametrize("form", FORMS)
-def test_learning_rate_forms(numpy_optim, form):
-    given, rates = FORMS[form]
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules(numpy_optim, name):
+    schedule, rates = SCHEDULES[name]
     net = numpy_optim.LinearNet()
-    optimizer = optim.LazyAdam(net.trainable_params(), given)
+    optimizer = optim.LazyAdam(net.trainable_params(), schedule)
     run(numpy_optim, net, optimizer, numpy_optim.LinearModel(numpy_optim.adam(), rates=rates))
 
 
