@@ -27,7 +27,7 @@ class Row:
 
 @dataclass
 class Pending:
-    """A training lookup: its keys, those of them that had a row, and its gradient once it is known."""
+    """A training lookup: its keys, those that had a row, and its gradient once it is known."""
 
     keys: list[int]
     admitted: set[int]

@@ -143,8 +143,8 @@ class MapParameterMachine(RuleBasedStateMachine):
         last = False
         self.twin.native.clear()
         while not last:
-            *data, last = self.map.export_slice_data(False, slice_bytes=40)
-            self.twin.import_data(tuple(data))
+            keys, values, statuses, last = self.map.export_slice_data(False, slice_bytes=40)
+            self.twin.import_data((keys, values, statuses))
         self.check(self.twin)
 
     @invariant()

@@ -30,7 +30,7 @@ INITIALIZERS: list[dict[str, Any]] = [
 
 
 def first_values(keys: np.ndarray, **arguments: Any) -> dict[int, np.ndarray]:
-    """What a table of that seed and name gives each key, asked one key at a time in another order."""
+    """What a table of that seed and name gives each key, asked one by one in another order."""
     table = _native.Table(**arguments)
     found = {int(key): table.lookup(keys[i : i + 1], insert=True)[0] for i, key in enumerate(keys)}
     table.close()
