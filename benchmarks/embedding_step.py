@@ -2,7 +2,8 @@
 """The cost of one training step of one embedding table, inside the MindSpore graph.
 
 A step is: look up batch x fields ids, hand the gradient back, sum it by key, one LazyAdam update.
-The table's cost is the time of the step minus that of the same graph with the rows as a plain input.
+The table's cost is the time of the step minus that of the same graph with the rows as a plain
+input.
 Beside it: vanilla MindSpore (`nn.EmbeddingLookup(sparse=True, target="CPU")` with
 `nn.LazyAdam` on the CPU target, static ids), and the machine's floor (the bare memory work).
 """
