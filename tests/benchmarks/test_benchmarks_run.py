@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks run from the command line and write what they measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(script: str, *arguments: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
+    command = [sys.executable, str(ROOT / "benchmarks" / script), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "script", sorted(p.name for p in (ROOT / "benchmarks").glob("*_step.py")), ids=str
+)
+def test_help(script):
+    assert "--json" in run(script, "--help")
+
+
+def test_embedding_step(tmp_path):
+    out = tmp_path / "figures" / "step.json"
+    run(
+        "embedding_step.py", "--batch", "64", "--fields", "3", "--rows", "3000",
+        "--rounds", "3", "--json", str(out),
+    )  # fmt: skip
+    figures = json.loads(out.read_text())
+    assert figures["lookups"] == 192
+    assert 0 < figures["distinct"] <= 192
+    # The table was trained: all three operators ran.
+    assert figures["inside_lookup_ms"] > 0
+    assert figures["inside_accumulate_ms"] > 0
+    assert figures["inside_step_ms"] > 0
+    assert {"vanilla_ms", "floor_ms", "ours_new_keys_ms"} <= figures.keys()
+    assert figures["machine"]["cpus"] >= 1
+
+
+def test_wide_deep_step(tmp_path):
+    out = tmp_path / "wide_deep.json"
+    run(
+        "wide_deep_step.py", "--batch", "32", "--rows", "4000", "--rounds", "2",
+        "--shape", "criteo_26", "--json", str(out),
+    )  # fmt: skip
+    figures = json.loads(out.read_text())["shapes"]["criteo_26"]
+    assert figures["ours_samples_per_s"] > 0
+    assert figures["vanilla_samples_per_s"] > 0
