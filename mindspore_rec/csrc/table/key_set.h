@@ -42,6 +42,8 @@ class KeySet {
   }
 
   uint32_t size() const { return size_; }
+  // Keys it holds before it has to grow.
+  size_t capacity() const { return (mask_ + 1) / 4 * 3; }
   size_t bytes() const { return slots_.bytes(); }
 
  private:
