@@ -36,6 +36,8 @@ class WideDeep(nn.Cell):
         hidden: widths of the perceptron's layers. Default: (256, 128).
         dropout: of the perceptron, in [0, 1). Default: 0.0.
         batch_norm: of the perceptron. Default: False.
+        param_init: first values of the embeddings, as for `HashEmbeddingLookup`; those of the wide
+            part are 0. Default: 'normal'.
         embedding: 'hash': tables grow with the ids, none collide. 'static': `buckets` rows each, an
             id's row is its remainder. Default: 'hash'.
         buckets: rows of a static table, at least 1; only for 'static'.
@@ -67,6 +69,7 @@ class WideDeep(nn.Cell):
         dropout: float = 0.0,
         batch_norm: bool = False,
         *,
+        param_init: Any = "normal",
         embedding: str = "hash",
         buckets: int | None = None,
         host_device_mix: bool = True,
@@ -84,9 +87,12 @@ class WideDeep(nn.Cell):
         self.has_numbers = dense > 0
         self.host_device_mix = host_device_mix
         self.wide_table = _wide_table(buckets, host_device_mix, f"{name}.wide", seed)
-        self.deep_table = _deep_table(dim, buckets, host_device_mix, f"{name}.deep", seed)
+        self.deep_table = _deep_table(
+            dim, param_init, buckets, host_device_mix, f"{name}.deep", seed
+        )
         self.wide_sums = isinstance(self.wide_table, EmbeddingBag)
-        self.wide_dense = nn.Dense(dense, 1, weight_init="zeros") if dense else None
+        if dense:
+            self.wide_dense = nn.Dense(dense, 1, weight_init="zeros")
         self.deep = MLP(self.width + dense, hidden, "relu", dropout, batch_norm, out_features=1)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
@@ -104,7 +110,7 @@ class WideDeep(nn.Cell):
 
     def wide_parameters(self) -> list[Parameter]:
         """What the linear part learns."""
-        cells = [self.wide_table] if self.wide_dense is None else [self.wide_table, self.wide_dense]
+        cells = [self.wide_table, self.wide_dense] if self.has_numbers else [self.wide_table]
         return [p for cell in cells for p in cell.trainable_params()]
 
     def deep_parameters(self) -> list[Parameter]:
@@ -174,9 +180,11 @@ def _wide_table(buckets: int | None, on_host: bool, name: str, seed: int) -> nn.
     return EmbeddingLookup(buckets, 1, "zeros", target="DEVICE", sparse=False)
 
 
-def _deep_table(dim: int, buckets: int | None, on_host: bool, name: str, seed: int) -> nn.Cell:
+def _deep_table(
+    dim: int, init: Any, buckets: int | None, on_host: bool, name: str, seed: int
+) -> nn.Cell:
     if buckets is None:
-        return HashEmbeddingLookup(dim, ms.int64, "normal", name=name, seed=seed)
+        return HashEmbeddingLookup(dim, ms.int64, init, name=name, seed=seed)
     if on_host:
-        return EmbeddingLookup(buckets, dim, "normal", target="CPU", name=name, seed=seed)
-    return EmbeddingLookup(buckets, dim, "normal", target="DEVICE", sparse=False)
+        return EmbeddingLookup(buckets, dim, init, target="CPU", name=name, seed=seed)
+    return EmbeddingLookup(buckets, dim, init, target="DEVICE", sparse=False)

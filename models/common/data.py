@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data sets that the models' configurations name."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from datasets.census_income import load
+from datasets.census_income.schema import MONEY
+from datasets.common import Batch, batches
+from datasets.synthetic import PlantedConfig, bayes_auc, criteo_like, generate
+
+__all__ = [
+    "CENSUS_ENVIRONMENT",
+    "CensusIncome",
+    "Criteo",
+    "Data",
+    "Synthetic",
+    "open_data",
+]
+
+CENSUS_ENVIRONMENT = "MINDSPORE_REC_CENSUS_DIR"
+EVAL_BATCH = 16384
+_COLUMNS = ("ids", "dense", "label")
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """Rows in Criteo's form from a planted model, made as they are read.
+
+    Args:
+        kind: 'synthetic'.
+        rows: training rows.
+        test_rows: test rows, of the same truth. Default: 200,000.
+        max_cardinality: values of the largest fields. Default: 10,000.
+        pair_cardinality: values of the largest field that takes part in interactions.
+            Default: 1,500, as `datasets.synthetic.criteo_like`.
+        seed: of truth and rows. Default: 1.
+    """
+
+    rows: int
+    kind: str = "synthetic"
+    test_rows: int = 200_000
+    max_cardinality: int = 10_000
+    pair_cardinality: int = 1500
+    seed: int = 1
+
+    def planted(self) -> PlantedConfig:
+        """The planted model's configuration."""
+        config = criteo_like(self.max_cardinality)
+        fields = tuple(
+            field
+            if field.cardinality <= self.pair_cardinality
+            else dataclasses.replace(field, pairs=0.0)
+            for field in config.fields
+        )
+        return dataclasses.replace(config, fields=fields)
+
+
+@dataclass(frozen=True)
+class Criteo:
+    """Criteo's data, or any in its form: `train` and `test` of a directory, packed.
+
+    Args:
+        kind: 'criteo'.
+        train: name of the training set in the directory. Default: 'train'.
+        test: name of the test set. Default: 'test'.
+    """
+
+    kind: str = "criteo"
+    train: str = "train"
+    test: str = "test"
+
+
+@dataclass(frozen=True)
+class CensusIncome:
+    """Census-Income (KDD), the income task, from the two files of UCI.
+
+    Args:
+        kind: 'census_income'.
+        exact: amounts that are also categories, by their exact value. Default: all four.
+        min_count: rows that make an amount a category of its own. Default: 5.
+        validation: share of the training rows held out; above 0 they take the test rows' place,
+            for tuning. Default: 0.0.
+    """
+
+    kind: str = "census_income"
+    exact: tuple[str, ...] = MONEY
+    min_count: int = 5
+    validation: float = 0.0
+
+
+DataConfig = Synthetic | Criteo | CensusIncome
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set, opened.
+
+    Args:
+        name: what the rows are.
+        fields: number of categorical fields.
+        dense: number of numbers.
+        train: makes the training batches of one epoch after the other; `batches, epochs` given.
+        train_rows: rows of an epoch.
+        test: batches to evaluate on, in memory or from disk; may be read again and again.
+        bayes_auc: the best AUC any model can have on the test rows, where it is known.
+    """
+
+    name: str
+    fields: int
+    dense: int
+    train: Callable[[int, int], Iterable[Batch]]
+    train_rows: int
+    test: Any
+    bayes_auc: float | None = None
+
+
+def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
+    """The data set that a configuration names.
+
+    Args:
+        config: which.
+        directory: where its files are; None for synthetic data, and for Census-Income, whose
+            directory then is that of the environment variable `MINDSPORE_REC_CENSUS_DIR`.
+        seed: of the order of the rows.
+
+    Raises:
+        ValueError: a directory that is missing, superfluous, or not what it should be.
+    """
+    if isinstance(config, Synthetic):
+        return _open_synthetic(config, directory)
+    if isinstance(config, Criteo):
+        return _open_criteo(config, directory, seed)
+    return _open_census(config, directory, seed)
+
+
+def _open_synthetic(config: Synthetic, directory: Path | None) -> Data:
+    if directory is not None:
+        raise ValueError("--data is not for synthetic data, which are made as they are read")
+    planted = config.planted()
+    # Another range of rows is a sample of the same truth.
+    made = list(generate(config.test_rows, config.seed, config.rows, EVAL_BATCH, planted))
+
+    def train(batch_size: int, epochs: int) -> Iterator[Batch]:
+        for _ in range(epochs):
+            for batch in generate(config.rows, config.seed, 0, batch_size, planted):
+                yield _chosen(batch)
+
+    return Data(
+        f"synthetic, seed {config.seed}",
+        len(planted.fields),
+        planted.counts,
+        train,
+        config.rows,
+        [_chosen(batch) for batch in made],
+        bayes_auc(np.concatenate([batch["bayes"] for batch in made])),
+    )
+
+
+def _chosen(batch: Batch) -> Batch:
+    return {name: batch[name] for name in _COLUMNS}
+
+
+def _open_criteo(config: Criteo, directory: Path | None, seed: int) -> Data:
+    if directory is None:
+        raise ValueError("--data must name the directory with the packed train and test sets")
+    first = next(iter(batches(directory / config.train, 1)))
+    test = batches(directory / config.test, EVAL_BATCH)
+    return Data(
+        f"{directory}",
+        first["ids"].shape[1],
+        first["dense"].shape[1] if "dense" in first else 0,
+        lambda batch_size, epochs: batches(
+            directory / config.train, batch_size, shuffle=True, seed=seed, repeat=epochs
+        ),
+        len(batches(directory / config.train, 1)),
+        test,
+    )
+
+
+def _open_census(config: CensusIncome, directory: Path | None, seed: int) -> Data:
+    if directory is None:
+        if CENSUS_ENVIRONMENT not in os.environ:
+            raise ValueError(f"--data or {CENSUS_ENVIRONMENT} must name the directory of the files")
+        directory = Path(os.environ[CENSUS_ENVIRONMENT])
+    loaded = load(
+        directory,
+        ("income",),
+        exact=config.exact,
+        min_count=config.min_count,
+        validation=config.validation,
+    )
+    train = loaded.train.arrays()
+    test = loaded.validation if config.validation > 0 else loaded.test
+    return Data(
+        "Census-Income, " + ("validation" if config.validation > 0 else "test") + " rows",
+        len(loaded.id_names),
+        len(loaded.dense_names),
+        lambda batch_size, epochs: batches(
+            train, batch_size, shuffle=True, seed=seed, repeat=epochs, shuffle_blocks=64
+        ),
+        len(loaded.train),
+        batches(test.arrays(), EVAL_BATCH),
+    )
