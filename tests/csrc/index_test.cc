@@ -99,7 +99,7 @@ TEST(Index, AnyKeyIsAKey) {
 TEST(Index, BehavesLikeAMapOverMillionsOfOperations) {
   Checked checked;
   Rng rng(2);
-  const size_t ops = 4000000 / kFewer;
+  const size_t ops = 2500000 / kFewer;
   for (size_t op = 0; op < ops; ++op) {
     // Grows, shrinks, grows: by phases of inserting and erasing.
     const bool growing = op / (ops / 5) % 2 == 0;

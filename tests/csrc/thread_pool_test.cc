@@ -111,7 +111,8 @@ TEST(ThreadPool, SeveralCallersAndAChangingSize) {
 // TSan does not follow a fork out of a process with threads.
 #if !defined(__SANITIZE_THREAD__)
 TEST(ThreadPool, AForkedChildRunsLoopsByItself) {
-  ThreadPool& pool = *new ThreadPool(3);  // never destroyed: the child could not join the workers
+  // Never destroyed: the child could not join the workers.
+  static ThreadPool& pool = *new ThreadPool(3);
   RunOnce(&pool, 100);
   const pid_t child = fork();
   if (child == 0) {
