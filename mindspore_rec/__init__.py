@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recommendation models with huge, sparse, ever-changing embedding tables on MindSpore."""
 
+from mindspore_rec.metrics import (
+    AUC,
+    GAUC,
+    Calibration,
+    LogLoss,
+    NormalizedEntropy,
+    StreamingAUC,
+)
 from mindspore_rec.native import (
     NoOptimizerError,
     OutOfMemoryError,
@@ -10,6 +18,19 @@ from mindspore_rec.native import (
 )
 from mindspore_rec.nn.embedding import EmbeddingBag, EmbeddingLookup, HashEmbeddingLookup, tables_of
 from mindspore_rec.nn.mlp import MLP
+from mindspore_rec.optim import (
+    FTRL,
+    SGD,
+    Adagrad,
+    Adam,
+    AdamW,
+    CombinedOptimizer,
+    LazyAdam,
+    Momentum,
+    RMSProp,
+    RowWiseAdagrad,
+    check_covered,
+)
 from mindspore_rec.parameter import MapParameter, StaticParameter
 from mindspore_rec.train import (
     EarlyStopping,
@@ -24,24 +45,41 @@ from mindspore_rec.train import (
 from mindspore_rec.version import __version__
 
 __all__ = [
+    "AUC",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Calibration",
+    "CombinedOptimizer",
     "EarlyStopping",
     "EmbeddingBag",
     "EmbeddingLookup",
     "EvalCallback",
+    "FTRL",
+    "GAUC",
     "HashEmbeddingLookup",
+    "LazyAdam",
+    "LogLoss",
     "MLP",
     "MapParameter",
+    "Momentum",
     "NoOptimizerError",
+    "NormalizedEntropy",
     "OutOfMemoryError",
     "ProgressBar",
+    "RMSProp",
     "RecModel",
+    "RowWiseAdagrad",
+    "SGD",
     "StaticParameter",
     "StopOnNaN",
+    "StreamingAUC",
     "TableClosedError",
     "TimeMonitor",
     "TrainStep",
     "TrainSummary",
     "__version__",
+    "check_covered",
     "get_num_threads",
     "set_num_threads",
     "tables_of",
