@@ -35,6 +35,11 @@ def _require_sparse(sparse: bool) -> None:
         )
 
 
+def _clip_rows(rows: Tensor, max_norm: float) -> Tensor:
+    norm = ops.sqrt(ops.maximum((rows * rows).sum(-1, keepdims=True), 1e-24))
+    return rows * ops.minimum(max_norm / norm, 1.0)
+
+
 class _TableLookup(nn.Cell):
     """Looks ids up in a table, in the way the training flag asks for."""
 
@@ -53,10 +58,7 @@ class _TableLookup(nn.Cell):
             rows = self.embedding_table.lookup_train(ids, self.handle)
         else:
             rows = self.embedding_table.lookup_eval(ids, self.handle)
-        if self.max_norm is not None:
-            norm = ops.sqrt(ops.maximum((rows * rows).sum(-1, keepdims=True), 1e-24))
-            rows = rows * ops.minimum(self.max_norm / norm, 1.0)
-        return rows
+        return rows if self.max_norm is None else _clip_rows(rows, self.max_norm)
 
 
 class HashEmbeddingLookup(_TableLookup):
@@ -296,10 +298,7 @@ class _DenseLookup(nn.Cell):
 
     def construct(self, ids: Tensor) -> Tensor:
         rows = ops.gather(self.weight, ids, 0)
-        if self.max_norm is not None:
-            norm = ops.sqrt(ops.maximum((rows * rows).sum(-1, keepdims=True), 1e-24))
-            rows = rows * ops.minimum(self.max_norm / norm, 1.0)
-        return rows
+        return rows if self.max_norm is None else _clip_rows(rows, self.max_norm)
 
 
 class EmbeddingBag(nn.Cell):
