@@ -16,7 +16,27 @@ void GradientSum::Reset() {
   empty_ = true;
 }
 
+void GradientSum::Reserve(const Batch& batch, int dim) {
+  for (int shard = 0; shard < kNumShards; ++shard) {
+    Part& part = parts_[shard];
+    const size_t positions = batch.begin[shard + 1] - batch.begin[shard];
+    if (positions == 0) continue;
+    const size_t old = part.n;
+    const size_t most = old + batch.unique[shard];
+    part.key.Extend(old, most);
+    part.row.Extend(old, most);
+    part.sum.Extend(old * dim, most * dim);
+    if (old == 0) continue;
+    part.map.Reset(batch.unique[shard]);
+    part.slot.Reset(positions);
+    if (part.indexed && part.set.capacity() >= most) continue;
+    part.indexed = false;
+    part.set.Reset(2 * most);
+  }
+}
+
 void GradientSum::Add(const Batch& batch, const float* grad, int dim, const Kernels& kernels) {
+  Reserve(batch, dim);
   structure_ = empty_ ? batch.structure : std::min(structure_, batch.structure);
   empty_ = false;
   ForShards(batch, [&](int shard) { AddShard(&parts_[shard], shard, batch, grad, dim, kernels); });

@@ -15,7 +15,7 @@ namespace msrec {
 class GradientSum {
  public:
   // Adds one lookup's gradient, [batch.grad_rows, dim]. Calls must come in the order of the
-  // lookups.
+  // lookups. Throws std::bad_alloc, and has then added nothing.
   void Add(const Batch& batch, const float* grad, int dim, const Kernels& kernels);
   void Reset();
 
@@ -42,6 +42,8 @@ class GradientSum {
   size_t bytes() const;
 
  private:
+  // Makes room, so that adding the batch cannot fail half way.
+  void Reserve(const Batch& batch, int dim);
   static void AddShard(Part* part, int shard, const Batch& batch, const float* grad, int dim,
                        const Kernels& kernels);
 

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "table/for_shards.h"
+#include "util/headroom.h"
 
 namespace msrec {
 namespace {
@@ -179,6 +180,7 @@ void Table::Resolve(Batch* batch, void (Shard::*find)(Batch*), float* out) {
       if (batch->begin[s + 1] != batch->begin[s]) shards_[s]->Reserve(batch->unique[s]);
     }
   }
+  if (find != &Shard::FindOnly) RequireHeadroom(HeadroomForKeys(batch->n));
   ForShards(*batch, [&](int s) {
     if (!unique_first) batch->MakeUnique(s, &key_set_scratch);
     (shards_[s].get()->*find)(batch);
@@ -316,16 +318,23 @@ void Table::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
                                         " rows, its lookup had " +
                                         std::to_string(it->second->grad_rows)));
     }
-    std::unique_ptr<Batch> batch = std::move(it->second);
-    outstanding_.erase(it);
-    if (!outstanding_.empty() && outstanding_.begin()->first < ticket) {
+    // What can fail comes first: the lookup is known until its gradient is in.
+    if (outstanding_.begin()->first < ticket) {
       const size_t floats = grad_rows * config_.dim;
-      deferred_.emplace(ticket,
-                        Deferred{std::move(batch), std::vector<float>(grad, grad + floats)});
+      Deferred& waiting = deferred_[ticket];
+      try {
+        waiting.grad.assign(grad, grad + floats);
+      } catch (...) {
+        deferred_.erase(ticket);
+        throw;
+      }
+      waiting.batch = std::move(it->second);
+      outstanding_.erase(it);
       return;
     }
-    gradients_.Add(*batch, grad, config_.dim, *context_.kernels);
-    Recycle(std::move(batch));
+    gradients_.Add(*it->second, grad, config_.dim, *context_.kernels);
+    Recycle(std::move(it->second));
+    outstanding_.erase(it);
     MergeDeferred(false);
   });
 }
@@ -493,6 +502,7 @@ size_t Table::Erase(const IdView& ids) {
           Where("is static: its keys are the vocabulary and cannot be erased"));
     }
     auto batch = NewBatch(ids, {});
+    RequireHeadroom(HeadroomForKeys(batch->n));
     size_t erased[kNumShards] = {};
     ForShards(*batch, [&](int s) {
       for (size_t i = batch->begin[s]; i < batch->begin[s + 1]; ++i) {
@@ -665,6 +675,7 @@ void Table::Import(size_t n, const RowArrays& rows, int32_t state_width) {
     CheckKeys(ids, "keys");
     auto batch = NewBatch(ids, {});
     for (int s = 0; s < kNumShards; ++s) shards_[s]->Reserve(batch->begin[s + 1] - batch->begin[s]);
+    RequireHeadroom(HeadroomForKeys(n));
     const size_t dim = config_.dim;
     ForShards(*batch, [&](int s) {
       for (size_t i = batch->begin[s]; i < batch->begin[s + 1]; ++i) {

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RequireHeadroom: asks for memory before a change begins that could not be undone half way.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace msrec {
+
+// Throws std::bad_alloc unless `bytes` can be had now, and gives them back at once, untouched.
+// Small allocations that follow, of any thread, then have room: malloc falls back on the memory of
+// all threads.
+inline void RequireHeadroom(size_t bytes) {
+  const std::unique_ptr<char[]> room(new char[bytes]);
+  asm volatile("" : : "r"(room.get()) : "memory");  // or the compiler drops the allocation
+}
+
+// Above what the index, the scratch arrays and the change log need for this many keys: growing a
+// segment of the index in each shard, and 100 bytes a key.
+inline size_t HeadroomForKeys(size_t keys) { return (size_t{2} << 20) + 128 * keys; }
+
+}  // namespace msrec
