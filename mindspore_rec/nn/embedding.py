@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 import mindspore as ms
-import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 
@@ -426,13 +425,3 @@ def tables_of(net: nn.Cell) -> list[TableParameter]:
         if isinstance(cell, TableParameter) and cell not in found:
             found.append(cell)
     return found
-
-
-def parameter_count(net: nn.Cell) -> int:
-    """Floats in the dense part of a network: tables are not counted, they grow.
-
-    Args:
-        net: any Cell.
-    """
-    dense = [p for p in net.get_parameters() if not hasattr(p, "mindspore_rec_table")]
-    return int(sum(np.prod(p.shape) for p in dense))
