@@ -40,6 +40,14 @@ def graph_mode() -> None:
 
 
 @pytest.fixture
+def pynative() -> None:
+    """Runs the test in PyNative only: an operator's error in a graph costs MindSpore 3 seconds."""
+    import mindspore as ms
+
+    ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=True)
+
+
+@pytest.fixture
 def unique() -> Callable[[], str]:
     """Makes names that no other table has."""
     return lambda: f"test.{next(_numbers)}"
