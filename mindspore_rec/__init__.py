@@ -35,12 +35,14 @@ from mindspore_rec.parameter import MapParameter, StaticParameter
 from mindspore_rec.train import (
     EarlyStopping,
     EvalCallback,
+    PlacementMonitor,
     ProgressBar,
     RecModel,
     StopOnNaN,
     TimeMonitor,
     TrainStep,
     TrainSummary,
+    placement_report,
 )
 from mindspore_rec.version import __version__
 
@@ -66,6 +68,7 @@ __all__ = [
     "NoOptimizerError",
     "NormalizedEntropy",
     "OutOfMemoryError",
+    "PlacementMonitor",
     "ProgressBar",
     "RMSProp",
     "RecModel",
@@ -81,6 +84,7 @@ __all__ = [
     "__version__",
     "check_covered",
     "get_num_threads",
+    "placement_report",
     "set_num_threads",
     "tables_of",
 ]

@@ -8,6 +8,12 @@ from mindspore_rec.train.callbacks import (
     StopOnNaN,
     TimeMonitor,
 )
+from mindspore_rec.train.placement import (
+    Placement,
+    PlacementMonitor,
+    PlacementReport,
+    placement_report,
+)
 from mindspore_rec.train.rec_model import RecModel
 from mindspore_rec.train.step import TrainStep
 from mindspore_rec.train.summary import TableSummary, TrainSummary
@@ -15,6 +21,9 @@ from mindspore_rec.train.summary import TableSummary, TrainSummary
 __all__ = [
     "EarlyStopping",
     "EvalCallback",
+    "Placement",
+    "PlacementMonitor",
+    "PlacementReport",
     "ProgressBar",
     "RecModel",
     "StopOnNaN",
@@ -22,4 +31,5 @@ __all__ = [
     "TimeMonitor",
     "TrainStep",
     "TrainSummary",
+    "placement_report",
 ]
