@@ -118,7 +118,7 @@ digest() { sha256sum | cut -d ' ' -f 1; }
 
 # make_venv DIRECTORY: an empty one, unless there is one whose Python still runs.
 make_venv() {
-  if [[ -x $1/bin/python ]] && python_is_right "$1/bin/python"; then return; fi
+  if [[ -x $1/bin/pip ]] && python_is_right "$1/bin/python"; then return; fi
   need_python
   say "Making the virtual environment ${1#"$ROOT"/} with $("$PYTHON" --version)"
   rm -rf "$1"
