@@ -418,5 +418,5 @@ def _callback_list(callbacks: Any) -> list[Callback]:
 
 def _table_summary(table: Any) -> TableSummary:
     stats = table.stats()
-    held = sum(size for name, size in stats.items() if name.endswith("_bytes"))
+    held = stats["row_bytes"] + stats["index_bytes"] + stats["change_log_bytes"]
     return TableSummary(table.name, table.dim, stats["rows"], held)
