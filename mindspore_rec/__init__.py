@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recommendation models with huge, sparse, ever-changing embedding tables on MindSpore."""
 
+from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
 from mindspore_rec.metrics import (
     AUC,
     GAUC,
@@ -84,7 +85,9 @@ __all__ = [
     "__version__",
     "check_covered",
     "get_num_threads",
+    "load_checkpoint",
     "placement_report",
+    "save_checkpoint",
     "set_num_threads",
     "tables_of",
 ]
