@@ -10,6 +10,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
+from mindspore.common.api import _pynative_executor
 
 from mindspore_rec import _native
 from mindspore_rec.native import custom_op
@@ -37,7 +38,6 @@ class TableParameter(nn.Cell):
     number, only the order "all gradients of the table before its step".
 
     Attributes:
-        native: the `_native.Table` with the rows.
         anchor: the Parameter that stands for the table in `net.trainable_params()`.
         handle: int64 Tensor `[6]`, how operators name the table.
         key_dtype: `int32` or `int64`; ids of the wider type are refused by a table of the narrower.
@@ -47,7 +47,7 @@ class TableParameter(nn.Cell):
         super().__init__(auto_prefix=False)
         self.key_dtype = key_dtype
         table = _new_table(**native_arguments)
-        self.native = table
+        self._table = table
         self._table_name = table.name
         self.dim = table.dim
         self._finalizer = weakref.finalize(self, table.close)
@@ -107,7 +107,7 @@ class TableParameter(nn.Cell):
         return Tensor(
             np.array(
                 [
-                    self.native.id,
+                    self._table.id,
                     int(padding_key is not None),
                     0 if padding_key is None else padding_key,
                     COMBINERS[combiner],
@@ -117,6 +117,16 @@ class TableParameter(nn.Cell):
                 np.int64,
             )
         )
+
+    @property
+    def native(self) -> _native.Table:
+        """The native table with the rows, after all that the program has asked of it so far.
+
+        PyNative runs operators behind the program's back: without waiting for them, an export right
+        after a step would miss that step.
+        """
+        _pynative_executor.sync()
+        return self._table
 
     @property
     def name(self) -> str:
@@ -130,9 +140,9 @@ class TableParameter(nn.Cell):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
-        if "native" in self.__dict__:  # Cell's own constructor sets it before there is an anchor
+        if "_table" in self.__dict__:  # Cell's own constructor sets it before there is an anchor
             self.anchor.requires_grad = value
-            self.native.set_trainable(value)
+            self._table.set_trainable(value)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
         """Keeps the table's own name whatever cell holds it."""
