@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import mindspore as ms
@@ -74,7 +74,7 @@ def _has_length(dataset: Dataset) -> bool:
     return all(_has_length(child) for child in dataset.children)
 
 
-def iterate(source: Any) -> Iterator[tuple[Tensor, ...]]:
+def iterate(source: Any) -> Generator[tuple[Tensor, ...], None, None]:
     """One pass over a source.
 
     Args:
@@ -94,6 +94,8 @@ def iterate(source: Any) -> Iterator[tuple[Tensor, ...]]:
         [[(1, 2), (1, 1)]]
     """
     if isinstance(source, Dataset):
+        # Not in a thread of its own, which could be left at Ctrl-C: an error inside the pipeline
+        # crashes MindSpore 2.10 there.
         for element in source.create_tuple_iterator(num_epochs=1, do_copy=False):
             yield tuple(element)
         return

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Any
 
 from mindspore import Tensor
@@ -61,17 +62,20 @@ class TrainLoop:
             ValueError: a pass over the source gives no batch.
         """
         endless = _repeated(source)
-        with _Begun(self._callbacks, self._context):
+        with _Begun(self._callbacks, self._context), closing(endless):
             for epoch in range(epochs):
-                stream = _not_empty(source) if epoch_steps is None else endless
-                self._epoch(epoch + 1, stream, epoch_steps)
+                if epoch_steps is None:
+                    with closing(_not_empty(source)) as one_pass:
+                        self._epoch(epoch + 1, one_pass, None)
+                else:
+                    self._epoch(epoch + 1, endless, epoch_steps)
                 if self._over():
                     break
 
     def run_stream(self, source: Any, epoch_steps: int) -> None:
         """Trains on one pass over the source, which need not end; an epoch is a number of steps."""
         stream = iterate(source)
-        with _Begun(self._callbacks, self._context):
+        with _Begun(self._callbacks, self._context), closing(stream):
             epoch = 0
             taken = epoch_steps
             while taken == epoch_steps and not self._over():
@@ -112,6 +116,7 @@ class TrainLoop:
         run.train_dataset_element = batch
         self._callbacks.on_train_step_begin(self._context)
         run.net_outputs = self._call(True, *batch)
+        self._interruption.restore()
         rows = row_count(batch)
         run.samples += rows
         if self._call.compilations == compilations and run.cur_step_num > 1:
@@ -152,7 +157,7 @@ class _Begun:
             self._callbacks.on_train_end(self._context)
 
 
-def _not_empty(source: Any) -> Iterator[_Batch]:
+def _not_empty(source: Any) -> Generator[_Batch, None, None]:
     empty = True
     for batch in iterate(source):
         empty = False
@@ -163,6 +168,6 @@ def _not_empty(source: Any) -> Iterator[_Batch]:
         )
 
 
-def _repeated(source: Any) -> Iterator[_Batch]:
+def _repeated(source: Any) -> Generator[_Batch, None, None]:
     while True:
         yield from _not_empty(source)

@@ -400,7 +400,7 @@ class RecModel(Model):
 
     def _caller(self, cell: nn.Cell) -> CellCaller:
         if id(cell) not in self._callers:
-            self._callers[id(cell)] = CellCaller(cell)
+            self._callers[id(cell)] = CellCaller(cell, self._network)
         return self._callers[id(cell)]
 
 

@@ -28,6 +28,8 @@ class CellCaller:
 
     Args:
         cell: what to call.
+        backbone: the network inside it that other cells have too, and whose mode they may have
+            changed; None where there is none. Default: None.
 
     Attributes:
         compilations: graphs compiled so far through this object.
@@ -41,8 +43,9 @@ class CellCaller:
         (6, 1)
     """
 
-    def __init__(self, cell: nn.Cell) -> None:
+    def __init__(self, cell: nn.Cell, backbone: nn.Cell | None = None) -> None:
         self.cell = cell
+        self._backbone = cell if backbone is None else backbone
         self.compilations = 0
         self._seen: dict[bool, list[_Signature]] = {False: [], True: []}
         self._dynamic: list[list[int | None]] | None = None
@@ -56,7 +59,7 @@ class CellCaller:
             *batch: the cell's inputs.
         """
         with graph_lock:
-            if self.cell.training != train:
+            if self.cell.training != train or self._backbone.training != train:
                 self.cell.set_train(train)
             if self._adapts and ms.get_context("mode") == ms.GRAPH_MODE:
                 self._prepare(self._seen[train], batch)
