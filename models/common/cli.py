@@ -30,7 +30,6 @@ def parser(program: str, description: str, configs: Path) -> argparse.ArgumentPa
         help=f"YAML file, or the name of one of the model's own: {names}",
     )
     made.add_argument("--data", type=Path, help="directory of the data, where it is not synthetic")
-    made.add_argument("--epochs", type=int, help="instead of the configuration's")
     made.add_argument("--seed", type=int, help="instead of the configuration's")
     made.add_argument("--json", type=Path, metavar="PATH", help="write the figures to PATH")
     return made

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mindspore_rec.checks import check_number
 from models.common.config import read_yaml
 from models.common.data import CensusIncome, Criteo, Synthetic
 
@@ -59,6 +61,12 @@ class OptimizerConfig:
     deep_learning_rate_end: float | None = None
     dense_weight_decay: float = 0.0
     embedding_weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if value is not None and check_number(each.name, value) < 0:
+                raise ValueError(f"{each.name} must be >= 0, got {value}")
 
 
 @dataclass(frozen=True)
