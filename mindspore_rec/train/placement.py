@@ -165,12 +165,15 @@ def _table_rows(table: Any, optimizer: Any, before: _Times) -> list[Placement]:
 
 
 def _step_name(table: Any, optimizer: Any) -> str | None:
-    parts = [optimizer, *getattr(optimizer, "optimizers", [])]
-    for part in reversed(parts):
-        if table.native.id in getattr(part, "table_bindings", {}):
-            kind = type(part).__name__
-            return "FusedSparse" + _STEP_NAMES.get(kind, kind)
-    return None
+    if optimizer is None:
+        return None
+    # A combination comes first and its parts after it: the last that has the table updates it.
+    name = None
+    for _, cell in optimizer.cells_and_names():
+        if table.native.id in getattr(cell, "table_bindings", {}):
+            kind = type(cell).__name__
+            name = "FusedSparse" + _STEP_NAMES.get(kind, kind)
+    return name
 
 
 class PlacementMonitor(Callback):
