@@ -39,8 +39,8 @@ class WideDeep(nn.Cell):
         param_init: first values of the embeddings, as for `HashEmbeddingLookup`; those of the wide
             part are 0. Default: 'normal'.
         embedding: 'hash': tables grow with the ids, none collide. 'static': `buckets` rows each, an
-            id's row is its remainder. Default: 'hash'.
-        buckets: rows of a static table, at least 1; only for 'static'.
+            id's row is the remainder of its low 31 bits. Default: 'hash'.
+        buckets: rows of a static table, 1 to 2**31 - 1; only for 'static'.
         host_device_mix: True: rows live on the host and are looked up and trained there, only
             those a batch touches, while the dense part runs on the device. False: the tables are
             ordinary Parameters on the device with dense gradients; only for 'static', for hash
@@ -84,6 +84,8 @@ class WideDeep(nn.Cell):
         _check_embedding(embedding, buckets, host_device_mix)
         self.width = fields * dim
         self.buckets = buckets
+        # MindSpore computes remainders of int64 in floating point: exact for short ones only.
+        self.low_bits = Tensor((1 << 31) - 1, ms.int64)
         self.has_numbers = dense > 0
         self.host_device_mix = host_device_mix
         self.wide_table = _wide_table(buckets, host_device_mix, f"{name}.wide", seed)
@@ -98,7 +100,7 @@ class WideDeep(nn.Cell):
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Logits."""
         if self.buckets is not None:
-            ids = ids % self.buckets
+            ids = ops.bitwise_and(ids, self.low_bits) % self.buckets
         wide = self.wide_table(ids)
         if not self.wide_sums:
             wide = wide.sum(1)
@@ -166,6 +168,8 @@ def _check_embedding(embedding: str, buckets: int | None, host_device_mix: bool)
             f"buckets must be given with embedding='static' and with it only, got {buckets} with "
             f"{embedding!r}"
         )
+    if buckets is not None and not 1 <= buckets < 1 << 31:
+        raise ValueError(f"buckets must be in [1, 2**31 - 1], got {buckets}")
     if embedding == "hash" and not host_device_mix:
         raise ValueError(
             "host_device_mix must be True with embedding='hash': hash tables are on the host"
