@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mindspore as ms
 import numpy as np
 import pytest
@@ -10,10 +12,11 @@ from mindspore import Tensor, nn
 
 from mindspore_rec import RecModel, tables_of
 from models.common.config import from_mapping
+from models.common.data import Criteo
 from models.wide_deep.config import Config
 from models.wide_deep.net import WideDeep, make_optimizer
 
-PLACES = {
+PLACES: dict[str, dict[str, Any]] = {
     "hash": {"embedding": "hash"},
     "static": {"embedding": "static", "buckets": 50},
     "device": {"embedding": "static", "buckets": 50, "host_device_mix": False},
@@ -116,4 +119,5 @@ def test_configuration_values_arrive():
     values = {"data": {"kind": "criteo"}, "model": {"hidden": [3, 4]}, "optimizer": {"wide_l1": 1}}
     config = from_mapping(Config, values)
     assert (config.model.hidden, config.optimizer.wide_l1) == ((3, 4), 1.0)
+    assert isinstance(config.data, Criteo)
     assert config.model.buckets is None and config.data.train == "train"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 import mindspore as ms
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from mindspore import Tensor, nn
 
 from mindspore_rec import MLP
 
-ACTIVATE = {
+ACTIVATE: dict[str, Any] = {
     "relu": lambda x: np.maximum(x, 0),
     "tanh": np.tanh,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),

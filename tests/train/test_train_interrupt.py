@@ -22,6 +22,7 @@ def start(kind):
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
     )
+    assert process.stdout is not None and process.stderr is not None
     assert process.stdout.readline() == "running\n", process.stderr.read()
     time.sleep(0.2)
     return process

@@ -62,7 +62,7 @@ def test_each_operator_is_named_placed_and_counted(unique):
         assert calls["FusedSparseFtrl", f"{name}.hash"] == 2
         assert calls["EmbeddingLookup", f"{name}.hash"] == 4
     for row in report.rows:
-        assert row.calls is None or row.milliseconds > 0
+        assert row.calls is None or (row.milliseconds or 0) > 0
     assert "FusedSparseLazyAdam" in str(report)
     assert placement_report(net, optimizer).rows == report.rows
 
