@@ -62,4 +62,5 @@ def main(kind: str) -> None:
     )
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])
