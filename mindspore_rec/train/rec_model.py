@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import mindspore as ms
-from mindspore import amp, nn
+from mindspore import nn
 from mindspore.train import Callback, Model, RunContext
 from mindspore.train.callback import _CallbackManager, _InternalCallbackParam
 
@@ -54,7 +54,7 @@ class RecModel(Model):
         metrics: as for `Model`; of `mindspore_rec.metrics` for example. Default: None.
         eval_network: as for `Model`. Default: network and `loss_fn`.
         eval_indexes: as for `Model`. Default: None.
-        amp_level: as for `Model`; rows of tables stay float32. Default: 'O0'.
+        amp_level: only 'O0', for rows of tables are float32.
         boost_level: only 'O0', whose steps are the ones a table knows.
         **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
             the scale that the optimizer has as its `loss_scale`.
@@ -100,8 +100,9 @@ class RecModel(Model):
         boost_level: str = "O0",
         **kwargs: Any,
     ) -> None:
-        if boost_level != "O0":
-            raise ValueError(f"boost_level must be 'O0', got {boost_level!r}")
+        for argument, level in (("amp_level", amp_level), ("boost_level", boost_level)):
+            if level != "O0":
+                raise ValueError(f"{argument} must be 'O0', got {level!r}")
         if ms.get_auto_parallel_context("parallel_mode") != "stand_alone":
             raise RuntimeError(
                 "RecModel trains in one process: reset the auto parallel context, whose mode is "
@@ -124,8 +125,6 @@ class RecModel(Model):
 
     def _build_train_network(self) -> nn.Cell:
         network = self._network
-        if self._amp_level != "O0":
-            network = amp.auto_mixed_precision(network, self._amp_level)
         if self._loss_fn is not None:
             network = LossCell(network, self._loss_fn)
         if self._optimizer is not None:

@@ -328,6 +328,7 @@ def test_predicting_from_another_thread_while_training(graph_mode, unique):
 @pytest.mark.parametrize(
     "arguments, message",
     [
+        ({"amp_level": "O2"}, "amp_level"),
         ({"boost_level": "O1"}, "boost_level"),
         ({"loss_scale_manager": DynamicLossScaleManager()}, "loss_scale_manager"),
         ({"loss_scale_manager": FixedLossScaleManager(2.0)}, "loss_scale_manager"),
