@@ -15,11 +15,17 @@ from typing import Any
 from mindspore import ops
 
 from mindspore_rec import _native
-from mindspore_rec._native import NoOptimizerError, OutOfMemoryError, TableClosedError
+from mindspore_rec._native import (
+    NoOptimizerError,
+    OutOfMemoryError,
+    StaleHandleError,
+    TableClosedError,
+)
 
 __all__ = [
     "NoOptimizerError",
     "OutOfMemoryError",
+    "StaleHandleError",
     "TableClosedError",
     "custom_op",
     "get_num_threads",

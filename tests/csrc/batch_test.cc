@@ -12,8 +12,7 @@ namespace msrec {
 namespace {
 
 void MakeAllUnique(Batch* batch) {
-  KeySet scratch;
-  for (int s = 0; s < kNumShards; ++s) batch->MakeUnique(s, &scratch);
+  for (int s = 0; s < kNumShards; ++s) batch->MakeUnique(s);
 }
 
 template <typename Id>
@@ -42,7 +41,7 @@ void Check(Batch* batch, const std::vector<Id>& ids, const IdFilter& filter) {
       next = std::max(next, number + 1);
       ++occurrences[number];
       ASSERT_EQ(batch->key[batch->begin[s] + number], ids[pos]);
-      ASSERT_EQ(ShardOf(ids[pos], HashKey(ids[pos]), filter.identity()), s);
+      ASSERT_EQ(ShardOf(ids[pos], HashKey(ids[pos]), filter.identity), s);
     }
     for (uint32_t u = 0; u < batch->unique[s]; ++u) {
       ASSERT_EQ(batch->occurrences[batch->begin[s] + u], occurrences[u]);
@@ -52,7 +51,7 @@ void Check(Batch* batch, const std::vector<Id>& ids, const IdFilter& filter) {
   for (size_t i = 0; i < ids.size(); ++i) {
     const int64_t id = ids[i];
     const bool dropped = (filter.has_padding && id == filter.padding_key) ||
-                         (filter.identity() && (id < 0 || id >= filter.vocabulary));
+                         (filter.bounded() && (id < 0 || id >= filter.vocabulary));
     ASSERT_EQ(seen[i], !dropped) << id;
   }
 }
@@ -76,6 +75,7 @@ TEST_P(BatchTest, PartitionsAndMakesUnique) {
       ASSERT_NO_FATAL_FAILURE(Check(&batch, narrow, padded));
       IdFilter identity = padded;
       identity.vocabulary = static_cast<int64_t>(distinct);
+      identity.identity = true;
       ASSERT_NO_FATAL_FAILURE(Check(&batch, narrow, identity));
     }
   }

@@ -23,6 +23,7 @@ TableConfig Config(const std::string& name) {
   config.name = name;
   config.dim = kDim;
   config.eviction.max_idle_steps = 5;
+  config.eviction.max_rows = 3000;
   config.initializer.a = 1.0f;
   return config;
 }
@@ -81,6 +82,14 @@ TEST(Concurrent, EverythingAtOnceOnOneTable) {
       mark = table.Mark();
       table.ReleaseBefore(mark);
       table.Size();
+    }
+  });
+  helpers.emplace_back([&] {
+    table.CollectEvicted(true);
+    while (!done) {
+      for (const EvictedKey& evicted : table.TakeEvicted()) table.Explain(evicted.key);
+      table.SetEventTime(int64_t{table.time()} + 1);
+      table.Evict(table.step() % 2 == 0);
     }
   });
   std::vector<std::thread> trainers;

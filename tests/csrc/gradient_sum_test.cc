@@ -17,9 +17,8 @@ std::unique_ptr<Batch> MakeBatch(const std::vector<int64_t>& ids) {
   auto batch = std::make_unique<Batch>();
   batch->Partition({ids.data(), ids.size(), true}, {});
   batch->grad_rows = ids.size();
-  KeySet scratch;
   for (int s = 0; s < kNumShards; ++s) {
-    batch->MakeUnique(s, &scratch);
+    batch->MakeUnique(s);
     for (uint32_t u = 0; u < batch->unique[s]; ++u) batch->row[batch->begin[s] + u] = &kARow;
   }
   return batch;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/key_set.h"
+#include "util/key_set.h"
 
 #include <gtest/gtest.h>
 

@@ -4,6 +4,7 @@
 // time. Bit for bit the same where floats are concerned.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -40,9 +41,7 @@ class Model {
  public:
   // `config` as the made table returns it: with the seed its initializer uses.
   explicit Model(const TableConfig& config)
-      : config_(config),
-        threshold_(config.admission.threshold),
-        max_idle_(config.eviction.max_idle_steps) {}
+      : config_(config), threshold_(config.admission.threshold), eviction_(config.eviction) {}
 
   // ---- lookups
 
@@ -182,6 +181,7 @@ class Model {
       }
     }
     ++step_;
+    FollowClock();
   }
 
   // ---- rows by key
@@ -216,7 +216,7 @@ class Model {
     candidates_.erase(key);
     row->count = count != nullptr ? *count : 1;
     row->last_step = last_step != nullptr ? *last_step : static_cast<uint32_t>(step_);
-    row->last_time = last_time != nullptr ? *last_time : time_;
+    row->last_time = last_time != nullptr && *last_time != 0 ? *last_time : time_;
     if (value != nullptr) row->value.assign(value, value + config_.dim);
     FreshState(row);
     if (state != nullptr) row->state.assign(state, state + row->state.size());
@@ -228,13 +228,13 @@ class Model {
   const std::unordered_map<int64_t, ModelRow>& Rows() {
     for (int64_t key = 0; key < config_.vocabulary; ++key) Find(key);
     for (auto it = rows_.begin(); it != rows_.end();) {
-      it = Due(it->second.last_step) ? rows_.erase(it) : std::next(it);
+      it = Due(it->second) ? rows_.erase(it) : std::next(it);
     }
     return rows_;
   }
   size_t candidates() {
     for (auto it = candidates_.begin(); it != candidates_.end();) {
-      it = Due(it->second.last_step) ? candidates_.erase(it) : std::next(it);
+      it = Due(it->second) ? candidates_.erase(it) : std::next(it);
     }
     return candidates_.size();
   }
@@ -249,32 +249,65 @@ class Model {
       return it == rows_.end() ? Insert(key) : &it->second;
     }
     if (it == rows_.end()) return nullptr;
-    if (!Due(it->second.last_step)) return &it->second;
+    if (!Due(it->second)) return &it->second;
     rows_.erase(it);
     return nullptr;
   }
 
   void set_threshold(int64_t threshold) { threshold_ = threshold; }
-  void set_max_idle(int64_t steps) { max_idle_ = steps; }
+  // Rows that are due go first, in this and the next; with a trigger nothing is due before it.
+  void set_eviction(const Eviction& eviction) {
+    DropDue();
+    eviction_ = eviction;
+    horizon_ = {};
+    FollowClock();
+  }
   void set_clock(int64_t step, uint32_t time) {
+    if (step < step_ || time < time_) DropDue();  // it does not come back
     step_ = step;
     time_ = time;
+    horizon_ = {std::min<int64_t>(horizon_.step, step), std::min<int64_t>(horizon_.time, time)};
+    FollowClock();
   }
+  void set_event_time(uint32_t time) {
+    if (time <= time_) return;
+    for (auto& [key, row] : rows_) row.last_time = row.last_time == 0 ? time : row.last_time;
+    time_ = time;
+    FollowClock();
+  }
+  void Trigger() { horizon_ = {step_, time_}; }
+  // Takes a row that had to go by another rule than age.
+  void Drop(int64_t key) { rows_.erase(key); }
+  const Eviction& eviction() const { return eviction_; }
   int64_t step() const { return step_; }
   uint32_t time() const { return time_; }
 
  private:
   struct Candidate {
     uint64_t count = 0;
-    uint32_t last_step = 0;
+    uint32_t last_step = 0, last_time = 0;
   };
 
-  bool Due(uint32_t last_step) const {
-    return config_.vocabulary == 0 && max_idle_ >= 0 && step_ - last_step >= max_idle_;
+  template <typename Seen>
+  bool Due(const Seen& seen) const {
+    const auto old = [](int64_t limit, int64_t now, int64_t last) {
+      return limit >= 0 && now - last >= limit;
+    };
+    return config_.vocabulary == 0 &&
+           (old(eviction_.max_idle_steps, horizon_.step, seen.last_step) ||
+            old(eviction_.max_idle_seconds, horizon_.time, seen.last_time));
+  }
+  void DropDue() {
+    Rows();
+    candidates();
+  }
+  void FollowClock() {
+    if (!eviction_.on_trigger) Trigger();
   }
   std::vector<float> Value(int64_t key) {
     const ModelRow* row = Find(key);
-    return row != nullptr ? row->value : std::vector<float>(config_.dim, config_.unknown_value);
+    return row != nullptr ? row->value
+                          : std::vector<float>(config_.dim, config_.unknown_value.at(0));
   }
   void FreshState(ModelRow* row) {
     row->state.resize(rule_.StateWidth(config_.dim));
@@ -293,7 +326,7 @@ class Model {
   ModelRow* Admit(int64_t key, uint32_t occurrences) {
     if (threshold_ == 0) return nullptr;
     Candidate& candidate = candidates_[key];
-    if (Due(candidate.last_step)) candidate = Candidate{};
+    if (Due(candidate)) candidate = Candidate{};
     if (threshold_ == -1 || candidate.count + occurrences >= static_cast<uint64_t>(threshold_)) {
       ModelRow* row = Insert(key);
       row->count = static_cast<uint32_t>(candidate.count);
@@ -302,6 +335,7 @@ class Model {
     }
     candidate.count += occurrences;
     candidate.last_step = static_cast<uint32_t>(step_);
+    candidate.last_time = time_;
     return nullptr;
   }
   void Touch(ModelRow* row, uint32_t occurrences) {
@@ -314,7 +348,8 @@ class Model {
   Rule rule_;
   bool bound_ = false;
   int64_t threshold_;
-  int64_t max_idle_;
+  Eviction eviction_;
+  Horizon horizon_;
   int64_t step_ = 0;
   uint32_t time_ = 0;
   std::unordered_map<int64_t, ModelRow> rows_;

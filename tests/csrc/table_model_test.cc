@@ -41,11 +41,15 @@ class Life {
         table_(config),
         model_(table_.config()) {
     Bind();
+    table_.CollectEvicted(true);
+    table_.SetEventTime(1);  // without one there is no training by age in seconds
+    model_.set_event_time(1);
   }
 
   void Live(int operations) {
     for (int i = 0; i < operations; ++i) {
       OneOperation();
+      Settle(false);
       if (::testing::Test::HasFatalFailure()) {
         FAIL() << "in operation " << i << ": " << doing_;
       }
@@ -54,11 +58,18 @@ class Life {
     Compare();
   }
 
+  double Stat(const std::string& wanted) {
+    for (const auto& [name, value] : table_.Stats()) {
+      if (name == wanted) return value;
+    }
+    return -1.0;
+  }
+
  private:
   bool is_static() const { return table_.config().vocabulary > 0; }
 
   void OneOperation() {
-    switch (rng_.Below(40)) {
+    switch (rng_.Below(44)) {
       default:
         return TrainLookup();
       case 0:
@@ -105,6 +116,11 @@ class Life {
       case 29:
         if (rng_.OneIn(6)) return Clear();
         return ExportKeys();
+      case 31:
+      case 32:
+        return EventTime();
+      case 33:
+        return Evict();
       case 30:
         if (rng_.OneIn(4)) return Bind();
         return Mistakes();
@@ -232,6 +248,65 @@ class Life {
     model_.Step(accumulated_, input);
     Forget();
     ASSERT_EQ(table_.step(), model_.step());
+    Settle(true);
+    const Eviction& eviction = model_.eviction();
+    if (is_static() || eviction.max_rows < 0 || eviction.on_trigger) return;
+    ASSERT_LE(Stat("rows"), eviction.max_rows);
+  }
+
+  // What the table says it has evicted: due by age, or, where that may be, for another reason that
+  // holds. The model has no say in which rows go for capacity.
+  void Settle(bool all_rules) {
+    const Eviction& eviction = model_.eviction();
+    for (const EvictedKey& evicted : table_.TakeEvicted()) {
+      const ModelRow* row = model_.Find(evicted.key);
+      switch (evicted.reason) {
+        case EvictionReason::kIdleSteps:
+        case EvictionReason::kIdleSeconds:
+          // It may be back already.
+          if (row != nullptr && all_rules) FAIL() << evicted.key << " is not due";
+          break;
+        case EvictionReason::kNorm: {
+          ASSERT_TRUE(all_rules && row != nullptr) << evicted.key;
+          double squares = 0.0;
+          for (const float x : row->value) squares += double{x} * x;
+          ASSERT_LT(squares, double{eviction.min_norm} * eviction.min_norm);
+          model_.Drop(evicted.key);
+          break;
+        }
+        case EvictionReason::kCapacity:
+          ASSERT_TRUE(all_rules && eviction.max_rows >= 0);
+          model_.Drop(evicted.key);
+          break;
+        case EvictionReason::kNone:
+          FAIL() << evicted.key;
+      }
+    }
+  }
+
+  void EventTime() {
+    doing_ = "event time";
+    const auto time = static_cast<uint32_t>(
+        std::max<int64_t>(1, int64_t{model_.time()} + static_cast<int64_t>(rng_.Below(40)) - 10));
+    table_.SetEventTime(time);
+    model_.set_event_time(time);
+    ASSERT_EQ(table_.time(), model_.time());
+  }
+
+  void Evict() {
+    doing_ = "evict";
+    const bool at_once = rng_.OneIn(2);
+    if (is_static()) {
+      ASSERT_THROW(table_.Evict(at_once), std::invalid_argument);
+      return;
+    }
+    table_.Evict(at_once);
+    model_.Trigger();
+    Settle(true);
+    if (!at_once) return;
+    const size_t rows = model_.Rows().size();
+    if (model_.eviction().sweeps()) ASSERT_EQ(Stat("rows"), rows) << "all that is due has gone";
+    if (model_.eviction().max_rows >= 0) ASSERT_LE(rows, size_t(model_.eviction().max_rows));
   }
 
   void Discard() {
@@ -321,17 +396,23 @@ class Life {
 
   void SetPolicy() {
     doing_ = "policy";
-    // Rows that are due go before the rule by which they are changes.
-    table_.EvictAll();
-    model_.Rows();
-    model_.candidates();
     constexpr int64_t thresholds[] = {-1, 0, 1, 2, 5, 40};
     const int64_t threshold = thresholds[rng_.Below(6)];
     table_.SetAdmissionThreshold(threshold);
     model_.set_threshold(threshold);
-    const int64_t idle = rng_.OneIn(2) ? -1 : 1 + static_cast<int64_t>(rng_.Below(8));
-    table_.SetMaxIdleSteps(idle);
-    model_.set_max_idle(idle);
+    const auto limit = [&](uint64_t most) {
+      return rng_.OneIn(2) ? -1 : 1 + static_cast<int64_t>(rng_.Below(most));
+    };
+    Eviction eviction;
+    eviction.max_idle_steps = limit(8);
+    eviction.max_idle_seconds = limit(200);
+    if (rng_.OneIn(2)) eviction.max_rows = limit(distinct_);
+    if (rng_.OneIn(4)) eviction.min_norm = rng_.Float(0.0f, 0.5f);
+    eviction.order = rng_.OneIn(2) ? EvictionOrder::kLru : EvictionOrder::kLfu;
+    eviction.on_trigger = rng_.OneIn(3);
+    table_.SetEviction(eviction);
+    model_.set_eviction(eviction);
+    Settle(false);
     const int64_t step = model_.step() + static_cast<int64_t>(rng_.Below(3));
     const auto time = model_.time() + static_cast<uint32_t>(rng_.Below(100));
     table_.SetClock(step, time);
@@ -448,8 +529,11 @@ class Life {
       ASSERT_THROW(table_.Step(input), std::invalid_argument);
     }
     ASSERT_THROW(table_.SetAdmissionThreshold(-2), std::invalid_argument);
-    ASSERT_THROW(table_.SetMaxIdleSteps(0), std::invalid_argument);
-    ASSERT_THROW(table_.SetMaxIdleSteps(-2), std::invalid_argument);
+    for (const int64_t idle : {0, -2}) {
+      Eviction eviction;
+      eviction.max_idle_steps = idle;
+      ASSERT_THROW(table_.SetEviction(eviction), std::invalid_argument);
+    }
     ASSERT_THROW(table_.SetClock(-1, 0), std::invalid_argument);
     ASSERT_THROW(table_.ExportSince(0, true), std::invalid_argument);
     ASSERT_THROW(table_.ExportSince(1000000, true), std::invalid_argument);
@@ -495,19 +579,25 @@ TableConfig Config(int dim) {
   config.seed = 42;
   config.initializer.kind = InitKind::kTruncatedNormal;
   config.initializer.b = 0.1f;
-  config.unknown_value = 0.5f;
+  config.unknown_value = {0.5f};
   return config;
 }
 
 // Small tables meet every combination often, large ones cross blocks and grow.
 TEST_P(TableLife, EqualsTheModelsLife) {
+  std::map<std::string, double> evicted = {
+      {"evicted_by_age", 0}, {"evicted_by_capacity", 0}, {"evicted_by_norm", 0}};
   for (uint64_t seed = 0; seed < 40 / kFewer; ++seed) {
     SCOPED_TRACE(seed);
     TableConfig config = Config(1 + static_cast<int>(seed % 17));
     config.admission.threshold = std::vector<int64_t>{-1, 0, 1, 3, 10}[seed % 5];
     config.eviction.max_idle_steps = std::vector<int64_t>{-1, 1, 4}[seed % 3];
-    ASSERT_NO_FATAL_FAILURE(Life(config, seed, 200, 150).Live(600));
+    config.eviction.max_rows = std::vector<int64_t>{-1, 50}[seed % 2];
+    Life life(config, seed, 200, 150);
+    ASSERT_NO_FATAL_FAILURE(life.Live(600));
+    for (auto& [name, total] : evicted) total += life.Stat(name);
   }
+  for (const auto& [name, total] : evicted) EXPECT_GT(total, 100 / kFewer) << name;
 }
 
 TEST_P(TableLife, EqualsTheModelsLifeInLargeBatches) {

@@ -7,6 +7,7 @@
 // Every operator names its table by a `handle`, an int64 tensor:
 //   [0] table id  [1] 1 if there is a padding key  [2] padding key  [3] combiner  [4] 1 if weighted
 //   [5] 1 if keys are int32: int64 ids are then an error, since they might not fit
+//   [6] what an occurrence counts for
 // `like` is a constant of shape [dim]: shape inference sees shapes only, and takes the dim from it.
 #include <algorithm>
 #include <chrono>
@@ -17,11 +18,14 @@
 #include <vector>
 
 #include "table/registry.h"
+#include "util/thread_pool.h"
 
 namespace msrec {
 namespace {
 
 using Shape = std::vector<int64_t>;
+
+constexpr size_t kHandleSize = 7;
 
 struct Args {
   void** params;
@@ -55,8 +59,9 @@ struct Args {
 // Looks the table up, checks what the operator was given for it, and times the operator's work.
 class Call {
  public:
-  Call(const Args& args, int handle, OpKind kind)
-      : handle_(args.Data<int64_t>(handle)),
+  Call(const Args& args, int handle, OpKind kind) : Call(args.Data<int64_t>(handle), kind) {}
+  Call(const int64_t* handle, OpKind kind)
+      : handle_(handle),
         registered_(FindTable(handle_[0])),
         kind_(static_cast<int>(kind)),
         start_(std::chrono::steady_clock::now()) {}
@@ -72,6 +77,7 @@ class Call {
     IdFilter filter;
     filter.has_padding = handle_[1] != 0;
     filter.padding_key = handle_[2];
+    filter.coefficient = static_cast<uint32_t>(handle_[6]);
     return filter;
   }
   const int64_t* handle() const { return handle_; }
@@ -134,6 +140,74 @@ struct Bags {
   }
 };
 
+// Several tables in one operator: column t of a tensor belongs to table t.
+class Group {
+ public:
+  // The columns are the last dimension of `tensor`, or the one before where `inner` is 1.
+  Group(const Args& args, int tensor, int handles, int inner = 0)
+      : args_(args), tensor_(tensor), handles_(args.Data<int64_t>(handles)) {
+    columns_ = static_cast<size_t>(args.shapes[handles][0]);
+    const int at = args.ndims[tensor] - 1 - inner;
+    if (at < 0 || static_cast<size_t>(args.shapes[tensor][at]) != columns_) {
+      throw std::invalid_argument("ids must be [..., " + std::to_string(columns_) +
+                                  "], one column a table, got " + args.ShapeText(tensor));
+    }
+    for (int d = 0; d < at; ++d) rows_ *= static_cast<size_t>(args.shapes[tensor][d]);
+    for (size_t column = 0; column < columns_; ++column) {
+      const auto found = std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& task) {
+        return Handle(task[0])[0] == Handle(column)[0];
+      });
+      if (found == tasks_.end()) {
+        tasks_.push_back({column});
+      } else {
+        found->push_back(column);
+      }
+    }
+  }
+
+  size_t rows() const { return rows_; }
+  // In parallel over tables; columns of one table one after another, so that no result depends on
+  // the number of threads.
+  template <typename Fn>
+  void ForEach(OpKind kind, Fn fn) const {
+    ThreadPool::Global().ParallelFor(static_cast<int64_t>(tasks_.size()), [&](int64_t task) {
+      for (const size_t column : tasks_[task]) {
+        Call table(Handle(column), kind);
+        fn(table, column);
+      }
+    });
+  }
+  IdView Ids(const Call& table, size_t column) const {
+    IdView ids = table.Ids(args_, tensor_, "ids");
+    ids.data = static_cast<const char*>(ids.data) + column * (ids.is_int64 ? 8 : 4);
+    ids.size = rows_;
+    ids.stride = columns_;
+    return ids;
+  }
+
+ private:
+  const int64_t* Handle(size_t column) const { return handles_ + column * kHandleSize; }
+
+  const Args& args_;
+  const int tensor_;
+  const int64_t* handles_;
+  size_t columns_ = 0;
+  size_t rows_ = 1;
+  std::vector<std::vector<size_t>> tasks_;  // columns of one table
+};
+
+// Inputs 2 to 6 of a step.
+StepInput ReadStep(const Args& args, const Call& table) {
+  StepInput input;
+  for (int i = 2; i < 5; ++i) table.RequireFloat(args, i, "a number of the optimizer step");
+  input.learning_rate = *args.Data<float>(2);
+  input.weight_decay = *args.Data<float>(3);
+  input.grad_scale = *args.Data<float>(4);
+  input.step = *args.Data<int32_t>(5);
+  input.binding = *args.Data<int64_t>(6);
+  return input;
+}
+
 Shape Pooled(const int* ndims, int64_t* const* shapes) {
   return {ndims[0] == 2 ? shapes[0][0] : shapes[1][0], shapes[4][0]};
 }
@@ -144,7 +218,9 @@ Shape Pooled(const int* ndims, int64_t* const* shapes) {
 using msrec::Args;
 using msrec::Bags;
 using msrec::Call;
+using msrec::Group;
 using msrec::OpKind;
+using msrec::ReadStep;
 using msrec::Shape;
 
 // The library hides its symbols; MindSpore finds the operators by name.
@@ -245,6 +321,50 @@ MSREC_OP(MsrPoolEval) {
   return 0;
 }
 
+// (ids [..., tables], handles [tables, 7], like, anchor) -> (rows [..., tables, dim], tickets)
+// Column t of the ids is looked up in table t; several columns may be of one table.
+MSREC_EXPORT std::vector<Shape> MsrGroupLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
+  return {msrec::Rows(ndims, shapes, 0, 2), {shapes[1][0]}};
+}
+MSREC_OP(MsrGroupLookupTrain) {
+  const Args args{params, ndims, shapes, dtypes};
+  const Group group(args, 0, 1);
+  int64_t* tickets = args.Data<int64_t>(5);
+  group.ForEach(OpKind::kLookup, [&](Call& table, size_t column) {
+    tickets[column] = table->LookupTrain(group.Ids(table, column), table.filter(),
+                                         args.Data<float>(4) + column * table->dim());
+  });
+  return 0;
+}
+
+// (ids [..., tables], handles [tables, 7], like, anchor) -> rows [..., tables, dim]
+MSREC_EXPORT Shape MsrGroupLookupEvalInferShape(int* ndims, int64_t** shapes, void*) {
+  return msrec::Rows(ndims, shapes, 0, 2);
+}
+MSREC_OP(MsrGroupLookupEval) {
+  const Args args{params, ndims, shapes, dtypes};
+  const Group group(args, 0, 1);
+  group.ForEach(OpKind::kLookup, [&](Call& table, size_t column) {
+    table->LookupEval(group.Ids(table, column), table.filter(),
+                      args.Data<float>(4) + column * table->dim());
+  });
+  return 0;
+}
+
+// (grad [..., tables, dim], tickets, handles) -> token
+MSREC_EXPORT Shape MsrGroupAccumulateInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrGroupAccumulate) {
+  const Args args{params, ndims, shapes, dtypes};
+  const Group group(args, 0, 2, 1);
+  const int64_t* tickets = args.Data<int64_t>(1);
+  group.ForEach(OpKind::kAccumulate, [&](Call& table, size_t column) {
+    table.RequireFloat(args, 0, "gradient");
+    table->Accumulate(tickets[column], args.Data<float>(0) + column * table->dim(), group.rows());
+  });
+  *args.Data<float>(3) = 0.0f;
+  return 0;
+}
+
 // (grad, ticket, handle) -> token, always 0: the gradient of the table's anchor. Zero, so that
 // clipping by global norm, or an optimizer that does not know tables, is not disturbed by it.
 MSREC_EXPORT Shape MsrAccumulateInferShape(int*, int64_t**, void*) { return {1}; }
@@ -278,15 +398,71 @@ MSREC_EXPORT Shape MsrStepInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrStep) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kStep);
-  msrec::StepInput input;
-  for (int i = 2; i < 5; ++i) table.RequireFloat(args, i, "a number of the optimizer step");
-  input.learning_rate = *args.Data<float>(2);
-  input.weight_decay = *args.Data<float>(3);
-  input.grad_scale = *args.Data<float>(4);
-  input.step = *args.Data<int32_t>(5);
-  input.binding = *args.Data<int64_t>(6);
-  table->Step(input);
+  table->Step(ReadStep(args, table));
   *args.Data<float>(7) = 0.0f;
+  return 0;
+}
+
+// ---- tables with a device cache
+
+// (ids, handle, anchor, values of the cache) -> (slots int32 of the shape of ids, ticket)
+MSREC_EXPORT std::vector<Shape> MsrLookupSlotsInferShape(int* ndims, int64_t** shapes, void*) {
+  return {Shape(shapes[0], shapes[0] + ndims[0]), {1}};
+}
+MSREC_OP(MsrLookupSlots) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kLookup);
+  *args.Data<int64_t>(5) = table->LookupSlots(table.Ids(args, 0, "ids"), table.filter(),
+                                              args.Data<float>(3), args.Data<int32_t>(4));
+  return 0;
+}
+
+// (ticket, handle) -> token: the lookup's gradient has been added in the graph
+MSREC_EXPORT Shape MsrReportGradientInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrReportGradient) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kAccumulate);
+  table->ReportGradient(*args.Data<int64_t>(0));
+  *args.Data<float>(2) = 0.0f;
+  return 0;
+}
+
+// (token, handle) -> number of slots with a gradient, at least 1: int64 [1]
+MSREC_EXPORT Shape MsrCountTouchedInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrCountTouched) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kStep);
+  *args.Data<int64_t>(2) = static_cast<int64_t>(std::max<size_t>(table->CountTouched(), 1));
+  return 0;
+}
+
+// (any tensor with one element a slot, handle) -> slots with a gradient, int32; then the scratch
+// slot
+MSREC_EXPORT Shape MsrTouchedInferShape(int*, int64_t** shapes, void*) { return {shapes[0][0]}; }
+MSREC_OP(MsrTouched) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kStep);
+  table->Touched(args.Data<int32_t>(2), args.Size(2));
+  return 0;
+}
+
+// As MsrStep -> what the formula needs beside the rule's constants, float32 [2]
+MSREC_EXPORT Shape MsrBeginDeviceStepInferShape(int*, int64_t**, void*) { return {2}; }
+MSREC_OP(MsrBeginDeviceStep) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kStep);
+  const auto numbers = table->BeginDeviceStep(ReadStep(args, table));
+  std::copy(numbers.begin(), numbers.end(), args.Data<float>(7));
+  return 0;
+}
+
+// (token, handle) -> 0: the rows have been updated in the graph
+MSREC_EXPORT Shape MsrFinishDeviceStepInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrFinishDeviceStep) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kStep);
+  table->FinishDeviceStep();
+  *args.Data<float>(2) = 0.0f;
   return 0;
 }
 

@@ -36,6 +36,10 @@ struct Kernels {
   // One optimizer step on each row that is not null; sums holds a gradient of dim floats for each.
   void (*step)(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n);
 
+  // The same where value and state of a row are apart; where the value is null there is no row.
+  void (*step_apart)(const StepConstants& c, int dim, float* const* values, float* const* states,
+                     const float* sums, size_t n);
+
   // Sum of squares of the gradients of rows that are not null, in a fixed order.
   double (*squared_norm)(int dim, char* const* rows, const float* sums, size_t n);
 

@@ -296,39 +296,76 @@ void StepDim(const StepConstants& c, int dim_arg, char* const* rows, const float
 }
 
 template <typename R>
-void StepRule(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n) {
+void StepRule(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n){
 #define CALL(D) StepDim<R, D>(c, dim, rows, sums, n)
+    MSREC_FOR_DIM(dim, CALL)
+#undef CALL
+}
+
+// Calls call(rule's struct).
+#define MSREC_FOR_RULE(kind, call)  \
+  switch (kind) {                   \
+    case RuleKind::kNone:           \
+      break;                        \
+    case RuleKind::kSgd:            \
+      call(Sgd);                    \
+      break;                        \
+    case RuleKind::kMomentum:       \
+      call(Momentum);               \
+      break;                        \
+    case RuleKind::kAdagrad:        \
+      call(Adagrad);                \
+      break;                        \
+    case RuleKind::kRowWiseAdagrad: \
+      call(RowWiseAdagrad);         \
+      break;                        \
+    case RuleKind::kAdam:           \
+    case RuleKind::kAdamW:          \
+      call(Adam);                   \
+      break;                        \
+    case RuleKind::kFtrl:           \
+      call(Ftrl);                   \
+      break;                        \
+    case RuleKind::kRmsProp:        \
+      call(RmsProp);                \
+      break;                        \
+  }
+
+void Step(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n) {
+#define CALL(R) StepRule<R>(c, dim, rows, sums, n)
+  MSREC_FOR_RULE(c.rule.kind, CALL)
+#undef CALL
+}
+
+template <typename R, int D>
+void StepApartDim(const StepConstants& c, int dim_arg, float* const* values, float* const* states,
+                  const float* sums, size_t n) {
+  const int dim = D != 0 ? D : dim_arg;
+  constexpr size_t kAhead = 6;
+  const size_t bytes = sizeof(float) * dim;
+  const size_t state_bytes = c.rule.kind == RuleKind::kSgd ? sizeof(float) : 2 * bytes;
+  for (size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n && values[i + kAhead] != nullptr) {
+      PrefetchRow(reinterpret_cast<const char*>(values[i + kAhead]), bytes);
+      PrefetchRow(reinterpret_cast<const char*>(states[i + kAhead]), state_bytes);
+    }
+    if (values[i] != nullptr) R::template Row<D>(c, dim, values[i], states[i], sums + i * dim);
+  }
+}
+
+template <typename R>
+void StepApartRule(const StepConstants& c, int dim, float* const* values, float* const* states,
+                   const float* sums, size_t n) {
+#define CALL(D) StepApartDim<R, D>(c, dim, values, states, sums, n)
   MSREC_FOR_DIM(dim, CALL)
 #undef CALL
 }
 
-void Step(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n) {
-  switch (c.rule.kind) {
-    case RuleKind::kNone:
-      break;
-    case RuleKind::kSgd:
-      StepRule<Sgd>(c, dim, rows, sums, n);
-      break;
-    case RuleKind::kMomentum:
-      StepRule<Momentum>(c, dim, rows, sums, n);
-      break;
-    case RuleKind::kAdagrad:
-      StepRule<Adagrad>(c, dim, rows, sums, n);
-      break;
-    case RuleKind::kRowWiseAdagrad:
-      StepRule<RowWiseAdagrad>(c, dim, rows, sums, n);
-      break;
-    case RuleKind::kAdam:
-    case RuleKind::kAdamW:
-      StepRule<Adam>(c, dim, rows, sums, n);
-      break;
-    case RuleKind::kFtrl:
-      StepRule<Ftrl>(c, dim, rows, sums, n);
-      break;
-    case RuleKind::kRmsProp:
-      StepRule<RmsProp>(c, dim, rows, sums, n);
-      break;
-  }
+void StepApart(const StepConstants& c, int dim, float* const* values, float* const* states,
+               const float* sums, size_t n) {
+#define CALL(R) StepApartRule<R>(c, dim, values, states, sums, n)
+  MSREC_FOR_RULE(c.rule.kind, CALL)
+#undef CALL
 }
 
 double SquaredNorm(int dim, char* const* rows, const float* sums, size_t n) {
@@ -487,7 +524,7 @@ void Initialize(const Initializer& init, int64_t key, int dim, float* out) {
 }  // namespace
 
 extern const Kernels MSREC_KERNELS_SYMBOL;
-const Kernels MSREC_KERNELS_SYMBOL = {MSREC_KERNELS_NAME, Gather, Accumulate, Step,
-                                      SquaredNorm,        Pool,   Initialize};
+const Kernels MSREC_KERNELS_SYMBOL = {MSREC_KERNELS_NAME, Gather,      Accumulate, Step,
+                                      StepApart,          SquaredNorm, Pool,       Initialize};
 
 }  // namespace msrec

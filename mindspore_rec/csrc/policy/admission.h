@@ -1,23 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Admission by count: a key gets a row in the batch in which its count of occurrences reaches the
-// threshold; the whole batch sees the same verdict, since a batch is counted before any of it is
-// decided.
+// Which keys get a row. A key that is not admitted reads the table's default and is not trained.
+// The whole batch sees the same verdict, since a batch is counted before any of it is decided.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+
+#include "util/hash.h"
 
 namespace msrec {
 
+enum class AdmissionKind : int32_t {
+  kCount = 0,    // by an exact count of occurrences, one counter a key that is not admitted
+  kSketch,       // by an approximate count, in memory that does not grow
+  kProbability,  // each occurrence is a throw of a die
+};
+
 struct Admission {
+  AdmissionKind kind = AdmissionKind::kCount;
+
   // > 0: admit when count >= threshold. 0: counts are frozen, nothing new is admitted. -1: off,
   // every key is admitted at once.
   int64_t threshold = -1;
+  int64_t max_candidates = -1;  // kCount: exact counters of the whole table; -1: no bound
+  int64_t sketch_bytes = 0;     // kSketch: of the whole table
+  int sketch_bits = 16;         // kSketch: of a counter; 4, 8 or 16
+  double probability = 1.0;     // kProbability: of one occurrence to admit
 
+  bool counts() const { return kind != AdmissionKind::kProbability; }
   // With 1, the first occurrence admits: no counter is needed.
-  bool immediate() const { return threshold == -1 || threshold == 1; }
-  bool frozen() const { return threshold == 0; }
+  bool immediate() const {
+    return counts() ? threshold == -1 || threshold == 1 : probability >= 1.0;
+  }
+  bool frozen() const { return counts() && threshold == 0; }
   bool Admits(uint32_t count) const { return threshold > 0 && count >= threshold; }
+
+  // The verdict of kProbability: a function of key, step and seed, not of threads or order.
+  bool Throw(int64_t key, int64_t step, uint64_t seed, uint32_t occurrences) const {
+    const uint64_t die = Mix64(HashKey(key) + Mix64(seed ^ static_cast<uint64_t>(step)));
+    const double thrown = static_cast<double>(die >> 11) * 0x1p-53;
+    return thrown < 1.0 - std::pow(1.0 - probability, static_cast<double>(occurrences));
+  }
 };
 
 }  // namespace msrec

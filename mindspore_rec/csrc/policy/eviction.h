@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Eviction by age in training steps: a row not seen in training for max_idle_steps steps is dropped
-// with its optimizer state and counter. The sweep that frees memory works through a shard in
-// slices; a lookup never sees a row that is due, swept or not.
+// Which rows leave a table: by age in training steps or in seconds of event time, by capacity, by
+// the norm of their value. A row leaves with its optimizer state and counter.
+//
+// By age, a row is *due*, and no lookup sees it any more, the moment its age reaches the limit; the
+// sweep that frees its memory comes by later, a slice a step. Ages are measured at the *horizon*:
+// the table's clock, or, where the table evicts on a trigger only, its clock at the last trigger.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +16,66 @@
 
 namespace msrec {
 
-struct Eviction {
-  int64_t max_idle_steps = -1;  // -1: off
+// Which rows go first where there are more than the capacity.
+enum class EvictionOrder : int32_t {
+  kLru = 0,   // seen longest ago
+  kLfu,       // seen least often
+  kLfuDecay,  // the same, where an occurrence counts half after half_life_steps
+  kScore,     // of the lowest score that the user gave
+};
 
-  bool enabled() const { return max_idle_steps >= 0; }
-  bool Due(const RowMeta& meta, int64_t step) const {
-    return enabled() && step - static_cast<int64_t>(meta.last_step) >= max_idle_steps;
+enum class EvictionReason : uint8_t { kNone = 0, kIdleSteps, kIdleSeconds, kCapacity, kNorm };
+
+struct Eviction {
+  int64_t max_idle_steps = -1;    // -1: off
+  int64_t max_idle_seconds = -1;  // -1: off
+  int64_t max_rows = -1;          // -1: off
+  int64_t max_bytes = -1;         // of rows and their index; -1: off
+  EvictionOrder order = EvictionOrder::kLru;
+  double half_life_steps = 0.0;  // kLfuDecay
+  float min_norm = -1.0f;        // rows of a smaller L2 norm go; < 0: off
+  bool on_trigger = false;       // only Table::Evict evicts
+
+  bool by_age() const { return max_idle_steps >= 0 || max_idle_seconds >= 0; }
+  bool by_norm() const { return min_norm >= 0.0f; }
+  bool sweeps() const { return by_age() || by_norm(); }
+  // Whether a row carries one more float than its optimizer state: its frequency or score.
+  bool scored() const {
+    return order == EvictionOrder::kLfuDecay || order == EvictionOrder::kScore;
   }
 };
+
+// The time that ages are measured at.
+struct Horizon {
+  int64_t step = 0;
+  int64_t time = 0;
+};
+
+// Counts the times that the clock has passed a multiple of the idle limit, for what ages all at
+// once: the sketch. A clock that is put back, or a new limit, passes none.
+struct Epochs {
+  uint32_t number = 0;
+  Horizon seen;  // the clock when it was last looked at
+
+  void Follow(const Eviction& eviction, const Horizon& now) {
+    const bool by_steps = eviction.max_idle_steps > 0;
+    const int64_t limit = by_steps ? eviction.max_idle_steps : eviction.max_idle_seconds;
+    if (limit > 0) {
+      const int64_t passed =
+          by_steps ? now.step / limit - seen.step / limit : now.time / limit - seen.time / limit;
+      number += static_cast<uint32_t>(std::min<int64_t>(std::max<int64_t>(passed, 0), 16));
+    }
+    seen = now;
+  }
+};
+
+inline EvictionReason Age(const Eviction& eviction, const Horizon& at, const RowMeta& meta) {
+  if (eviction.max_idle_steps >= 0 && at.step - meta.last_step >= eviction.max_idle_steps)
+    return EvictionReason::kIdleSteps;
+  if (eviction.max_idle_seconds >= 0 && at.time - meta.last_time >= eviction.max_idle_seconds)
+    return EvictionReason::kIdleSeconds;
+  return EvictionReason::kNone;
+}
 
 // Rows of a shard one step's slice looks at: the whole shard comes round every 256 steps, and a
 // slice of the largest table stays near a millisecond.

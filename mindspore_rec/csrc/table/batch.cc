@@ -21,12 +21,14 @@ struct Histogram {
 };
 
 template <typename Id, typename Visit>
-void VisitShards(const Id* ids, size_t begin, size_t end, const IdFilter& filter, Visit visit) {
-  const bool identity = filter.identity();
+void VisitShards(const Id* ids, size_t stride, size_t begin, size_t end, const IdFilter& filter,
+                 Visit visit) {
+  const bool bounded = filter.bounded();
+  const bool identity = filter.identity;
   for (size_t i = begin; i < end; ++i) {
-    const auto key = static_cast<int64_t>(ids[i]);
+    const auto key = static_cast<int64_t>(ids[i * stride]);
     const bool dropped =
-        (filter.has_padding && key == filter.padding_key) || (identity && !filter.Inside(key));
+        (filter.has_padding && key == filter.padding_key) || (bounded && !filter.Inside(key));
     visit(i, key, dropped ? kDropped : ShardOf(key, HashKey(key), identity));
   }
 }
@@ -34,9 +36,9 @@ void VisitShards(const Id* ids, size_t begin, size_t end, const IdFilter& filter
 template <typename Visit>
 void VisitShards(const IdView& ids, size_t begin, size_t end, const IdFilter& filter, Visit visit) {
   if (ids.is_int64) {
-    VisitShards(static_cast<const int64_t*>(ids.data), begin, end, filter, visit);
+    VisitShards(static_cast<const int64_t*>(ids.data), ids.stride, begin, end, filter, visit);
   } else {
-    VisitShards(static_cast<const int32_t*>(ids.data), begin, end, filter, visit);
+    VisitShards(static_cast<const int32_t*>(ids.data), ids.stride, begin, end, filter, visit);
   }
 }
 
@@ -53,6 +55,10 @@ void Batch::Partition(const IdView& ids, const IdFilter& filter) {
                 [&](size_t, int64_t, int shard) { ++histogram.count[shard]; });
   });
   n = ids.size;
+  stride = ids.stride;
+  coefficient = filter.coefficient;
+  made_unique = false;
+  on_device = false;
   pos.Reset(n);
   inverse.Reset(n);
   key.Reset(n);
@@ -75,30 +81,32 @@ void Batch::Partition(const IdView& ids, const IdFilter& filter) {
     VisitShards(ids, first, last, filter, [&](size_t i, int64_t k, int shard) {
       if (shard == kDropped) return;
       const uint32_t at = next.count[shard]++;
-      pos[at] = static_cast<uint32_t>(i);
+      pos[at] = static_cast<uint32_t>(i * ids.stride);
       key[at] = k;
     });
   });
 }
 
-void Batch::MakeUnique(int shard, KeySet* scratch) {
+void Batch::MakeUnique(int shard) {
+  static thread_local KeySet kept;  // with its memory
+  KeySet& distinct = kept;
   const size_t first = begin[shard];
   const size_t count = begin[shard + 1] - first;
   int64_t* keys = key.data() + first;
   uint32_t* seen = occurrences.data() + first;
   uint32_t* number = inverse.data() + first;
   // Ids repeat: a set sized for the distinct ones stays in the cache.
-  scratch->Reset(count / 2);
+  distinct.Reset(count / 2);
   for (size_t i = 0; i < count; ++i) {
     // Distinct keys are written over the front of the same array; they never overtake the reading.
     const int64_t k = keys[i];
-    const uint32_t before = scratch->size();
-    const uint32_t u = scratch->FindOrAdd(HashKey(k), k, keys);
+    const uint32_t before = distinct.size();
+    const uint32_t u = distinct.FindOrAdd(HashKey(k), k, keys);
     if (u == before) seen[u] = 0;
     ++seen[u];
     number[i] = u;
   }
-  unique[shard] = scratch->size();
+  unique[shard] = distinct.size();
 }
 
 }  // namespace msrec

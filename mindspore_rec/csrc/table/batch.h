@@ -5,12 +5,13 @@
 // the backward pass does not hash again.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
-#include "table/key_set.h"
 #include "util/buffer.h"
 #include "util/hash.h"
+#include "util/key_set.h"
 
 namespace msrec {
 
@@ -26,42 +27,61 @@ inline int ShardOf(int64_t key, uint64_t hash, bool identity) {
                                    : hash >> (64 - kShardBits));
 }
 
-// A borrowed array of ids as the caller has them.
+// A borrowed array of ids as the caller has them: one in `stride` elements.
 struct IdView {
   const void* data = nullptr;
   size_t size = 0;
   bool is_int64 = true;
+  size_t stride = 1;
 
   int64_t operator[](size_t i) const {
-    return is_int64 ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
+    const size_t at = i * stride;
+    return is_int64 ? static_cast<const int64_t*>(data)[at] : static_cast<const int32_t*>(data)[at];
   }
 };
 
 // Which ids of a batch are not looked up: they read zeros and are never trained.
 struct IdFilter {
-  int64_t vocabulary = 0;  // > 0: an identity index, ids outside [0, vocabulary) are dropped
+  int64_t vocabulary = 0;  // > 0: ids outside [0, vocabulary) are dropped
+  bool identity = false;   // keys are their own index
   bool has_padding = false;
-  int64_t padding_key = 0;  // dropped where has_padding
+  int64_t padding_key = 0;   // dropped where has_padding
+  uint32_t coefficient = 1;  // what an occurrence counts for
 
-  bool identity() const { return vocabulary > 0; }
+  bool bounded() const { return vocabulary > 0; }
   bool Inside(int64_t key) const { return key >= 0 && key < vocabulary; }
 };
 
 struct Batch {
   int64_t ticket = 0;
   size_t n = 0;
-  uint64_t structure = 0;  // the table's structure version when `row` was filled
+  size_t stride = 1;  // of the caller's ids, of the rows given out and of their gradient
+  uint32_t coefficient = 1;
+  bool made_unique = false;  // all shards' keys are distinct already
+  bool on_device = false;    // rows are read from the device cache
+  uint64_t structure = 0;    // the table's structure version when `row` was filled
 
   // Shard s holds positions [begin[s], begin[s + 1]) of the arrays below.
   size_t begin[kNumShards + 1] = {};
   uint32_t unique[kNumShards] = {};  // distinct keys of the shard
 
-  Buffer<uint32_t> pos;      // the caller's position of each id, ascending within a shard
+  // The caller's position of each id, a multiple of stride, ascending within a shard.
+  Buffer<uint32_t> pos;
   Buffer<uint32_t> inverse;  // which of the shard's distinct keys it is
   // One entry a distinct key, at begin[s] + number; the rest of a shard's range is unused.
   Buffer<int64_t> key;
   Buffer<uint32_t> occurrences;
   Buffer<char*> row;  // null: reads the default value and is not trained
+
+  // What the distinct key at i counts for.
+  uint32_t Occurrences(size_t i) const {
+    return static_cast<uint32_t>(
+        std::min<uint64_t>(uint64_t{occurrences[i]} * coefficient, 0xffffffffu));
+  }
+
+  bool probed = false;  // `row` holds what the index has already
+  // Rows from tiers below that evaluation reads without bringing them up.
+  Buffer<char> visitors;
 
   // Where the lookup was pooled: position -> output row and weight of its gradient. Else unused.
   bool pooled = false;
@@ -69,12 +89,12 @@ struct Batch {
   Buffer<uint32_t> bag;
   Buffer<float> weight;
 
-  // Fills begin, pos and, not yet distinct, key. Requires ids.size < 2^32. Ids that the filter
-  // drops appear nowhere; their number is n - begin[kNumShards].
+  // Fills begin, pos and, not yet distinct, key. Requires ids.size * ids.stride < 2^32. Ids that
+  // the filter drops appear nowhere; their number is n - begin[kNumShards].
   void Partition(const IdView& ids, const IdFilter& filter);
 
   // Makes the keys of one shard distinct. Any thread, one at a time for each shard.
-  void MakeUnique(int shard, KeySet* scratch);
+  void MakeUnique(int shard);
 
   size_t bytes() const {
     return pos.bytes() + inverse.bytes() + key.bytes() + occurrences.bytes() + row.bytes() +

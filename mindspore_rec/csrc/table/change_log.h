@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -29,7 +30,7 @@ class ChangeLog {
   }
 
   // Keys of the current epoch: their rows' dirty bits must be cleared before the next Begin.
-  const std::vector<int64_t>* current() const { return current_; }
+  const std::deque<int64_t>* current() const { return current_; }
 
   // Starts the epoch of that number; epochs before `oldest` are forgotten.
   void Begin(uint64_t epoch, uint64_t oldest) {
@@ -51,13 +52,14 @@ class ChangeLog {
 
   size_t bytes() const {
     size_t total = 0;
-    for (const auto& [epoch, keys] : epochs_) total += keys.capacity() * sizeof(int64_t);
+    for (const auto& [epoch, keys] : epochs_) total += keys.size() * sizeof(int64_t);
     return total;
   }
 
  private:
-  std::map<uint64_t, std::vector<int64_t>> epochs_;
-  std::vector<int64_t>* current_ = nullptr;
+  // Deques: a step must not pay for copying all that was noted before it.
+  std::map<uint64_t, std::deque<int64_t>> epochs_;
+  std::deque<int64_t>* current_ = nullptr;
 };
 
 }  // namespace msrec

@@ -27,6 +27,7 @@ Registry& TheRegistry() {
 std::shared_ptr<Registered> CreateTable(const TableConfig& config) {
   Registry& registry = TheRegistry();
   if (config.name.empty()) throw std::invalid_argument("a table's name must not be empty");
+  TableConfig numbered = config;
   {
     std::lock_guard<std::mutex> lock(registry.mutex);
     if (!registry.names.insert(config.name).second) {
@@ -34,17 +35,18 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config) {
                                   "' is already used by an open table; close that table or choose "
                                   "another name");
     }
+    numbered.id = registry.next++;
   }
   auto made = std::make_shared<Registered>();
   try {
-    made->table = std::make_shared<Table>(config);
+    made->table = std::make_shared<Table>(numbered);
   } catch (...) {
     std::lock_guard<std::mutex> lock(registry.mutex);
     registry.names.erase(config.name);
     throw;
   }
   std::lock_guard<std::mutex> lock(registry.mutex);
-  made->id = registry.next++;
+  made->id = numbered.id;
   registry.open.emplace(made->id, made);
   return made;
 }

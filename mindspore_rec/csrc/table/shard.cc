@@ -2,16 +2,14 @@
 #include "table/shard.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace msrec {
 namespace {
 
 constexpr size_t kLine = 64;
-
-uint32_t ClampStep(int64_t step) {
-  return static_cast<uint32_t>(std::min<int64_t>(step, 0xffffffffLL));
-}
 
 }  // namespace
 
@@ -20,8 +18,7 @@ Shard::Shard(const ShardContext* context, int number)
       number_(number),
       store_(context->layout.stride()),
       index_(new Index(&store_, kShardBits)),
-      candidates_(sizeof(RowMeta)),
-      candidate_index_(new Index(&candidates_, kShardBits)) {
+      candidates_(context, number) {
   if (context_->identity()) {
     // The identity index: key k is row k / 16 of shard k % 16. Memory is mapped, not yet touched.
     const int64_t rows = (context_->vocabulary - number_ + kNumShards - 1) / kNumShards;
@@ -33,13 +30,13 @@ Shard::Shard(const ShardContext* context, int number)
 size_t Shard::size() const { return context_->identity() ? store_.live() : index_->size(); }
 
 bool Shard::HasRoom(size_t rows) const {
-  return (context_->identity() || store_.room() >= rows) &&
-         (context_->admission.immediate() || candidates_.room() >= rows);
+  return (context_->identity() || store_.room() >= rows) && candidates_.HasRoom(rows);
 }
 
 void Shard::Reserve(size_t rows) {
   if (!context_->identity()) store_.Reserve(rows);
-  if (!context_->admission.immediate()) candidates_.Reserve(rows);
+  if (context_->tiered) pins_.resize(std::max(pins_.size(), size_t{store_.end()} + rows));
+  candidates_.Reserve(rows);
 }
 
 void Shard::Fresh(char* row, int64_t key) {
@@ -53,7 +50,13 @@ void Shard::Fresh(char* row, int64_t key) {
   meta->last_time = context_->time;
   const int dim = context_->layout.dim;
   context_->kernels->initialize(context_->initializer, key, dim, Value(row));
+  InitState(row, context_->layout.state_width);
+}
+
+void Shard::InitState(char* row, int state_width) const {
+  const int dim = context_->layout.dim;
   context_->rule.InitState(Value(row) + dim, dim);
+  if (context_->eviction.scored()) Value(row)[dim + state_width - 1] = 0.0f;
 }
 
 char* Shard::Insert(uint64_t hash, int64_t key) {
@@ -67,49 +70,21 @@ char* Shard::Insert(uint64_t hash, int64_t key) {
     throw;
   }
   ++stats_.inserted;
+  inserted_ = id;
+  if (context_->tiered) PinOf(id) = {0, 0, context_->pins.released};
   return row;
 }
 
-// Counts a key without a row; gives it one when it has reached the threshold.
+// Counts a key without a row; gives it one when it is admitted.
 char* Shard::Admit(uint64_t hash, int64_t key, uint32_t occurrences) {
-  const Admission& admission = context_->admission;
-  if (admission.frozen()) return nullptr;
-  // Keys may still be counted from the time of a higher threshold.
-  if (admission.immediate() && candidate_index_->size() == 0) return Insert(hash, key);
-  uint32_t id = candidate_index_->Find(hash, key);
-  if (id != Index::kNone && context_->eviction.Due(*Meta(candidates_.Row(id)), context_->step)) {
-    candidate_index_->Erase(hash, key);
-    candidates_.Free(id);
-    id = Index::kNone;
+  uint32_t before = 0;
+  if (!candidates_.Admit(hash, key, occurrences, &before)) {
+    ++stats_.rejected;
+    return nullptr;
   }
-  const uint32_t before = id == Index::kNone ? 0 : Meta(candidates_.Row(id))->count;
-  const uint32_t count = std::min(kMaxCount - before, occurrences) + before;
-  if (admission.immediate() || admission.Admits(count)) {
-    char* row = Insert(hash, key);
-    Meta(row)->count = before;  // TouchTraining adds this batch's occurrences
-    if (id != Index::kNone) {
-      candidate_index_->Erase(hash, key);
-      candidates_.Free(id);
-    }
-    return row;
-  }
-  if (id == Index::kNone) {
-    id = candidates_.Allocate();
-    RowMeta* meta = Meta(candidates_.Row(id));
-    meta->key = key;
-    meta->live = 1;
-    try {
-      candidate_index_->Insert(hash, id);
-    } catch (...) {
-      candidates_.Free(id);
-      throw;
-    }
-  }
-  RowMeta* meta = Meta(candidates_.Row(id));
-  meta->count = count;
-  meta->last_step = ClampStep(context_->step);
-  meta->last_time = context_->time;
-  return nullptr;
+  char* row = Insert(hash, key);
+  Meta(row)->count = before;  // TouchTraining adds this batch's occurrences
+  return row;
 }
 
 char* Shard::IdentityRow(int64_t key) {
@@ -121,6 +96,14 @@ char* Shard::IdentityRow(int64_t key) {
 
 void Shard::TouchTraining(char* row, uint32_t occurrences) {
   RowMeta* meta = Meta(row);
+  if (context_->eviction.order == EvictionOrder::kLfuDecay) {
+    float& frequency = Value(row)[context_->score_at()];
+    const double idle = static_cast<double>(context_->step - meta->last_step);
+    if (idle > 0) {
+      frequency *= std::exp2(static_cast<float>(-idle / context_->eviction.half_life_steps));
+    }
+    frequency += static_cast<float>(occurrences);
+  }
   if (!context_->admission.frozen()) AddCount(meta, occurrences);
   meta->last_step = ClampStep(context_->step);
   meta->last_time = context_->time;
@@ -143,8 +126,10 @@ void Shard::Probe(Batch* batch) {
     }
     return;
   }
+  const bool scored = context_->eviction.scored();
   hashes_.resize(std::max(hashes_.size(), n));
   chunks_.resize(std::max(chunks_.size(), n));
+  places_.resize(std::max(places_.size(), n));
   for (size_t i = 0; i < n; ++i) {
     hashes_[i] = HashKey(keys[i]);
     chunks_[i] = index_->Prefetch(hashes_[i]);
@@ -152,54 +137,60 @@ void Shard::Probe(Batch* batch) {
   for (size_t i = 0; i < n; ++i) {
     const uint32_t id = Index::Candidate(chunks_[i], hashes_[i]);
     rows[i] = id == Index::kNone ? nullptr : store_.Row(id);
+    places_[i] = id;
     if (rows[i] == nullptr) continue;
     for (size_t b = 0; b < ahead; b += kLine) __builtin_prefetch(rows[i] + b);
     __builtin_prefetch(rows[i] + ahead - 1);
+    // A training lookup also counts in the row's last float.
+    if (scored) __builtin_prefetch(rows[i] + store_.stride() - sizeof(float));
   }
   for (size_t i = 0; i < n; ++i) {
     if (rows[i] != nullptr && Meta(rows[i])->key == keys[i]) continue;
     const uint32_t id = index_->Find(hashes_[i], keys[i]);
     rows[i] = id == Index::kNone ? nullptr : store_.Row(id);
+    places_[i] = id;
   }
 }
 
 void Shard::FindOrInsert(Batch* batch) {
-  Probe(batch);
+  if (!batch->probed) Probe(batch);
   const size_t first = batch->begin[number_];
   const size_t n = batch->unique[number_];
   for (size_t i = 0; i < n; ++i) {
     char*& row = batch->row[first + i];
     const int64_t key = batch->key[first + i];
-    const uint32_t occurrences = batch->occurrences[first + i];
+    const uint32_t occurrences = batch->Occurrences(first + i);
     if (context_->identity()) {
       row = IdentityRow(key);
-    } else if (row != nullptr && context_->eviction.Due(*Meta(row), context_->step)) {
+    } else if (row != nullptr && context_->Due(*Meta(row))) {
       // Gone for the user already; what comes back is a new key, admission included.
       Erase(key);
       row = Admit(hashes_[i], key, occurrences);
+      if (context_->tiered && row != nullptr) Use(inserted_);
     } else if (row == nullptr) {
       row = Admit(hashes_[i], key, occurrences);
+      if (context_->tiered && row != nullptr) Use(inserted_);
     }
     if (row != nullptr) TouchTraining(row, occurrences);
   }
 }
 
 void Shard::FindOnly(Batch* batch) {
-  Probe(batch);
+  if (!batch->probed) Probe(batch);
   const size_t first = batch->begin[number_];
   const size_t n = batch->unique[number_];
   for (size_t i = 0; i < n; ++i) {
     char*& row = batch->row[first + i];
     if (context_->identity()) {
       row = IdentityRow(batch->key[first + i]);
-    } else if (row != nullptr && context_->eviction.Due(*Meta(row), context_->step)) {
+    } else if (row != nullptr && context_->Due(*Meta(row))) {
       row = nullptr;
     }
   }
 }
 
 void Shard::FindOrPut(Batch* batch) {
-  Probe(batch);
+  if (!batch->probed) Probe(batch);
   const size_t first = batch->begin[number_];
   const size_t n = batch->unique[number_];
   for (size_t i = 0; i < n; ++i) {
@@ -209,10 +200,10 @@ void Shard::FindOrPut(Batch* batch) {
       row = IdentityRow(key);
     } else if (row == nullptr) {
       row = Insert(hashes_[i], key);
-      const uint32_t counted = candidate_index_->Erase(hashes_[i], key);
-      if (counted != Index::kNone) candidates_.Free(counted);
-    } else if (context_->eviction.Due(*Meta(row), context_->step)) {
-      Fresh(row, key);
+      candidates_.Forget(hashes_[i], key);
+    } else if (context_->Due(*Meta(row))) {
+      EvictDue(key);  // its memory is free now, so this insert cannot run out
+      row = Insert(hashes_[i], key);
     }
     TouchTraining(row, 1);
   }
@@ -223,50 +214,167 @@ char* Shard::Find(int64_t key) {
   const uint32_t id = index_->Find(HashKey(key), key);
   if (id == Index::kNone) return nullptr;
   char* row = store_.Row(id);
-  return context_->eviction.Due(*Meta(row), context_->step) ? nullptr : row;
+  return context_->Due(*Meta(row)) ? nullptr : row;
+}
+
+uint32_t Shard::Place(int64_t key) {
+  if (Find(key) == nullptr) return Index::kNone;
+  return context_->identity() ? static_cast<uint32_t>(key / kNumShards)
+                              : index_->Find(HashKey(key), key);
+}
+
+char* Shard::At(uint32_t place) {
+  if (place >= store_.end()) return nullptr;
+  char* row = store_.Row(place);
+  return Meta(row)->live && !context_->Due(*Meta(row)) ? row : nullptr;
 }
 
 bool Shard::Erase(int64_t key) {
   const uint64_t hash = HashKey(key);
-  const uint32_t counted = candidate_index_->Erase(hash, key);
-  if (counted != Index::kNone) candidates_.Free(counted);
-  const uint32_t id = index_->Erase(hash, key);
-  if (id == Index::kNone) return false;
-  const bool due = context_->eviction.Due(*Meta(store_.Row(id)), context_->step);
+  const uint32_t id = index_->Find(hash, key);
+  if (id == Index::kNone) {
+    candidates_.Forget(hash, key);
+    return false;
+  }
+  const EvictionReason due = Age(context_->eviction, context_->horizon, *Meta(store_.Row(id)));
+  if (due != EvictionReason::kNone) {
+    Drop(id, due);
+    return false;
+  }
+  if (context_->device != nullptr) context_->device->Forget(number_, key);
+  index_->Erase(hash, key);
   changes_.Deleted(key);
-  store_.Free(id);
-  ++(due ? stats_.evicted : stats_.erased);
-  return !due;
+  Release(id);
+  ++stats_.erased;
+  return true;
 }
 
-void Shard::Drop(char* row, uint32_t id) {
-  const int64_t key = Meta(row)->key;
+// Frees a place whose key is no longer in the index.
+void Shard::Release(uint32_t id) {
+  if (context_->tiered && PinOf(id).copy) {
+    erased_.push_back(Meta(store_.Row(id))->key);
+    --copies_;
+  }
+  store_.Free(id);
+}
+
+void Shard::Drop(uint32_t id, EvictionReason reason) {
+  const RowMeta* meta = Meta(store_.Row(id));
+  const int64_t key = meta->key;
+  if (context_->device != nullptr) context_->device->Forget(number_, key);
   index_->Erase(HashKey(key), key);
   changes_.Deleted(key);
-  store_.Free(id);
-  ++stats_.evicted;
+  evictions_.Add({key, context_->step, context_->time, reason});
+  Release(id);
+  CountEvicted(reason);
 }
 
-void Shard::EvictSlice(size_t rows) {
-  const size_t total = static_cast<size_t>(store_.end()) + candidates_.end();
-  if (context_->identity() || !context_->eviction.enabled() || total == 0) return;
+void Shard::CountEvicted(EvictionReason reason) {
+  switch (reason) {
+    case EvictionReason::kCapacity:
+      ++stats_.evicted_by_capacity;
+      break;
+    case EvictionReason::kNorm:
+      ++stats_.evicted_by_norm;
+      break;
+    default:
+      ++stats_.evicted_by_age;
+  }
+}
+
+bool Shard::BelowNorm(const char* row) const {
+  double squares = 0.0;
+  for (int j = 0; j < context_->layout.dim; ++j) {
+    const double x = Value(row)[j];
+    squares += x * x;
+  }
+  const double limit = context_->eviction.min_norm;
+  return squares < limit * limit;
+}
+
+EvictionReason Shard::Reason(const char* row, bool norms) const {
+  const EvictionReason due = Age(context_->eviction, context_->horizon, *Meta(row));
+  if (due != EvictionReason::kNone || !norms) return due;
+  return BelowNorm(row) ? EvictionReason::kNorm : EvictionReason::kNone;
+}
+
+bool Shard::EvictSlice(size_t rows, bool norms) {
+  const size_t total = places();
+  bool ended = total == 0;
+  if (context_->identity()) return true;
   for (size_t looked = 0; looked < std::min(rows, total); ++looked) {
     if (cursor_ >= total) cursor_ = 0;
     if (cursor_ < store_.end()) {
       const auto id = static_cast<uint32_t>(cursor_);
-      char* row = store_.Row(id);
-      if (Meta(row)->live && context_->eviction.Due(*Meta(row), context_->step)) Drop(row, id);
-    } else {
-      const auto id = static_cast<uint32_t>(cursor_ - store_.end());
-      const RowMeta* meta = Meta(candidates_.Row(id));
-      if (meta->live && context_->eviction.Due(*meta, context_->step)) {
-        const int64_t key = meta->key;
-        candidate_index_->Erase(HashKey(key), key);
-        candidates_.Free(id);
+      const char* row = store_.Row(id);
+      if (Meta(row)->live) {
+        const EvictionReason reason = Reason(row, norms);
+        if (reason != EvictionReason::kNone) Drop(id, reason);
       }
+    } else {
+      candidates_.Evict(static_cast<uint32_t>(cursor_ - store_.end()));
     }
-    ++cursor_;
+    if (++cursor_ >= total) ended = true;
   }
+  return ended;
+}
+
+void Shard::EvictDue(int64_t key) {
+  const uint32_t id = context_->identity() ? Index::kNone : index_->Find(HashKey(key), key);
+  if (id == Index::kNone) return;
+  const EvictionReason due = Age(context_->eviction, context_->horizon, *Meta(store_.Row(id)));
+  if (due != EvictionReason::kNone) Drop(id, due);
+}
+
+// The lower, the earlier it goes.
+double Shard::Standing(const char* row) const {
+  const RowMeta* meta = Meta(row);
+  switch (context_->eviction.order) {
+    case EvictionOrder::kLru:
+      return meta->last_step;
+    case EvictionOrder::kLfu:
+      return meta->count;
+    case EvictionOrder::kLfuDecay: {
+      const double idle = static_cast<double>(context_->step - meta->last_step);
+      const double frequency = Value(row)[context_->score_at()];
+      if (!(frequency > 0.0)) break;
+      return std::log2(frequency) - idle / context_->eviction.half_life_steps;
+    }
+    case EvictionOrder::kScore:
+      // An import may bring anything.
+      if (std::isnan(Value(row)[context_->score_at()])) break;
+      return Value(row)[context_->score_at()];
+  }
+  return -std::numeric_limits<double>::infinity();
+}
+
+void Shard::OfferFirst(size_t n, std::vector<Offer>* offers) {
+  const size_t wanted = std::min(size(), kSampled * n + 64);
+  offers->clear();
+  offers->reserve(wanted);
+  for (size_t looked = 0; offers->size() < wanted && looked < store_.end(); ++looked) {
+    if (sample_ >= store_.end()) sample_ = 0;
+    const uint32_t id = sample_++;
+    const char* row = store_.Row(id);
+    if (Meta(row)->live) offers->push_back({Standing(row), Meta(row)->last_step, id, number_});
+  }
+  KeepFirst(n, offers);
+}
+
+// The first 2 n + 64: more than a shard's part of n, and few to choose from.
+void Shard::KeepFirst(size_t n, std::vector<Offer>* offers) {
+  const size_t kept = 2 * n + 64;
+  if (offers->size() <= kept) return;
+  std::nth_element(offers->begin(), offers->begin() + kept, offers->end());
+  offers->resize(kept);
+}
+
+void Shard::StampTime() {
+  for (uint32_t id = 0; id < store_.end(); ++id) {
+    RowMeta* meta = Meta(store_.Row(id));
+    if (meta->live && meta->last_time == 0) meta->last_time = context_->time;
+  }
+  candidates_.StampTime();
 }
 
 std::vector<const char*> Shard::Rows() {
@@ -319,29 +427,37 @@ void Shard::Import(int64_t key, const RowArrays& one) {
   const uint64_t hash = HashKey(key);
   char* row = context_->identity() ? IdentityRow(key) : nullptr;
   if (row == nullptr) {
+    EvictDue(key);
     const uint32_t id = index_->Find(hash, key);
+    if (id == Index::kNone) candidates_.Forget(hash, key);
     row = id == Index::kNone ? Insert(hash, key) : store_.Row(id);
-    if (context_->eviction.Due(*Meta(row), context_->step)) Fresh(row, key);
-    const uint32_t counted = candidate_index_->Erase(hash, key);
-    if (counted != Index::kNone) candidates_.Free(counted);
   }
   RowMeta* meta = Meta(row);
   meta->count = one.counts != nullptr ? std::min(*one.counts, kMaxCount) : 1;
   meta->last_step = one.last_steps != nullptr ? *one.last_steps : ClampStep(context_->step);
-  meta->last_time = one.last_times != nullptr ? *one.last_times : context_->time;
+  // 0 is what a table without event time has.
+  meta->last_time =
+      one.last_times != nullptr && *one.last_times != 0 ? *one.last_times : context_->time;
   if (one.values != nullptr) std::memcpy(Value(row), one.values, sizeof(float) * dim);
   if (one.states != nullptr) {
     std::memcpy(Value(row) + dim, one.states, sizeof(float) * context_->layout.state_width);
   } else {
-    context_->rule.InitState(Value(row) + dim, dim);
+    InitState(row, context_->layout.state_width);
   }
   changes_.Touch(meta);
+}
+
+void Shard::Relay(const char* from, const RowLayout& layout, char* to) const {
+  std::memcpy(to, from, sizeof(RowMeta) + sizeof(float) * layout.dim);
+  InitState(to, layout.state_width);
+  if (context_->eviction.scored()) {
+    Value(to)[layout.dim + layout.state_width - 1] = Value(from)[context_->score_at()];
+  }
 }
 
 std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {
   auto relaid = std::make_unique<SlabStore>(layout.stride());
   relaid->Reserve(store_.end());
-  const size_t kept = sizeof(RowMeta) + sizeof(float) * layout.dim;
   std::vector<uint32_t> unused;
   for (uint32_t id = 0; id < store_.end(); ++id) {
     const uint32_t same = relaid->Allocate();  // ids stay, so the index stays
@@ -350,9 +466,7 @@ std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {
       if (!context_->identity()) unused.push_back(same);
       continue;
     }
-    char* to = relaid->Row(same);
-    std::memcpy(to, from, kept);
-    context_->rule.InitState(Value(to) + layout.dim, layout.dim);
+    Relay(from, layout, relaid->Row(same));
   }
   for (const uint32_t id : unused) relaid->Free(id);
   return relaid;
@@ -364,17 +478,19 @@ void Shard::Clear() {
   }
   stats_.erased += size();
   SlabStore rows(store_.stride());
-  SlabStore counted(sizeof(RowMeta));
   if (context_->identity()) {
     // Every key of the vocabulary is still there; it reads its first value again.
     rows.Reserve(store_.end());
     while (rows.end() < store_.end()) rows.Allocate();
   }
   store_.Swap(&rows);
-  candidates_.Swap(&counted);
   index_ = std::make_unique<Index>(&store_, kShardBits);
-  candidate_index_ = std::make_unique<Index>(&candidates_, kShardBits);
+  candidates_.Clear();
+  pins_.clear();
+  erased_.clear();
+  copies_ = 0;
   cursor_ = 0;
+  sample_ = 0;
 }
 
 }  // namespace msrec

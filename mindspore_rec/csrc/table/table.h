@@ -12,8 +12,11 @@
 // table.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +26,8 @@
 #include <vector>
 
 #include "table/batch.h"
+#include "table/below.h"
+#include "table/device_rows.h"
 #include "table/gradient_sum.h"
 #include "table/shard.h"
 
@@ -37,15 +42,22 @@ struct OutOfMemory : std::runtime_error {
 struct NoOptimizer : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+struct StaleHandle : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
 
 struct TableConfig {
   std::string name;
+  int64_t id = 0;  // its number in the registry
   int32_t dim = 0;
   Initializer initializer;  // its seed is filled from `seed` and the name
   uint64_t seed = 0;
   int64_t vocabulary = 0;      // > 0: a static table of keys 0 .. vocabulary - 1
   bool outside_zeros = false;  // static: ids outside read zeros; else they are an error
-  float unknown_value = 0.0f;  // what unknown and not admitted keys read
+  // What unknown and not admitted keys read, in training and in evaluation: dim floats, or one for
+  // all; none for zeros, or for what training reads.
+  std::vector<float> unknown_value;
+  std::vector<float> serving_unknown_value;
   Admission admission;
   Eviction eviction;
 };
@@ -73,6 +85,25 @@ struct ExportedRows {
   std::unique_ptr<bool[]> present;  // false: the key is deleted and its other entries are zero
 };
 
+// What is known of a key.
+struct Explanation {
+  bool present = false;
+  bool trained = true;     // of the table: whether training changes it
+  uint32_t count = 0;      // of the row, or of the candidate: an estimate where there is a sketch
+  int64_t last_step = -1;  // -1 where there is no row
+  int64_t last_time = -1;  // the same
+  double norm = 0.0;       // L2, of the value
+  double standing = 0.0;   // frequency or score, where the table keeps one
+  EvictedKey evicted;      // its last eviction, if that is remembered
+  Admission admission;
+  Eviction eviction;
+  int64_t step = 0;  // the table's clock
+  uint32_t time = 0;
+};
+
+// Sums over the shards of what happened to rows.
+using TableStats = std::vector<std::pair<std::string, double>>;
+
 class Table {
  public:
   explicit Table(const TableConfig& config);
@@ -85,8 +116,9 @@ class Table {
 
   // ---- training and evaluation ----
 
-  // out is [ids.size, dim]. Inserts, counts and touches. Throws NoOptimizer when none is bound: a
-  // table that would never learn is an error.
+  // out is [ids.size, dim], its rows ids.stride rows apart, as is the gradient then. Inserts,
+  // counts and touches. Throws NoOptimizer when none is bound: a table that would never learn is an
+  // error.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, float* out);
   // The same without any effect on the table.
   void LookupEval(const IdView& ids, const IdFilter& filter, float* out);
@@ -103,6 +135,48 @@ class Table {
   void Step(const StepInput& input);
   // Forgets lookups and gradients since the last step.
   void DiscardGradients();
+
+  // Like LookupTrain, but instead of a ticket gives one handle an id, [ids.size, 2], for
+  // AccumulateByHandle. Handles are good until a row leaves the table or rows are laid out anew.
+  void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
+  // The gradient [n, dim] of rows by handle; those of keys that were not admitted are dropped.
+  // Throws StaleHandle, and has then added nothing, where one of the handles is another table's,
+  // was made up, or is no longer good.
+  void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
+
+  // ---- device cache (device_rows.h), implemented in table_device.cc ----
+
+  // Gives the table a device cache. `values` is [rows + 3, dim]; null where it is not shared.
+  void AttachDevice(const DeviceConfig& config, float* values);
+  // The states' matrix, after BindOptimizer; null where it is not shared.
+  void SetDeviceStates(float* states);
+  // Like LookupTrain, but gives the slot of each id's row in the cache, where all of them are then.
+  // Those that Prepare has mapped for the same ids are given out as they are; without shared memory
+  // there must be such. `values`: where the cache is by now; null for where it was.
+  int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
+  // Does that lookup's work on the host ahead of it. Without shared memory the caller then moves
+  // the rows and says so by FinishMove before it does anything else with the table.
+  struct RowMoves {
+    std::vector<int32_t> out_slots;
+    std::vector<int32_t> in_slots;
+    std::vector<float> in_values;
+    std::vector<float> in_states;
+  };
+  RowMoves Prepare(const IdView& ids, const IdFilter& filter);
+  // What is only on the device, to be fetched by the caller and handed to FinishMove. With shared
+  // memory it does all by itself and returns nothing.
+  RowMoves FetchDirty();
+  void FinishMove(const float* out_values, const float* out_states, size_t rows);
+  // Slots whose rows have a gradient; without shared memory.
+  size_t CountTouched();
+  void Touched(int32_t* slots, size_t room);
+  // The gradient of the lookup with that ticket has been added on the device.
+  void ReportGradient(int64_t ticket);
+  // What the step's formula needs beside the rule's constants: adam_lr, adam_eps.
+  std::array<float, 2> BeginDeviceStep(const StepInput& input);
+  // The touched rows have been updated on the device.
+  void FinishDeviceStep();
+  int32_t device_state_width();
 
   // Sets the rule. Rows that exist keep values; their state starts fresh unless the rule's kind is
   // the one they have. Returns a number unlike any before, for StepInput::binding: the step of an
@@ -124,27 +198,81 @@ class Table {
   // ---- whole table ----
 
   ExportedRows Export(bool with_state);
+  // The same a part at a time, for tables that are larger than memory. fn must not call the table.
+  void ExportParts(bool with_state, const std::function<void(ExportedRows)>& fn);
   // The rows of these keys, in this order; absent ones are marked.
   ExportedRows ExportKeys(const IdView& keys, bool with_state);
   // Starts recording changes, if nobody has, and returns a mark for ExportSince.
   uint64_t Mark();
-  ExportedRows ExportSince(uint64_t mark, bool with_state);
+  // Keys that changed since the mark, with their rows, or marked absent. Without sweep, rows that
+  // are due but not freed yet are not among them: whoever has clock and rules can tell which.
+  ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
   // Drops what was recorded before the mark; 0 stops recording.
   void ReleaseBefore(uint64_t mark);
+  // What is known of keys without rows: exact counters as metadata, or the sketch's memory.
+  std::vector<RowMeta> ExportCounters();
+  std::vector<char> ExportSketch();
+  // Sets counters, all at once or, where memory runs out, some of them. Those of keys with a row
+  // are passed over. Throws where the table does not count so, or a sketch has another size.
+  void ImportCounters(const std::vector<RowMeta>& counters);
+  void ImportSketch(const char* data, size_t bytes);
   // Puts rows; null arrays as in Shard::Import. Throws when state_width does not fit the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
   void Clear();
+
+  // ---- admission and eviction
+
+  void SetAdmissionThreshold(int64_t threshold);
+  // A new way of evicting; rows due under the old one go first. The order cannot change to or from
+  // one that keeps a score.
+  void SetEviction(const Eviction& eviction);
+  // Moves the horizon to now and applies all rules: in slices of the following steps, or at once.
+  void Evict(bool at_once);
+  // Frees the rows that are due already.
   void EvictAll();
+  // Scores for the order of eviction by score; unknown keys are passed over. Returns how many have
+  // one.
+  size_t SetScores(const IdView& keys, const float* scores);
+  // Event time of the batch to come, whole seconds >= 1. Older than the watermark: no effect.
+  void SetEventTime(int64_t seconds);
+  // Puts the clock to a moment, the past included. With Eviction::on_trigger the horizon stays
+  // where it is, unless it would be ahead of the clock.
+  void SetClock(int64_t step, uint32_t time);
+  Horizon horizon();
+  // Where the last trigger left the horizon; not ahead of the clock.
+  void SetHorizon(const Horizon& horizon);
+  int64_t step();
+  uint32_t time();
+  // The first event time there was, which rows from before it have; 0: there was none.
+  uint32_t first_time();
+  // Starts or ends the collection of evicted keys; what was collected since the last call.
+  void CollectEvicted(bool on);
+  std::vector<EvictedKey> TakeEvicted();
+  Explanation Explain(int64_t key);
+
+  // ---- tiers below host memory (below.h)
+
+  // Gives the table tiers. Requires: no row was ever in it. Throws std::invalid_argument.
+  void SetCache(CacheSettings settings);
+  bool has_cache() const { return context_.tiered; }
+  // Asks for the rows of a batch that is to be looked up soon, and returns at once with its number.
+  // Its rows stay in host memory until the batch is released.
+  int64_t Prefetch(const IdView& ids);
+  // Waits until they are there; seconds waited. Throws what went wrong, and the batch is released.
+  double PrefetchWait(int64_t number);
+  // That batch and those before it have been used.
+  void PrefetchDone(int64_t number);
+  // When it returns, every row is in the lowest tiers and survives kill -9, where they do.
+  void Flush();
+  // Hashes (HashIds) and sizes of what the training lookups of the last step that had one asked
+  // for.
+  std::vector<std::pair<uint64_t, size_t>> RecentLookups();
 
   // A table that is not trainable is only read: training lookups act as evaluation lookups, and
   // their gradients are dropped.
   void SetTrainable(bool trainable);
-  void SetAdmissionThreshold(int64_t threshold);
-  void SetMaxIdleSteps(int64_t steps);
-  void SetClock(int64_t step, uint32_t time);
-  int64_t step();
 
-  std::vector<std::pair<std::string, double>> Stats();
+  TableStats Stats();
   void Close();
 
  private:
@@ -154,36 +282,136 @@ class Table {
     std::vector<float> grad;
   };
 
+  struct PreparedLookup {
+    std::vector<char> ids;
+    bool is_int64 = true;
+    IdFilter filter;
+    std::vector<int32_t> slots;
+    int64_t ticket = 0;
+    std::vector<uint32_t> held;  // the slots of its distinct keys
+  };
+
   std::string Where(const std::string& what) const {
     return "table '" + config_.name + "': " + what;
   }
   std::unique_ptr<Batch> NewBatch(const IdView& ids, const IdFilter& filter);
   void Recycle(std::unique_ptr<Batch> batch);
   int64_t Keep(std::unique_ptr<Batch> batch);
-  void Resolve(Batch* batch, void (Shard::*find)(Batch*), float* out);
+  void Resolve(Batch* batch, void (Shard::*find)(Batch*), const float* unknown, float* out);
   int64_t Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                  float* out);
-  void Pool(Batch* batch, const IdView& ids, const BagView& bags, float* out);
-  void CheckThreshold(int64_t threshold) const;
-  void CheckMaxIdleSteps(int64_t steps) const;
+  void Pool(Batch* batch, const IdView& ids, const BagView& bags, const float* unknown, float* out);
+  void CheckAdmission(const Admission& admission) const;
+  void CheckEviction(const Eviction& eviction) const;
+  std::vector<float> UnknownRow(const std::vector<float>& given, const char* argument,
+                                const std::vector<float>& otherwise) const;
+  void RequireTrainable() const;
+  [[noreturn]] void RefuseWithoutTime() const;
+  int64_t HandleVersion() const;
   void CheckBags(const IdView& ids, const BagView& bags) const;
   void CheckKeys(const IdView& keys, const char* argument) const;
   void RequireOptimizer() const;
+  // The clock has moved.
+  void FollowClock();
+  // One step's share of evicting.
+  void EvictSome();
+  int64_t Capacity() const;
+  void EvictOverCapacity(uint64_t most);
+  // What the shards offer for that many rows to go, in no order, and the first of it.
+  std::vector<Offer> Offers(uint64_t wanted,
+                            const std::function<void(Shard*, size_t, std::vector<Offer>*)>& offer);
+  static void KeepFirst(uint64_t most, std::vector<Offer>* offers);
+  // Frees what is due, so that it is not among the rows.
+  void SweepDue();
+  size_t Rows() const;
   uint64_t Structure() const;
   void MergeDeferred(bool all);
+  // Throws where an argument of the step is out of range.
+  StepConstants Constants(const StepInput& input) const;
+  void StepOnDevice(const StepConstants& c, GradientSum::Part* part);
+  // What follows the update of rows.
+  void FinishStep();
+  void RequireDevice(bool shared) const;
+  // Throws where a row's newest value is out of the host's reach.
+  void RequireFresh() const;
+  void RequireNonePrepared() const;
+  void RefuseUnshared(const char* what) const;
+  int64_t MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* slots,
+                     std::vector<SlotSwap>* swaps, std::vector<uint32_t>* held);
   void ForgetStep();
-  ExportedRows Pack(const std::vector<std::pair<int64_t, const char*>>& rows,
-                    bool with_state) const;
+  void ForgetDeviceStep();
+  using KeyedRows = std::vector<std::pair<int64_t, const char*>>;
+  ExportedRows NewExport(size_t n, bool with_state) const;
+  void Pack(const KeyedRows& rows, size_t from, ExportedRows* to) const;
+  Shard& ShardFor(int64_t key) const {
+    return *shards_[ShardOf(key, HashKey(key), context_.identity())];
+  }
+  void ImportBlock(const IdView& ids, size_t first, const RowArrays& rows, int32_t state_width);
+
+  // table_tiers.cc
+  class CallPins;
+  // Runs a call on a tier; what it throws gets the table's name.
+  template <typename Fn>
+  auto OnTier(Fn fn);
+  WriteBehind& Queue();
+  std::shared_ptr<TierChain> OpenChain(int generation, size_t row_bytes);
+  void PushErased();
+  // Keys whose rows below have changed.
+  void Overtake(const std::vector<int64_t>& keys);
+  // Which keys are below, and, unless that is null, their rows.
+  void ReadBelow(const std::vector<int64_t>& keys, std::vector<char>* rows,
+                 std::unique_ptr<bool[]>* found);
+  int64_t HostCapacity() const;
+  size_t LowerSome(size_t rows, bool prefetched);
+  size_t MakeRoom(size_t rows, bool prefetching);
+  enum class Purpose { kRead, kChange, kReplace };  // replace: all of the row, so it is not read
+  void BringUp(Batch* batch, Purpose purpose);
+  void Visit(Batch* batch, const std::vector<uint32_t>* missing, const std::vector<uint32_t>& at,
+             const std::vector<char>& rows, const bool* found);
+  // The rows of these keys as evaluation sees them, wherever they are.
+  KeyedRows RowsOf(const IdView& keys, std::vector<char>* visitors);
+  // table_below.cc
+  WriteBehind::Waiting DrainOrKeep();
+  template <typename Fn>
+  void WalkBelow(Fn fn);
+  // All rows that are not due, a part at a time. Requires that the shards have been swept.
+  void WalkAll(const std::function<void(const KeyedRows&)>& fn);
+  bool SweepBelow(size_t rows, bool norms);
+  void SweepAllBelow(bool norms);
+  void SweepSomeBelow();
+  uint64_t CrowdBelow(uint64_t drops);
+  size_t DropBelow(const std::vector<int64_t>& keys,
+                   const std::function<EvictionReason(const char*)>& reason);
+  void NoteVocabulary();
+  void RelayBelow(const RowLayout& layout);
+  void ClearBelow();
+  void ForEachBlock(const IdView& ids, const std::function<void(const IdView&, size_t)>& fn);
+  size_t AllRows() const;
+  void AddTierStats(TableStats* stats);
+  bool KnownAbsent(int64_t key) const;
+
+  // table_prefetch.cc
+  void PrefetchMain();
+  void FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Batch* batch);
+  void ReleaseFetches(int64_t number);
+  void StopPrefetching(std::unique_lock<std::mutex>* lock);
+
+  // The ticket of a lookup in a table that is not trainable.
+  static constexpr int64_t kFrozenTicket = -1;
 
   TableConfig config_;
   ShardContext context_;
   std::atomic<bool> has_optimizer_{false};
   bool trainable_ = true;
-  std::vector<float> default_row_;
+  std::vector<float> unknown_row_;          // in training
+  std::vector<float> serving_unknown_row_;  // in evaluation
 
   std::mutex mutex_;
   bool closed_ = false;
   std::vector<std::unique_ptr<Shard>> shards_;
+  bool sweeping_[kNumShards] = {};  // with Eviction::on_trigger: not all places have been looked at
+  bool over_capacity_ = false;      // with the same: rows are still to go
+  uint64_t inserted_before_ = 0;    // rows ever inserted, up to the last step
   uint64_t relayouts_ = 0;
   uint64_t epoch_ = 0;        // the last mark; never used twice
   uint64_t oldest_mark_ = 0;  // what is recorded reaches back to this one; 0: nothing is recorded
@@ -194,6 +422,17 @@ class Table {
   std::map<int64_t, Deferred> deferred_;
   GradientSum gradients_;
   std::vector<std::unique_ptr<Batch>> spare_;
+  std::unique_ptr<Below> below_;  // null: all rows are in host memory
+  std::unique_ptr<DeviceRows> device_;
+  std::deque<PreparedLookup> prepared_;
+  std::map<int64_t, std::vector<uint32_t>> device_lookups_;  // by ticket, without shared memory
+  std::vector<uint32_t> touched_;                            // distinct slots
+  std::vector<uint8_t> is_touched_;
+  std::vector<SlotSwap> moving_;
+  Buffer<uint32_t> slot_of_key_;
 };
+
+// A hash of the contents of ids, whichever their width and stride.
+uint64_t HashIds(const IdView& ids);
 
 }  // namespace msrec

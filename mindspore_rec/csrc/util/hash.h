@@ -21,6 +21,23 @@ inline uint64_t Mix64(uint64_t x) {
 
 inline uint64_t HashKey(int64_t key) { return Mix64(static_cast<uint64_t>(key)); }
 
+// The key of a hash.
+inline int64_t UnhashKey(uint64_t hash) {
+  hash ^= hash >> 33;
+  hash *= 0x9cb4b2f8129337dbULL;  // the inverses modulo 2^64 of Mix64's factors
+  hash ^= hash >> 33;
+  hash *= 0x4f74430c22a54005ULL;
+  hash ^= hash >> 33;
+  return static_cast<int64_t>(hash);
+}
+
+// Which of so many workers has the rows of a key: 0 .. workers - 1.
+inline uint32_t OwnerOf(int64_t key, uint32_t workers) {
+  // Mixed once more: the bits of the hash itself choose a row's place within a worker.
+  const uint64_t hash = Mix64(HashKey(key) ^ 0x9e3779b97f4a7c15ULL);
+  return static_cast<uint32_t>((hash >> 32) * workers >> 32);
+}
+
 // FNV-1a over bytes, finished by Mix64. For short strings such as table names, not for bulk data.
 inline uint64_t HashBytes(const void* data, size_t size) {
   const auto* bytes = static_cast<const unsigned char*>(data);

@@ -36,8 +36,12 @@ int DefaultThreads() {
 
 // True while this thread runs a task: a loop inside a task runs inline.
 thread_local bool inside_task = false;
+thread_local int alone = 0;  // scopes of ThreadPool::Alone
 
 }  // namespace
+
+ThreadPool::Alone::Alone() { ++alone; }
+ThreadPool::Alone::~Alone() { --alone; }
 
 ThreadPool& ThreadPool::Global() {
   // Never destroyed: operators may still run while the interpreter shuts down.
@@ -114,7 +118,8 @@ void ThreadPool::WorkerMain(uint64_t seen) {
 void ThreadPool::ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn) {
   if (num_tasks <= 0) return;
   std::unique_lock<std::mutex> caller(caller_mutex_, std::defer_lock);
-  const bool serial = num_tasks == 1 || inside_task || num_threads() == 1 || getpid() != owner_pid_;
+  const bool serial =
+      num_tasks == 1 || inside_task || alone > 0 || num_threads() == 1 || getpid() != owner_pid_;
   if (serial || !caller.try_lock()) {
     for (int64_t task = 0; task < num_tasks; ++task) fn(task);
     return;

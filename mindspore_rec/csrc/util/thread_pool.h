@@ -33,6 +33,16 @@ class ThreadPool {
   // way, from inside a task, or in a forked child runs the tasks one after another on the caller.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 
+  // While one lives, loops of its thread run on that thread alone: work in the background leaves
+  // the workers to operators.
+  class Alone {
+   public:
+    Alone();
+    ~Alone();
+    Alone(const Alone&) = delete;
+    Alone& operator=(const Alone&) = delete;
+  };
+
   // Threads that work on a loop, the caller included. At least 1.
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
 

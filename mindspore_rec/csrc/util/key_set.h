@@ -41,6 +41,18 @@ class KeySet {
     }
   }
 
+  static constexpr uint32_t kNone = 0xffffffffu;
+
+  // The number of key, or kNone.
+  uint32_t Find(uint64_t hash, int64_t key, const int64_t* keys) const {
+    if (size_ == 0) return kNone;
+    for (size_t at = Home(hash);; at = (at + 1) & mask_) {
+      const uint32_t held = slots_[at];
+      if (held == 0) return kNone;
+      if (keys[held - 1] == key) return held - 1;
+    }
+  }
+
   uint32_t size() const { return size_; }
   // Keys it holds before it has to grow.
   size_t capacity() const { return (mask_ + 1) / 4 * 3; }

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings/ssd_store.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tier/ssd_tier.h"
+
+namespace py = pybind11;
+
+namespace msrec {
+namespace {
+
+using Release = py::gil_scoped_release;
+
+// A forked child must leave its parent's tier alone, whatever Python collects there.
+struct DeleteInOwner {
+  pid_t owner = ::getpid();
+  void operator()(SsdTier* tier) const {
+    if (::getpid() == owner) delete tier;
+  }
+};
+using Holder = std::unique_ptr<SsdTier, DeleteInOwner>;
+
+// The iterator of SsdStore.scan. It keeps the store's object alive, so the scan goes first.
+class StoreScan {
+ public:
+  StoreScan(py::object store, size_t most, bool exact) : store_(std::move(store)), most_(most) {
+    auto& tier = store_.cast<SsdTier&>();
+    row_bytes_ = tier.row_bytes();
+    Release release;
+    scan_ = tier.Scan(exact);
+  }
+  ~StoreScan() { Close(); }
+
+  py::tuple Next() {
+    bool more = false;
+    std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+    {
+      Release release;
+      lock.lock();  // without the GIL, so that it can be had while this is held
+      more = scan_ != nullptr && scan_->Next(most_, &keys_, &rows_);
+      if (!more) scan_.reset();
+    }
+    if (!more) throw py::stop_iteration();
+    const auto n = static_cast<py::ssize_t>(keys_.size());
+    py::array_t<uint8_t> rows({n, static_cast<py::ssize_t>(row_bytes_)});
+    if (!rows_.empty()) std::memcpy(rows.mutable_data(), rows_.data(), rows_.size());
+    return py::make_tuple(py::array_t<int64_t>(n, keys_.data()), rows);
+  }
+
+  void Close() {
+    if (::getpid() != owner_) {
+      static_cast<void>(scan_.release());  // of the parent's tier
+      return;
+    }
+    Release release;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    scan_.reset();
+  }
+
+ private:
+  const py::object store_;
+  const size_t most_;
+  const pid_t owner_ = ::getpid();
+  size_t row_bytes_;
+  std::mutex mutex_;
+  std::unique_ptr<TierScan> scan_;
+  std::vector<int64_t> keys_;
+  std::vector<char> rows_;
+};
+
+std::string Where(const SsdTier& self, const std::string& what) {
+  return "SSD tier '" + self.path() + "': " + what;
+}
+
+const int64_t* Keys(const SsdTier& self, const py::array& keys) {
+  if (!py::isinstance<py::array_t<int64_t>>(keys)) {
+    throw py::type_error(
+        Where(self, "keys must be int64, got " + std::string(py::str(keys.dtype()))));
+  }
+  if (keys.ndim() != 1 || (keys.flags() & py::array::c_style) == 0) {
+    throw py::value_error(Where(self, "keys must be a C-contiguous vector, got shape " +
+                                          std::string(py::str(keys.attr("shape")))));
+  }
+  return static_cast<const int64_t*>(keys.data());
+}
+
+py::tuple Read(SsdTier& self, const py::array& keys) {
+  const int64_t* data = Keys(self, keys);
+  const py::ssize_t n = keys.size();
+  const auto row_bytes = static_cast<py::ssize_t>(self.row_bytes());
+  py::array_t<uint8_t> rows({n, row_bytes});
+  py::array_t<bool> found(n);
+  auto* out = reinterpret_cast<char*>(rows.mutable_data());
+  bool* flags = found.mutable_data();
+  {
+    Release release;
+    self.Read(data, n, out, flags);
+    for (py::ssize_t i = 0; i < n; ++i) {
+      if (!flags[i]) std::memset(out + i * row_bytes, 0, row_bytes);
+    }
+  }
+  return py::make_tuple(rows, found);
+}
+
+void Write(SsdTier& self, const py::array& keys, const py::array& rows) {
+  const int64_t* data = Keys(self, keys);
+  const py::ssize_t n = keys.size();
+  const auto row_bytes = static_cast<py::ssize_t>(self.row_bytes());
+  if (rows.ndim() < 1 || rows.shape(0) != n || rows.nbytes() != n * row_bytes ||
+      (rows.flags() & py::array::c_style) == 0) {
+    throw py::value_error(Where(self, "rows must be C-contiguous with " +
+                                          std::to_string(row_bytes) + " bytes for each of " +
+                                          std::to_string(n) + " keys, got shape " +
+                                          std::string(py::str(rows.attr("shape"))) + " of " +
+                                          std::string(py::str(rows.dtype()))));
+  }
+  const char* bytes = static_cast<const char*>(rows.data());
+  Release release;
+  self.Write(data, n, bytes);
+}
+
+py::array_t<bool> Contains(const SsdTier& self, const py::array& keys) {
+  const int64_t* data = Keys(self, keys);
+  py::array_t<bool> found(keys.size());
+  bool* flags = found.mutable_data();
+  const auto n = static_cast<size_t>(keys.size());
+  Release release;
+  self.Contains(data, n, flags);
+  return found;
+}
+
+py::array_t<int64_t> AllKeys(const SsdTier& self) {
+  std::vector<int64_t> keys;
+  {
+    Release release;
+    keys = self.Keys();
+  }
+  return py::array_t<int64_t>(static_cast<py::ssize_t>(keys.size()), keys.data());
+}
+
+py::dict Stats(const SsdTier& self) {
+  const TierStats s = self.Stats();
+  py::dict out;
+  out["rows"] = s.rows;
+  out["row_bytes"] = self.row_bytes();
+  out["live_bytes"] = s.live_bytes;
+  out["disk_bytes"] = s.disk_bytes;
+  out["space_amplification"] =
+      s.rows == 0 ? 0.0 : static_cast<double>(s.disk_bytes) / static_cast<double>(s.live_bytes);
+  out["index_bytes"] = s.index_bytes;
+  out["buffer_bytes"] = s.buffer_bytes;
+  out["read_bytes"] = s.read_bytes;
+  out["written_bytes"] = s.written_bytes;
+  out["gc_bytes"] = s.gc_bytes;
+  out["gc_segments"] = s.gc_segments;
+  out["gc_error"] = self.gc_error();
+  out["segments"] = s.segments;
+  out["tombstone_records"] = s.tombstone_records;
+  out["rebuilt_footers"] = s.rebuilt_footers;
+  out["damaged_segments"] = s.damaged_segments;
+  out["throttle_seconds"] = static_cast<double>(s.throttle_ns) * 1e-9;
+  out["io"] = self.io_name();
+  return out;
+}
+
+py::list Listed(const std::vector<Corruption>& problems) {
+  py::list out;
+  for (const Corruption& each : problems) {
+    py::dict problem;
+    problem["path"] = each.path();
+    problem["offset"] = each.offset();
+    problem["problem"] = each.problem();
+    out.append(problem);
+  }
+  return out;
+}
+
+py::list Verify(SsdTier& self) {
+  std::vector<Corruption> problems;
+  {
+    Release release;
+    problems = self.Verify();
+  }
+  return Listed(problems);
+}
+
+std::string PathOf(const py::object& path) {
+  return py::str(py::module_::import("os").attr("fspath")(path));
+}
+
+py::list VerifyFiles(const py::object& path) {
+  const std::string text = PathOf(path);
+  std::vector<Corruption> problems;
+  {
+    Release release;
+    problems = SsdTier::VerifyFiles(text);
+  }
+  return Listed(problems);
+}
+
+py::list Segments(const SsdTier& self) {
+  py::list out;
+  for (const SsdTier::SegmentInfo& each : self.Segments()) {
+    py::dict segment;
+    segment["name"] = each.name;
+    segment["records"] = each.slots;
+    segment["live_rows"] = each.live;
+    segment["tombstone_records"] = each.tombstone_slots;
+    segment["bytes"] = each.bytes;
+    segment["sealed"] = each.sealed;
+    out.append(segment);
+  }
+  return out;
+}
+
+Holder Open(const py::object& path, py::ssize_t row_bytes, int64_t max_bytes, int64_t segment_bytes,
+            bool direct, bool read_only, bool io_uring, int queue_depth, double gc_ratio,
+            bool background_gc) {
+  const auto non_negative = [](int64_t value, const char* name) {
+    if (value < 0) {
+      throw py::value_error(std::string(name) + " must be at least 0, got " +
+                            std::to_string(value));
+    }
+    return static_cast<uint64_t>(value);
+  };
+  SsdOptions options;
+  options.path = PathOf(path);
+  options.row_bytes = non_negative(row_bytes, "row_bytes");
+  options.max_bytes = non_negative(max_bytes, "max_bytes");
+  options.segment_bytes = non_negative(segment_bytes, "segment_bytes");
+  options.direct = direct;
+  options.read_only = read_only;
+  options.io_uring = io_uring;
+  options.queue_depth = static_cast<unsigned>(non_negative(queue_depth, "queue_depth"));
+  options.gc_ratio = gc_ratio;
+  options.background_gc = background_gc;
+  Release release;
+  try {
+    return Holder(new SsdTier(options));
+  } catch (const Corruption& e) {
+    throw Corruption(e.problem() +
+                         " (synced rows are lost, so the tier does not open; `python -m "
+                         "mindspore_rec.ssd verify " +
+                         options.path +
+                         "` lists all damage; remove the directory and go on from a checkpoint)",
+                     e.path(), e.offset());
+  }
+}
+
+// IoError is the OSError of its errno (so FileNotFoundError, PermissionError, ...) with the path;
+// Corruption is SsdCorruptionError, which has the offset besides.
+PyObject* corruption_error = nullptr;
+
+void Translate(std::exception_ptr raised) {
+  try {
+    if (raised) std::rethrow_exception(raised);
+  } catch (const IoError& e) {
+    const py::tuple args =
+        py::make_tuple(e.code().value(), e.action() + ": " + e.code().message(), e.path());
+    PyErr_SetObject(PyExc_OSError, args.ptr());
+  } catch (const Corruption& e) {
+    const py::object error = py::reinterpret_borrow<py::object>(corruption_error)(
+        EBADMSG, "damaged at byte " + std::to_string(e.offset()) + ": " + e.problem(), e.path());
+    error.attr("offset") = e.offset();
+    PyErr_SetObject(corruption_error, error.ptr());
+  }
+}
+
+}  // namespace
+
+void BindSsdStore(py::module_& m) {
+  corruption_error =
+      PyErr_NewException("mindspore_rec._native.SsdCorruptionError", PyExc_OSError, nullptr);
+  m.add_object("SsdCorruptionError", py::reinterpret_borrow<py::object>(corruption_error));
+  py::register_local_exception_translator(&Translate);
+  py::class_<StoreScan>(m, "SsdScan")
+      .def("__iter__", [](py::object self) { return self; })
+      .def("__next__", &StoreScan::Next)
+      .def("close", &StoreScan::Close)
+      .def("__enter__", [](py::object self) { return self; })
+      .def("__exit__", [](StoreScan& self, const py::args&) { self.Close(); });
+  py::class_<SsdTier, Holder>(m, "SsdStore")
+      .def(py::init(&Open), py::arg("path"), py::arg("row_bytes") = 0, py::kw_only(),
+           py::arg("max_bytes") = 0, py::arg("segment_bytes") = 0, py::arg("direct") = true,
+           py::arg("read_only") = false, py::arg("io_uring") = true, py::arg("queue_depth") = 128,
+           py::arg("gc_ratio") = SsdOptions().gc_ratio, py::arg("background_gc") = true)
+      .def("read", &Read, py::arg("keys"))
+      .def("write", &Write, py::arg("keys"), py::arg("rows"))
+      .def(
+          "erase",
+          [](SsdTier& self, const py::array& keys) {
+            const int64_t* data = Keys(self, keys);
+            const auto n = static_cast<size_t>(keys.size());
+            Release release;
+            self.Erase(data, n);
+          },
+          py::arg("keys"))
+      .def("contains", &Contains, py::arg("keys"))
+      .def(
+          "scan",
+          [](const py::object& self, int64_t most, bool exact) {
+            if (most < 1) {
+              throw py::value_error(Where(self.cast<SsdTier&>(),
+                                          "most must be at least 1, got " + std::to_string(most)));
+            }
+            return std::make_unique<StoreScan>(self, static_cast<size_t>(most), exact);
+          },
+          py::arg("most") = 16384, py::kw_only(), py::arg("exact") = false)
+      .def("clear", &SsdTier::Clear, py::call_guard<Release>())
+      .def("flush", &SsdTier::Flush, py::call_guard<Release>())
+      .def("compact", &SsdTier::Compact, py::call_guard<Release>())
+      .def("close", &SsdTier::Close, py::call_guard<Release>())
+      .def("keys", &AllKeys)
+      .def("stats", &Stats)
+      .def("segments", &Segments)
+      .def("verify", &Verify)
+      .def_static("verify_files", &VerifyFiles, py::arg("path"))
+      .def_property_readonly("path", &SsdTier::path)
+      .def_property_readonly("row_bytes", &SsdTier::row_bytes)
+      .def("__len__", &SsdTier::size)
+      .def("__enter__", [](py::object self) { return self; })
+      .def("__exit__", [](SsdTier& self, const py::args&) {
+        Release release;
+        self.Close();
+      });
+}
+
+}  // namespace msrec

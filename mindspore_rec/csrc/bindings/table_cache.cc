@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings/table_cache.h"
+
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "bindings/python_tier.h"
+
+namespace py = pybind11;
+
+namespace msrec {
+namespace {
+
+// A callable that may be copied and dropped without the GIL.
+std::shared_ptr<py::object> Shared(py::object callable) {
+  return std::shared_ptr<py::object>(new py::object(std::move(callable)), [](py::object* object) {
+    if (!Py_IsInitialized()) return;
+    py::gil_scoped_acquire acquire;
+    delete object;
+  });
+}
+
+}  // namespace
+
+CacheSettings MakeCacheSettings(int64_t host_rows, int64_t host_bytes, const std::string& policy,
+                                const py::list& levels) {
+  CacheSettings settings;
+  settings.host_rows = host_rows;
+  settings.host_bytes = host_bytes;
+  if (policy != "lru" && policy != "lfu") {
+    throw py::value_error("policy '" + policy + "' is unknown; legal: lru, lfu");
+  }
+  settings.by_count = policy == "lfu";
+  for (const py::handle each : levels) {
+    const auto level = py::reinterpret_borrow<py::dict>(each);
+    LevelConfig config;
+    config.kind = level["kind"].cast<std::string>();
+    if (level.contains("max_rows")) config.max_rows = level["max_rows"].cast<int64_t>();
+    const auto open = Shared(py::reinterpret_borrow<py::object>(level["open"]));
+    config.open = [open](size_t row_bytes, int generation) {
+      py::gil_scoped_acquire acquire;
+      try {
+        return TierOf((*open)(row_bytes, generation));
+      } catch (py::error_already_set& error) {
+        throw std::runtime_error(std::string(py::str(error.value())));
+      }
+    };
+    settings.levels.push_back(std::move(config));
+  }
+  return settings;
+}
+
+}  // namespace msrec

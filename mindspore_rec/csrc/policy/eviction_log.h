@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// EvictionLog: what became of evicted keys. The last few are remembered always, to explain where a
+// key went; all of them are kept while somebody collects them. Not thread safe; one shard owns it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "policy/eviction.h"
+
+namespace msrec {
+
+struct EvictedKey {
+  int64_t key = 0;
+  int64_t step = 0;
+  uint32_t time = 0;
+  EvictionReason reason = EvictionReason::kNone;
+};
+
+class EvictionLog {
+ public:
+  static constexpr size_t kRemembered = 1024;
+
+  void Add(const EvictedKey& evicted) {
+    if (recent_.size() < kRemembered) {
+      recent_.push_back(evicted);
+    } else {
+      recent_[next_] = evicted;
+      next_ = (next_ + 1) % kRemembered;
+    }
+    if (collecting_) collected_.push_back(evicted);
+  }
+
+  // The last eviction of key among those remembered, or null.
+  const EvictedKey* Find(int64_t key) const {
+    for (size_t i = 0; i < recent_.size(); ++i) {
+      const EvictedKey& each = recent_[(next_ + recent_.size() - 1 - i) % recent_.size()];
+      if (each.key == key) return &each;
+    }
+    return nullptr;
+  }
+
+  void Collect(bool on) {
+    collecting_ = on;
+    if (!on) std::deque<EvictedKey>().swap(collected_);
+  }
+  bool collecting() const { return collecting_; }
+  // What was collected since the last call.
+  void Take(std::vector<EvictedKey>* out) {
+    out->insert(out->end(), collected_.begin(), collected_.end());
+    collected_.clear();
+  }
+
+  size_t bytes() const { return (recent_.capacity() + collected_.size()) * sizeof(EvictedKey); }
+
+ private:
+  std::vector<EvictedKey> recent_;  // a ring once it is full; next_ is its oldest
+  size_t next_ = 0;
+  bool collecting_ = false;
+  // A deque: a step must not pay for copying all that was collected before it.
+  std::deque<EvictedKey> collected_;
+};
+
+}  // namespace msrec

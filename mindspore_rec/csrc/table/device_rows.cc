@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/device_rows.h"
+
+#include <cstring>
+#include <stdexcept>
+
+#include "util/thread_pool.h"
+
+namespace msrec {
+
+DeviceRows::DeviceRows(const DeviceConfig& config, int dim)
+    : config_(config), dim_(dim), map_(static_cast<uint32_t>(config.rows), config.lfu) {
+  host_.assign(slots(), nullptr);
+  dirty_.assign(slots(), 0);
+  gone_.assign(slots(), 0);
+}
+
+void DeviceRows::SetStates(float* states, int width) {
+  states_ = states;
+  state_width_ = width;
+}
+
+void DeviceRows::FindAll(const Batch& batch, int shard, uint32_t* found) const {
+  constexpr size_t kAhead = 8;
+  const size_t first = batch.begin[shard];
+  const size_t last = first + batch.unique[shard];
+  for (size_t i = first; i < last; ++i) {
+    if (i + kAhead < last) map_.Prefetch(HashKey(batch.key[i + kAhead]));
+    found[i] = batch.row[i] == nullptr ? SlotMap::kNone : Find(batch.key[i]);
+  }
+}
+
+void DeviceRows::Freshen(int64_t key) {
+  const uint32_t slot = Find(key);
+  if (slot == SlotMap::kNone || !dirty_[slot]) return;
+  if (!shared()) {
+    throw std::runtime_error(
+        "a row's newest value is on the device: call device.sync() of the table first");
+  }
+  CopyOut({slot, host_[slot], nullptr}, Value(slot), State(slot));
+  dirty_[slot] = 0;
+}
+
+void DeviceRows::FreshenAll() {
+  const std::vector<SlotSwap> swaps = Dirty();
+  if (swaps.empty()) return;
+  if (!shared()) Freshen(map_.key(swaps[0].slot));  // throws
+  Move(swaps);
+  Written(swaps);
+}
+
+void DeviceRows::Forget(int shard, int64_t key) {
+  const uint32_t slot = Find(key);
+  if (slot == SlotMap::kNone) return;
+  gone_[slot] = 1;
+  dirty_[slot] = 0;
+  leaving_[shard].push_back(slot);
+}
+
+void DeviceRows::Recall(int shard, int64_t key) {
+  Freshen(key);
+  Forget(shard, key);
+}
+
+void DeviceRows::ApplyLeaving() {
+  for (auto& leaving : leaving_) {
+    for (const uint32_t slot : leaving) {
+      map_.Free(slot);
+      gone_[slot] = 0;
+    }
+    leaving.clear();
+  }
+}
+
+void DeviceRows::Clear() {
+  for (auto& leaving : leaving_) leaving.clear();
+  map_.Clear();
+  std::fill(dirty_.begin(), dirty_.end(), 0);
+  std::fill(gone_.begin(), gone_.end(), 0);
+}
+
+size_t DeviceRows::Needed(const Batch& batch) const {
+  size_t needed = map_.pinned();
+  for (int s = 0; s < kNumShards; ++s) {
+    const size_t first = batch.begin[s];
+    const size_t n = batch.begin[s + 1] == first ? 0 : batch.unique[s];
+    for (size_t i = first; i < first + n; ++i) {
+      const uint32_t slot = Find(batch.key[i]);
+      needed += slot == SlotMap::kNone || !map_.IsPinned(slot);
+    }
+  }
+  return needed;
+}
+
+void DeviceRows::Assign(const Batch& batch, uint32_t* found, std::vector<SlotSwap>* swaps) {
+  ApplyLeaving();
+  std::vector<size_t> missing;
+  // First all that are here, so that none of them is a victim.
+  for (int s = 0; s < kNumShards; ++s) {
+    if (batch.begin[s + 1] == batch.begin[s]) continue;
+    FindAll(batch, s, found);
+    const size_t last = batch.begin[s] + batch.unique[s];
+    for (size_t i = batch.begin[s]; i < last; ++i) {
+      if (batch.row[i] == nullptr) {
+        found[i] = unknown_slot();
+      } else if (found[i] == SlotMap::kNone) {
+        missing.push_back(i);
+      } else {
+        map_.Use(found[i], Meta(batch.row[i])->count);
+        ++hits;
+      }
+    }
+  }
+  swaps->reserve(swaps->size() + missing.size());
+  for (const size_t i : missing) {
+    const uint32_t slot = map_.Take(batch.key[i], Meta(batch.row[i])->count);
+    if (slot == SlotMap::kNone) throw std::logic_error("no slot of the device cache is free");
+    swaps->push_back({slot, dirty_[slot] ? host_[slot] : nullptr, batch.row[i]});
+    host_[slot] = batch.row[i];
+    dirty_[slot] = 0;
+    found[i] = slot;
+  }
+  misses += missing.size();
+}
+
+void DeviceRows::CopyOut(const SlotSwap& swap, const float* value, const float* state) const {
+  std::memcpy(msrec::Value(swap.out), value, sizeof(float) * dim_);
+  if (state_width_ > 0) {
+    std::memcpy(msrec::Value(swap.out) + dim_, state, sizeof(float) * state_width_);
+  }
+}
+
+void DeviceRows::Move(const std::vector<SlotSwap>& swaps) {
+  constexpr size_t kBlock = 1024;
+  const auto blocks = static_cast<int64_t>((swaps.size() + kBlock - 1) / kBlock);
+  ThreadPool::Global().ParallelFor(blocks, [&](int64_t block) {
+    const size_t last = std::min(swaps.size(), (static_cast<size_t>(block) + 1) * kBlock);
+    for (size_t i = block * kBlock; i < last; ++i) {
+      const SlotSwap& swap = swaps[i];
+      if (swap.out != nullptr) CopyOut(swap, Value(swap.slot), State(swap.slot));
+      if (swap.in == nullptr) continue;
+      std::memcpy(Value(swap.slot), msrec::Value(swap.in), sizeof(float) * dim_);
+      if (state_width_ > 0) {
+        std::memcpy(State(swap.slot), msrec::Value(swap.in) + dim_, sizeof(float) * state_width_);
+      }
+    }
+  });
+  for (const SlotSwap& swap : swaps) written_back += swap.out != nullptr;
+}
+
+std::vector<SlotSwap> DeviceRows::Dirty() const {
+  std::vector<SlotSwap> swaps;
+  for (uint32_t slot = 0; slot < slots(); ++slot) {
+    if (dirty_[slot]) swaps.push_back({slot, host_[slot], nullptr});
+  }
+  return swaps;
+}
+
+void DeviceRows::Written(const std::vector<SlotSwap>& swaps) {
+  for (const SlotSwap& swap : swaps) dirty_[swap.slot] = 0;
+}
+
+void DeviceRows::NextStep() {
+  ApplyLeaving();
+  map_.NextStep();
+}
+
+void DeviceRows::Use(const std::vector<uint32_t>& slots) {
+  for (const uint32_t slot : slots) {
+    if (map_.used(slot)) map_.Use(slot, 0);
+  }
+}
+
+size_t DeviceRows::bytes() const {
+  return map_.bytes() + host_.size() * (sizeof(char*) + 2) +
+         (static_cast<size_t>(slots()) + 3) * (dim_ + state_width_) * sizeof(float);
+}
+
+}  // namespace msrec

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shard: rows that come up from the tiers below, and go down.
+#include <algorithm>
+#include <cstring>
+
+#include "table/shard.h"
+
+namespace msrec {
+
+RowPin& Shard::PinOf(uint32_t id) {
+  if (id >= pins_.size()) pins_.resize(std::max<size_t>(store_.end(), size_t{id} + 1));
+  return pins_[id];
+}
+
+// Keeps a row until this step, or this call, is over.
+void Shard::Use(uint32_t id) {
+  const Pins& pins = context_->pins;
+  RowPin& pin = PinOf(id);
+  if (pins.call == 0) {
+    pin.used = pins.step & 0x7fff;
+  } else if (pin.used != pins.step) {
+    pin.used = pins.call & 0x7fff;
+  }
+}
+
+void Shard::Stamp(RowMeta* meta) const {
+  if (meta->last_time == 0 && context_->time != 0) meta->last_time = context_->first_time;
+}
+
+void Shard::PinPresent(Batch* batch, Hold hold, uint16_t fetch, std::vector<uint32_t>* missing) {
+  Probe(batch);
+  const size_t first = batch->begin[number_];
+  for (size_t i = 0; i < batch->unique[number_]; ++i) {
+    if (batch->row[first + i] == nullptr) {
+      missing->push_back(static_cast<uint32_t>(first + i));
+    } else if (hold == Hold::kNeed) {
+      PinOf(places_[i]).needed = fetch;
+    } else if (hold == Hold::kUse) {
+      Use(places_[i]);
+    }
+  }
+}
+
+char* Shard::BringUp(const char* block, Hold hold, uint16_t fetch) {
+  const int64_t key = Meta(block)->key;
+  const uint64_t hash = HashKey(key);
+  if (index_->Find(hash, key) != Index::kNone) return nullptr;
+  const uint32_t id = store_.Allocate();
+  char* row = store_.Row(id);
+  std::memcpy(row, block, store_.stride());
+  Meta(row)->dirty = 0;  // of an epoch of the change log that may be over
+  Stamp(Meta(row));
+  try {
+    PinOf(id) = {0, 1, hold == Hold::kNeed ? fetch : context_->pins.released};
+    index_->Insert(hash, id);
+  } catch (...) {
+    Meta(row)->live = 0;
+    store_.Free(id);
+    throw;
+  }
+  if (hold == Hold::kUse) Use(id);
+  ++copies_;
+  return row;
+}
+
+char* Shard::BringUpBlank(int64_t key) {
+  std::vector<char> block(store_.stride());
+  Meta(block.data())->key = key;
+  Meta(block.data())->live = 1;
+  Meta(block.data())->last_step = ClampStep(context_->step);
+  Meta(block.data())->last_time = context_->time;
+  return BringUp(block.data(), Hold::kUse, 0);
+}
+
+void Shard::OfferDown(size_t n, bool by_count, bool prefetched, std::vector<Offer>* offers) {
+  // Half the sample of eviction: a row that goes down too early only comes up again.
+  constexpr size_t kSampledDown = kSampled / 2;
+  constexpr uint32_t kAhead = 8;
+  const Pins pins = context_->pins;
+  const uint16_t step = pins.step & 0x7fff;
+  const uint16_t call = pins.call == 0 ? step : pins.call & 0x7fff;
+  const size_t wanted = std::min(size(), kSampledDown * n + 64);
+  const uint32_t end = store_.end();
+  offers->clear();
+  offers->reserve(wanted);
+  pins_.resize(std::max<size_t>(pins_.size(), end));
+  for (size_t looked = 0; offers->size() < wanted && looked < end; ++looked) {
+    if (sample_ >= end) sample_ = 0;
+    const uint32_t id = sample_++;
+    if (id + kAhead < end) __builtin_prefetch(store_.Row(id + kAhead));
+    const RowPin pin = pins_[id];
+    if (pin.used == step || pin.used == call) continue;
+    const uint16_t ahead = pin.needed - pins.released;
+    if (!prefetched && ahead >= 1 && ahead <= Pins::kMostBatches) continue;
+    const RowMeta* meta = Meta(store_.Row(id));
+    if (!meta->live) continue;
+    const double standing = by_count ? meta->count : meta->last_step;
+    offers->push_back({standing, meta->last_step, id, number_});
+  }
+  KeepFirst(n, offers);
+}
+
+void Shard::CopyOne(uint32_t place, std::vector<int64_t>* keys, std::vector<char>* rows) const {
+  const char* row = store_.Row(place);
+  keys->push_back(Meta(row)->key);
+  rows->insert(rows->end(), row, row + store_.stride());
+}
+
+void Shard::Leave(uint32_t place) {
+  const int64_t key = Meta(store_.Row(place))->key;
+  index_->Erase(HashKey(key), key);
+  if (PinOf(place).copy) --copies_;
+  store_.Free(place);
+}
+
+uint32_t Shard::CopyDown(uint32_t place, size_t most, std::vector<int64_t>* keys,
+                         std::vector<char>* rows) {
+  for (; place < store_.end(); ++place) {
+    const char* row = store_.Row(place);
+    if (!Meta(row)->live || context_->Due(*Meta(row))) continue;
+    if (keys->size() >= most) return place;
+    keys->push_back(Meta(row)->key);
+    rows->insert(rows->end(), row, row + store_.stride());
+    RowPin& pin = PinOf(place);
+    copies_ += !pin.copy;
+    pin.copy = 1;
+  }
+  return Index::kNone;
+}
+
+void Shard::TakeErased(std::vector<int64_t>* keys) {
+  keys->insert(keys->end(), erased_.begin(), erased_.end());
+  erased_.clear();
+}
+
+void Shard::ForgetCopies() {
+  for (RowPin& pin : pins_) pin.copy = 0;
+  copies_ = 0;
+  erased_.clear();
+}
+
+const char* Shard::View(char* block) const {
+  Stamp(Meta(block));
+  return context_->Due(*Meta(block)) ? nullptr : block;
+}
+
+void Shard::DroppedBelow(int64_t key, EvictionReason reason) {
+  changes_.Deleted(key);
+  evictions_.Add({key, context_->step, context_->time, reason});
+  CountEvicted(reason);
+}
+
+}  // namespace msrec

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SlotMap: which key is in which slot of a device cache, and whose slot is taken when a new key
+// needs one: that of the least recently (LRU) or least often (LFU, then least recently) used key.
+// Keys used since the last NextStep are pinned: their slots are not taken.
+//
+// Not thread safe, but for Find, which may run beside other calls of Find.
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "util/hash.h"
+
+namespace msrec {
+
+class SlotMap {
+ public:
+  static constexpr uint32_t kNone = 0xffffffffu;
+
+  // Requires 1 <= slots < 2^31.
+  SlotMap(uint32_t slots, bool lfu);
+
+  // The slot of key, or kNone. Given hashes ahead, a loop of these does not wait for memory.
+  uint32_t Find(int64_t key) const;
+  void Prefetch(uint64_t hash) const { __builtin_prefetch(&index_[Home(hash)]); }
+
+  // Key of the slot was used in this step; `frequency`: how often ever, which must not fall while
+  // the key is here. Whether it is the first use in this step.
+  bool Use(uint32_t slot, uint32_t frequency);
+  // Gives a key that is not here a slot: a free one, or that of the first victim, which is then no
+  // longer here. Returns kNone where all slots are pinned.
+  uint32_t Take(int64_t key, uint32_t frequency);
+  // The key of the slot leaves. Its slot is free, if it is pinned only from the next step on.
+  void Free(uint32_t slot);
+  void Clear();
+  // Unpins all.
+  void NextStep();
+
+  uint32_t capacity() const { return static_cast<uint32_t>(keys_.size()); }
+  uint32_t size() const { return size_; }
+  uint32_t pinned() const { return pinned_; }
+  bool IsPinned(uint32_t slot) const { return stamps_[slot] == clock_; }
+  int64_t key(uint32_t slot) const { return keys_[slot]; }
+  bool used(uint32_t slot) const { return used_[slot]; }
+  size_t bytes() const;
+
+ private:
+  // A slot that may be taken; the lower, the earlier.
+  struct Offer {
+    uint64_t standing;
+    uint32_t slot;
+    bool operator<(const Offer& other) const {
+      return std::tie(standing, slot) < std::tie(other.standing, other.slot);
+    }
+    bool operator>(const Offer& other) const { return other < *this; }
+  };
+
+  size_t Home(uint64_t hash) const { return (hash >> 20) & mask_; }
+  uint64_t Standing(uint32_t slot) const {
+    return lfu_ ? uint64_t{frequencies_[slot]} << 32 | stamps_[slot] : stamps_[slot];
+  }
+  void Offered(uint32_t slot);
+  uint32_t Victim();
+  bool Refill();
+  void EraseFromIndex(uint32_t slot);
+
+  const bool lfu_;
+  std::vector<uint32_t> index_;  // 0: free, else slot + 1; linear probing
+  size_t mask_ = 0;
+  std::vector<int64_t> keys_;
+  std::vector<uint32_t> stamps_;       // the clock at the last use
+  std::vector<uint32_t> frequencies_;  // with LFU
+  std::vector<uint8_t> used_;
+  std::vector<uint32_t> free_;
+  std::vector<uint32_t> freed_pinned_;
+  uint32_t size_ = 0;
+  uint32_t pinned_ = 0;  // keys here that are, and freed slots that were
+  uint32_t clock_ = 1;
+
+  // A heap of the slots with the lowest standings as they were: every key whose standing is not
+  // above bound_ is in the heap or in waiting_. Since a key's standing only rises, one at the top
+  // whose standing is still the same is the lowest of all.
+  std::vector<Offer> heap_;
+  Offer bound_{0, 0};
+  std::vector<uint32_t> waiting_;  // pinned: offered from the next step on
+};
+
+}  // namespace msrec

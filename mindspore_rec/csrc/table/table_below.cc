@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Table: all rows below: walks over them, their eviction, new layouts.
+#include <algorithm>
+#include <cstring>
+
+#include "table/table_guard.h"
+
+namespace msrec {
+namespace {
+
+constexpr size_t kScanRows = 4096;
+// Rows below that one step's slice of the sweep looks at: they are invisible once they are due, so
+// this only frees space.
+constexpr size_t kMostSwept = 2048;
+
+}  // namespace
+
+// ---------------------------------------------------------------- all rows below
+
+// Has the tiers take what is in the queue. Where they cannot, being full or away, what is still in
+// it: whole tables can be read all the same.
+WriteBehind::Waiting Table::DrainOrKeep() {
+  try {
+    Queue().Drain();
+    return {};
+  } catch (const std::runtime_error&) {
+    return Queue().waiting();
+  }
+}
+
+// Calls fn with the rows whose only place is below, a part at a time, due ones among them.
+template <typename Fn>
+void Table::WalkBelow(Fn fn) {
+  if (below_ == nullptr) return;
+  PushErased();
+  Queue();
+  if (below_->rows == 0) return;
+  std::vector<int64_t> keys;
+  std::vector<char> blocks;
+  const WriteBehind::Waiting waiting = DrainOrKeep();
+  std::unique_ptr<TierScan> scan = OnTier([&] { return below_->chain->Scan(true); });
+  const size_t stride = context_.layout.stride();
+  while (OnTier([&] { return scan->Next(kScanRows, &keys, &blocks); })) {
+    KeyedRows rows;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      char* block = blocks.data() + i * stride;
+      Shard& shard = ShardFor(keys[i]);
+      if (shard.Holds(keys[i]) || waiting.rows.count(keys[i]) != 0) continue;
+      shard.View(block);  // with its time
+      rows.emplace_back(keys[i], block);
+    }
+    if (!rows.empty()) fn(rows);
+  }
+  for (const auto& [key, row] : waiting.rows) {
+    if (row == nullptr || ShardFor(key).Holds(key)) continue;
+    blocks.assign(row, row + stride);
+    ShardFor(key).View(blocks.data());
+    KeyedRows rows{{key, blocks.data()}};
+    fn(rows);
+  }
+}
+
+void Table::WalkAll(const std::function<void(const KeyedRows&)>& fn) {
+  RequireFresh();
+  if (device_ != nullptr) device_->FreshenAll();
+  std::vector<bool> seen(below_ != nullptr && context_.is_static() ? config_.vocabulary : 0);
+  const auto give = [&](const KeyedRows& rows) {
+    for (const auto& each : rows) {
+      if (!seen.empty()) seen[each.first] = true;
+    }
+    fn(rows);
+  };
+  for (const auto& shard : shards_) {
+    KeyedRows rows;
+    for (const char* row : shard->Rows()) rows.emplace_back(Meta(row)->key, row);
+    give(rows);
+  }
+  WalkBelow([&](KeyedRows& rows) {
+    rows.erase(std::remove_if(rows.begin(), rows.end(),
+                              [&](const auto& each) { return context_.Due(*Meta(each.second)); }),
+               rows.end());
+    give(rows);
+  });
+  // A static table has the rows that were never looked up too.
+  const size_t stride = context_.layout.stride();
+  std::vector<char> blocks(seen.empty() ? 0 : kScanRows * stride);
+  KeyedRows rows;
+  for (size_t key = 0; key < seen.size(); ++key) {
+    if (!seen[key]) {
+      char* block = blocks.data() + rows.size() * stride;
+      ShardFor(static_cast<int64_t>(key)).FreshBlock(block, static_cast<int64_t>(key));
+      rows.emplace_back(key, block);
+    }
+    if (rows.size() < kScanRows && key + 1 < seen.size()) continue;
+    fn(rows);
+    rows.clear();
+  }
+}
+
+size_t Table::AllRows() const {
+  if (below_ == nullptr) return Rows();
+  if (context_.is_static()) return static_cast<size_t>(config_.vocabulary);
+  return Rows() + static_cast<size_t>(below_->rows);
+}
+
+// ---------------------------------------------------------------- eviction below
+
+// Drops those rows below for which there is a reason; how many.
+size_t Table::DropBelow(const std::vector<int64_t>& keys,
+                        const std::function<EvictionReason(const char*)>& reason) {
+  // What a walk gave may be older than the row is now.
+  std::vector<char> rows;
+  std::unique_ptr<bool[]> found;
+  ReadBelow(keys, &rows, &found);
+  const size_t stride = context_.layout.stride();
+  std::vector<int64_t> going;
+  std::vector<EvictionReason> why;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    char* block = rows.data() + i * stride;
+    if (!found[i] || ShardFor(keys[i]).Holds(keys[i])) continue;
+    ShardFor(keys[i]).View(block);
+    const EvictionReason each = reason(block);
+    if (each == EvictionReason::kNone) continue;
+    going.push_back(keys[i]);
+    why.push_back(each);
+  }
+  if (going.empty()) return 0;
+  Overtake(going);
+  OnTier([&] { Queue().Erase(going); });
+  for (size_t i = 0; i < going.size(); ++i) ShardFor(going[i]).DroppedBelow(going[i], why[i]);
+  below_->rows -= static_cast<int64_t>(going.size());
+  return going.size();
+}
+
+// Looks at about that many rows below and drops what is to be evicted. True: it came to the end.
+bool Table::SweepBelow(size_t rows, bool norms) {
+  Queue();
+  std::vector<int64_t> keys;
+  std::vector<char> blocks;
+  const size_t stride = context_.layout.stride();
+  size_t looked = 0;
+  while (looked < rows) {
+    if (below_->sweep == nullptr) {
+      below_->sweep = OnTier([&] { return below_->chain->Scan(false); });
+    }
+    if (!OnTier([&] { return below_->sweep->Next(std::min(rows, kScanRows), &keys, &blocks); })) {
+      below_->sweep.reset();
+      return true;
+    }
+    looked += keys.size();
+    std::vector<int64_t> going;
+    const auto reason = [&](const char* row) { return shards_[0]->Reason(row, norms); };
+    for (size_t i = 0; i < keys.size(); ++i) {
+      char* block = blocks.data() + i * stride;
+      shards_[0]->View(block);
+      if (reason(block) != EvictionReason::kNone) going.push_back(keys[i]);
+    }
+    if (!going.empty()) DropBelow(going, reason);
+  }
+  return false;
+}
+
+void Table::SweepAllBelow(bool norms) {
+  if (below_ == nullptr) return;
+  PushErased();
+  Queue();
+  if (below_->rows == 0) return;
+  const WriteBehind::Waiting waiting = DrainOrKeep();
+  below_->sweep.reset();
+  while (!SweepBelow(kScanRows, norms)) {
+  }
+  std::vector<int64_t> keys;
+  for (const auto& [key, row] : waiting.rows) {
+    if (row != nullptr) keys.push_back(key);
+  }
+  if (keys.empty()) return;
+  DropBelow(keys, [&](const char* row) { return shards_[0]->Reason(row, norms); });
+}
+
+// One step's share. What fails here is tried again: rows that are due are invisible anyway.
+void Table::SweepSomeBelow() {
+  const Eviction& eviction = context_.eviction;
+  if (below_->rows == 0 || (eviction.on_trigger && !below_->sweeping)) return;
+  const size_t share = static_cast<size_t>(below_->rows) / 4096;
+  try {
+    const bool ended =
+        SweepBelow(std::min(std::max<size_t>(share, 64), kMostSwept), eviction.by_norm());
+    below_->sweeping = below_->sweeping && !ended;
+  } catch (const std::runtime_error&) {
+    below_->sweep.reset();
+  }
+}
+
+// Drops that many rows for the table's capacity: the first, in the order of eviction, of a sample
+// of those below. They are colder than those above.
+uint64_t Table::CrowdBelow(uint64_t drops) {
+  uint64_t dropped = 0;
+  bool restarted = false;
+  std::vector<int64_t> keys;
+  std::vector<char> blocks;
+  const size_t stride = context_.layout.stride();
+  while (dropped < drops && below_->rows > 0) {
+    const size_t wanted = 8 * static_cast<size_t>(drops - dropped) + 64;
+    std::vector<std::pair<double, int64_t>> offers;
+    bool ended = false;
+    while (offers.size() < wanted && !ended) {
+      if (below_->sweep == nullptr) {
+        below_->sweep = OnTier([&] { return below_->chain->Scan(false); });
+      }
+      ended = !OnTier([&] { return below_->sweep->Next(kScanRows, &keys, &blocks); });
+      if (ended) {
+        below_->sweep.reset();
+        break;
+      }
+      for (size_t i = 0; i < keys.size(); ++i) {
+        if (ShardFor(keys[i]).Holds(keys[i])) continue;
+        offers.emplace_back(shards_[0]->Standing(blocks.data() + i * stride), keys[i]);
+      }
+    }
+    if (offers.empty()) {
+      // The rows may still be on their way down.
+      if (restarted) break;
+      restarted = true;
+      OnTier([&] { Queue().Drain(); });
+      continue;
+    }
+    const size_t going = std::min<size_t>(offers.size(), drops - dropped);
+    std::nth_element(offers.begin(), offers.begin() + (going - 1), offers.end());
+    std::vector<int64_t> chosen;
+    for (size_t i = 0; i < going; ++i) chosen.push_back(offers[i].second);
+    std::sort(chosen.begin(), chosen.end());
+    chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+    const size_t now = DropBelow(chosen, [](const char*) { return EvictionReason::kCapacity; });
+    dropped += now;
+    if (now == 0 && ended) break;
+  }
+  return dropped;
+}
+
+// ---------------------------------------------------------------- whole tables
+
+void Table::Flush() {
+  Guard::Run(this, [&] {
+    if (below_ == nullptr) {
+      throw std::invalid_argument(Where("has no tier below host memory to flush to"));
+    }
+    RequireFresh();
+    if (device_ != nullptr) device_->FreshenAll();
+    PushErased();
+    // A tier that takes nothing is not offered all rows again with each try.
+    OnTier([&] { Queue().Drain(); });
+    for (const auto& shard : shards_) {
+      for (uint32_t place = 0; place != Index::kNone;) {
+        std::vector<int64_t> keys;
+        std::vector<char> blocks;
+        place = shard->CopyDown(place, Below::kPartRows, &keys, &blocks);
+        Overtake(keys);
+        OnTier([&] { Queue().Write(std::move(keys), std::move(blocks)); });
+      }
+    }
+    OnTier([&] { Queue().Flush(); });
+  });
+}
+
+// All keys of a static table have changed, those that were never looked up too.
+void Table::NoteVocabulary() {
+  if (!context_.is_static() || oldest_mark_ == 0) return;
+  for (int64_t key = 0; key < config_.vocabulary; ++key) ShardFor(key).NoteDeleted(key);
+}
+
+// Rows below in the new layout, with fresh optimizer state as those above get.
+void Table::RelayBelow(const RowLayout& layout) {
+  if (below_ == nullptr) return;
+  NoteVocabulary();
+  if (below_->queue == nullptr) return;
+  auto fresh = OpenChain(below_->generation + 1, layout.stride());
+  OnTier([&] { fresh->Clear(); });
+  int64_t rows_below = 0;
+  WalkBelow([&](KeyedRows& rows) {
+    std::vector<int64_t> keys;
+    std::vector<char> blocks(rows.size() * layout.stride());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      shards_[0]->Relay(rows[i].second, layout, blocks.data() + i * layout.stride());
+      keys.push_back(rows[i].first);
+      if (oldest_mark_ != 0) ShardFor(rows[i].first).NoteDeleted(rows[i].first);
+    }
+    OnTier([&] { fresh->Write(keys.data(), keys.size(), blocks.data()); });
+    rows_below += static_cast<int64_t>(keys.size());
+  });
+  below_->sweep.reset();
+  const auto old = below_->chain;
+  below_->queue = std::make_shared<WriteBehind>(fresh, Below::kQueueBytes);
+  below_->chain = std::move(fresh);
+  below_->rows = rows_below;
+  ++below_->generation;
+  for (const auto& shard : shards_) shard->ForgetCopies();
+  for (auto& [number, fetch] : below_->fetches) fetch->cancelled = true;
+  OnTier([&] { old->Clear(); });
+}
+
+void Table::ClearBelow() {
+  if (below_ == nullptr) return;
+  NoteVocabulary();
+  WriteBehind& queue = Queue();
+  if (oldest_mark_ != 0) {
+    WalkBelow([&](KeyedRows& rows) {
+      for (const auto& each : rows) ShardFor(each.first).NoteDeleted(each.first);
+    });
+  }
+  below_->sweep.reset();
+  for (auto& [number, fetch] : below_->fetches) fetch->cancelled = true;
+  OnTier([&] { queue.Clear(); });
+  below_->rows = 0;
+}
+
+void Table::AddTierStats(TableStats* stats) {
+  if (below_ == nullptr) return;
+  const Below& below = *below_;
+  const auto add = [&](const std::string& name, auto value) {
+    stats->emplace_back(name, static_cast<double>(value));
+  };
+  add("host_rows", Rows());
+  add("host_capacity_rows", HostCapacity());
+  add("looked_up_keys", below.asked);
+  add("host_hits", below.host_hits);
+  add("host_misses", below.host_misses);
+  add("prefetched_rows", below.prefetched);
+  add("written_down_rows", below.written_down);
+  add("lookup_wait_seconds", below.lookup_wait);
+  add("prefetch_wait_seconds", below.prefetch_wait);
+  add("below_rows", below.rows);
+  if (below.queue == nullptr) return;
+  add("queued_rows", below.queue->waiting_rows());
+  for (size_t i = 0; i < below.chain->levels().size(); ++i) {
+    const TierChain::Level& level = below.chain->levels()[i];
+    const TierChain::Traffic traffic = below.chain->traffic(i);
+    const TierStats tier = level.tier->Stats();
+    add(level.kind + "_rows", tier.rows);
+    add(level.kind + "_hits", traffic.hits);
+    add(level.kind + "_written_rows", traffic.written_rows);
+    add(level.kind + "_spilled_rows", traffic.spilled_rows);
+    add(level.kind + "_read_bytes", tier.read_bytes);
+    add(level.kind + "_written_bytes", tier.written_bytes + tier.gc_bytes);
+    add(level.kind + "_disk_bytes", tier.disk_bytes);
+    add(level.kind + "_index_bytes", tier.index_bytes);
+    add(level.kind + "_buffer_bytes", tier.buffer_bytes);
+  }
+}
+
+}  // namespace msrec

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Table: lookups and steps where rows are in a device cache.
+#include <cstring>
+
+#include "table/for_shards.h"
+#include "table/table_guard.h"
+
+namespace msrec {
+namespace {
+
+constexpr int64_t kMaxDeviceRows = int64_t{1} << 30;
+
+thread_local std::vector<float*> value_scratch;
+thread_local std::vector<float*> state_scratch;
+
+bool Same(const IdFilter& a, const IdFilter& b) {
+  return a.has_padding == b.has_padding && (!a.has_padding || a.padding_key == b.padding_key) &&
+         a.coefficient == b.coefficient;
+}
+
+}  // namespace
+
+void Table::AttachDevice(const DeviceConfig& config, float* values) {
+  Guard::Run(this, [&] {
+    if (config.rows < 1 || config.rows > kMaxDeviceRows) {
+      throw std::invalid_argument(
+          Where("device_rows must be in [1, 2^30], got " + std::to_string(config.rows)));
+    }
+    if (device_ != nullptr) throw std::invalid_argument(Where("has a device cache already"));
+    if (context_.eviction.by_norm() && !config.shared) RefuseUnshared("eviction by norm");
+    if (config.shared == (values == nullptr)) {
+      throw std::invalid_argument(Where("values of the device cache must be given where shared"));
+    }
+    auto device = std::make_unique<DeviceRows>(config, config_.dim);
+    device->SetStates(nullptr, context_.rule.StateWidth(config_.dim));
+    if (config.shared) {
+      device->SetValues(values);
+      const size_t bytes = sizeof(float) * config_.dim;
+      std::memcpy(device->Value(device->unknown_slot()), unknown_row_.data(), bytes);
+      std::memset(device->Value(device->zero_slot()), 0, bytes);
+    }
+    device_ = std::move(device);
+    context_.device = device_.get();
+    is_touched_.assign(config.shared ? 0 : device_->slots(), 0);
+  });
+}
+
+void Table::SetDeviceStates(float* states) {
+  Guard::Run(this, [&] {
+    RequireDevice(true);
+    device_->SetStates(states, context_.rule.StateWidth(config_.dim));
+  });
+}
+
+int32_t Table::device_state_width() {
+  return Guard::Run(this, [&] { return context_.rule.StateWidth(config_.dim); });
+}
+
+void Table::RequireDevice(bool shared) const {
+  if (device_ == nullptr) throw std::invalid_argument(Where("has no device cache"));
+  if (device_->shared() != shared) {
+    throw std::invalid_argument(
+        Where(shared ? "has its device cache out of the host's memory"
+                     : "has its device cache in the host's memory: it moves rows by itself"));
+  }
+}
+
+void Table::RefuseUnshared(const char* what) const {
+  throw std::invalid_argument(
+      Where(std::string(what) +
+            " is not possible with a device cache out of the host's memory; use plain lookups and "
+            "the optimizers' step in the graph, or make the table without device_rows"));
+}
+
+void Table::RequireFresh() const {
+  if (device_ == nullptr || device_->shared()) return;
+  if (!moving_.empty() || !device_->Dirty().empty()) {
+    throw std::runtime_error(
+        Where("rows have their newest value on the device only: call device.sync() first"));
+  }
+}
+
+void Table::RequireNonePrepared() const {
+  if (prepared_.empty()) return;
+  throw std::runtime_error(
+      Where("a lookup was prepared that the step has not made: call device.prepare(ids) after the "
+            "step before, once for each lookup of the step to come"));
+}
+
+// ---------------------------------------------------------------- lookups
+
+int64_t Table::MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* slots,
+                          std::vector<SlotSwap>* swaps, std::vector<uint32_t>* held) {
+  const bool trained = trainable_;
+  if (trained) RequireTrainable();
+  if (device_->shared() && device_->state_width() > 0 && device_->State(0) == nullptr) {
+    throw std::runtime_error(Where("its device cache has no memory for the optimizer's state"));
+  }
+  auto batch = NewBatch(ids, filter);
+  ForShards(*batch, [&](int s) { batch->MakeUnique(s); });
+  batch->made_unique = true;
+  batch->on_device = true;
+  size_t needed = device_->Needed(*batch);
+  if (needed > device_->slots() && !trained) {
+    // No step will come that ends the lookups before.
+    device_->NextStep();
+    needed = device_->Needed(*batch);
+  }
+  if (needed > device_->slots()) {
+    Recycle(std::move(batch));
+    throw std::invalid_argument(
+        Where("device_rows must be at least " + std::to_string(needed) +
+              ", the distinct keys of the lookups since the last optimizer step, got " +
+              std::to_string(device_->slots())));
+  }
+  Resolve(batch.get(), trained ? &Shard::FindOrInsert : &Shard::FindOnly, nullptr, nullptr);
+  uint32_t* found = slot_of_key_.Reset(batch->n);
+  if (below_ != nullptr) below_->lookups.emplace_back(HashIds(ids), ids.size);
+  device_->Assign(*batch, found, swaps);
+  if (batch->begin[kNumShards] < batch->n) {
+    std::fill_n(slots, batch->n, static_cast<int32_t>(device_->zero_slot()));
+  }
+  ForShards(*batch, [&](int s) {
+    const size_t first = batch->begin[s];
+    for (size_t i = first; i < batch->begin[s + 1]; ++i) {
+      slots[batch->pos[i]] = static_cast<int32_t>(found[first + batch->inverse[i]]);
+    }
+  });
+  // A frozen table's rows below were only shown: they do not stay.
+  for (int s = 0; !trained && below_ != nullptr && s < kNumShards; ++s) {
+    const size_t n = batch->begin[s + 1] == batch->begin[s] ? 0 : batch->unique[s];
+    for (size_t i = batch->begin[s]; i < batch->begin[s] + n; ++i) {
+      if (!shards_[s]->Holds(batch->key[i])) device_->Forget(s, batch->key[i]);
+    }
+  }
+  for (int s = 0; held != nullptr && s < kNumShards; ++s) {
+    const size_t n = batch->begin[s + 1] == batch->begin[s] ? 0 : batch->unique[s];
+    for (size_t i = batch->begin[s]; i < batch->begin[s] + n; ++i) {
+      if (batch->row[i] != nullptr) held->push_back(found[i]);
+    }
+  }
+  if (trained && device_->shared()) return Keep(std::move(batch));
+  Recycle(std::move(batch));
+  return trained ? next_ticket_++ : kFrozenTicket;
+}
+
+int64_t Table::LookupSlots(const IdView& ids, const IdFilter& filter, float* values,
+                           int32_t* slots) {
+  return Guard::Run(this, [&]() -> int64_t {
+    if (device_ == nullptr) RequireDevice(true);
+    const size_t bytes = ids.size * (ids.is_int64 ? 8 : 4);
+    for (auto it = prepared_.begin(); it != prepared_.end(); ++it) {
+      if (it->is_int64 != ids.is_int64 || it->ids.size() != bytes || !Same(it->filter, filter) ||
+          (bytes > 0 && std::memcmp(it->ids.data(), ids.data, bytes) != 0)) {
+        continue;
+      }
+      std::copy(it->slots.begin(), it->slots.end(), slots);
+      const int64_t ticket = it->ticket;
+      prepared_.erase(it);
+      return ticket;
+    }
+    if (!device_->shared()) {
+      throw std::runtime_error(
+          Where("this lookup was not prepared: call device.prepare(ids) for it before the step"));
+    }
+    if (values != nullptr && values != device_->Value(0)) {
+      throw std::runtime_error(Where("the memory of its device cache has moved"));
+    }
+    std::vector<SlotSwap> swaps;
+    const int64_t ticket = MapToSlots(ids, filter, slots, &swaps, nullptr);
+    device_->Move(swaps);
+    return ticket;
+  });
+}
+
+Table::RowMoves Table::Prepare(const IdView& ids, const IdFilter& filter) {
+  return Guard::Run(this, [&] {
+    if (device_ == nullptr) RequireDevice(true);
+    if (!moving_.empty()) throw std::runtime_error(Where("rows are being moved"));
+    PreparedLookup lookup;
+    const auto* data = static_cast<const char*>(ids.data);
+    lookup.ids.assign(data, data + ids.size * (ids.is_int64 ? 8 : 4));
+    lookup.is_int64 = ids.is_int64;
+    lookup.filter = filter;
+    lookup.slots.resize(ids.size);
+    std::vector<SlotSwap> swaps;
+    lookup.ticket = MapToSlots(ids, filter, lookup.slots.data(), &swaps, &lookup.held);
+    RowMoves moves;
+    if (device_->shared()) {
+      device_->Move(swaps);
+    } else {
+      const size_t dim = config_.dim;
+      const size_t width = device_->state_width();
+      for (const SlotSwap& swap : swaps) {
+        if (swap.out != nullptr) {
+          moves.out_slots.push_back(static_cast<int32_t>(swap.slot));
+          moving_.push_back(swap);
+        }
+        moves.in_slots.push_back(static_cast<int32_t>(swap.slot));
+        const float* value = Value(swap.in);
+        moves.in_values.insert(moves.in_values.end(), value, value + dim);
+        moves.in_states.insert(moves.in_states.end(), value + dim, value + dim + width);
+      }
+      if (lookup.ticket != kFrozenTicket) device_lookups_[lookup.ticket] = lookup.held;
+    }
+    prepared_.push_back(std::move(lookup));
+    return moves;
+  });
+}
+
+Table::RowMoves Table::FetchDirty() {
+  return Guard::Run(this, [&] {
+    if (device_ == nullptr) RequireDevice(true);
+    RowMoves moves;
+    if (device_->shared()) {
+      device_->FreshenAll();
+      return moves;
+    }
+    if (!moving_.empty()) throw std::runtime_error(Where("rows are being moved"));
+    moving_ = device_->Dirty();
+    for (const SlotSwap& swap : moving_) {
+      moves.out_slots.push_back(static_cast<int32_t>(swap.slot));
+    }
+    device_->Written(moving_);
+    return moves;
+  });
+}
+
+void Table::FinishMove(const float* out_values, const float* out_states, size_t rows) {
+  Guard::Run(this, [&] {
+    RequireDevice(false);
+    if (rows != moving_.size()) {
+      throw std::invalid_argument(Where("has " + std::to_string(moving_.size()) +
+                                        " rows being moved, got " + std::to_string(rows)));
+    }
+    for (size_t i = 0; i < rows; ++i) {
+      device_->CopyOut(moving_[i], out_values + i * config_.dim,
+                       out_states + i * device_->state_width());
+    }
+    device_->written_back += rows;
+    moving_.clear();
+  });
+}
+
+// ---------------------------------------------------------------- the step
+
+void Table::StepOnDevice(const StepConstants& c, GradientSum::Part* part) {
+  constexpr size_t kAhead = 8;
+  value_scratch.assign(part->n, nullptr);
+  state_scratch.assign(part->n, nullptr);
+  for (size_t i = 0; i < part->n; ++i) {
+    if (i + kAhead < part->n) device_->map().Prefetch(HashKey(part->key[i + kAhead]));
+    if (part->row[i] == nullptr) continue;
+    const uint32_t slot = device_->Find(part->key[i]);
+    if (slot == SlotMap::kNone) continue;
+    value_scratch[i] = device_->Value(slot);
+    state_scratch[i] = device_->State(slot);
+    device_->MarkDirty(slot, part->row[i]);
+    part->row[i] = nullptr;  // its block is not what is updated
+  }
+  context_.kernels->step_apart(c, config_.dim, value_scratch.data(), state_scratch.data(),
+                               part->sum.data(), part->n);
+}
+
+void Table::ForgetDeviceStep() {
+  if (device_ == nullptr) return;
+  device_->NextStep();
+  prepared_.clear();
+  device_lookups_.clear();
+  for (const uint32_t slot : touched_) is_touched_[slot] = 0;
+  touched_.clear();
+}
+
+void Table::ReportGradient(int64_t ticket) {
+  Guard::Run(this, [&] {
+    RequireDevice(false);
+    if (ticket == kFrozenTicket) return;
+    const auto it = device_lookups_.find(ticket);
+    if (it == device_lookups_.end()) {
+      throw std::runtime_error(Where("got a gradient for a lookup it no longer knows (ticket " +
+                                     std::to_string(ticket) + ")"));
+    }
+    for (const uint32_t slot : it->second) {
+      if (is_touched_[slot]) continue;
+      is_touched_[slot] = 1;
+      touched_.push_back(slot);
+    }
+    device_lookups_.erase(it);
+  });
+}
+
+size_t Table::CountTouched() {
+  return Guard::Run(this, [&] {
+    RequireDevice(false);
+    return touched_.size();
+  });
+}
+
+void Table::Touched(int32_t* slots, size_t room) {
+  Guard::Run(this, [&] {
+    RequireDevice(false);
+    if (room < touched_.size()) throw std::runtime_error(Where("the step changed while it ran"));
+    std::copy(touched_.begin(), touched_.end(), slots);
+    std::fill(slots + touched_.size(), slots + room, static_cast<int32_t>(device_->scratch_slot()));
+  });
+}
+
+std::array<float, 2> Table::BeginDeviceStep(const StepInput& input) {
+  return Guard::Run(this, [&] {
+    RequireDevice(false);
+    RequireOptimizer();
+    const StepConstants c = Constants(input);
+    RequireNonePrepared();
+    return std::array<float, 2>{c.adam_lr, c.adam_eps};
+  });
+}
+
+void Table::FinishDeviceStep() {
+  Guard::Run(this, [&] {
+    RequireDevice(false);
+    for (const uint32_t slot : touched_) {
+      const int64_t key = device_->map().key(slot);
+      char* row = ShardFor(key).Find(key);
+      if (row == nullptr || device_->Find(key) != slot) continue;  // it has left since
+      device_->MarkDirty(slot, row);
+      ShardFor(key).Touch(row);
+    }
+    FinishStep();
+  });
+}
+
+}  // namespace msrec

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every call on a table begins with. Internal to table*.cc.
+#pragma once
+
+#include <mutex>
+#include <new>
+
+#include "table/table.h"
+
+namespace msrec {
+
+// Takes the table for one call, and turns what can go wrong inside into the table's own exceptions.
+class Table::Guard {
+ public:
+  explicit Guard(Table* table) : lock_(table->mutex_) {
+    if (table->closed_) throw TableClosed(table->Where("is closed"));
+  }
+
+  template <typename Fn>
+  static auto Run(Table* table, Fn fn) {
+    Guard guard(table);
+    try {
+      return fn();
+    } catch (const std::bad_alloc&) {
+      throw OutOfMemory(table->Where("out of memory; the table is as it was"));
+    }
+  }
+
+ private:
+  std::lock_guard<std::mutex> lock_;
+};
+
+// Rows of the call under way stay, whatever has to make room.
+class Table::CallPins {
+ public:
+  explicit CallPins(Table* table) : table_(table) {
+    if (table->below_ != nullptr) table->context_.pins.call = table->below_->NextSerial();
+  }
+  ~CallPins() { table_->context_.pins.call = 0; }
+
+ private:
+  Table* table_;
+};
+
+template <typename Fn>
+auto Table::OnTier(Fn fn) {
+  try {
+    return fn();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw std::runtime_error(Where(error.what()));
+  }
+}
+
+}  // namespace msrec

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the files of an SSD tier look like, in one place. All numbers are little-endian, all files
+// but the manifest are multiples of 4096 bytes.
+//
+// segment-<id>.seg, a part of the log, for ever the same once it is sealed:
+//
+//   block 0     header: which segment of which shape
+//   block 1, 2  marks: "the first n records are synced", written in turn, the higher epoch counts
+//   block 3...  records, one behind the other, and zeros up to the next block
+//   footer      sealed segments: the key of every record, then the numbers of those records that
+//               are tombstones, and zeros up to the next block
+//   last block  sealed segments: the trailer, which says where the footer is, and its checksum
+//
+// A record is | crc32c (4) | kind (4) | key (8) | payload |. A row's payload is the row, filled up
+// to 8 bytes. A tombstone record says that keys were erased: its payload holds `key` pairs (erased
+// key, id of the segment where the erasure was first written). The checksum starts from the
+// segment's id and the record's number, so a record is valid at its own place only.
+//
+// The log is the records of all segments in the order of their ids; of two records of one key the
+// later one counts. What is not sealed is only ever the last segment.
+//
+// MANIFEST, a text that is replaced atomically: the segments there are. A file it does not name is
+// a leftover, a file it names and that is missing is an error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tier/env.h"
+
+namespace msrec {
+
+constexpr size_t kBlock = 4096;
+constexpr uint64_t kDataOffset = 3 * kBlock;
+
+constexpr uint64_t RoundDown(uint64_t n) { return n / kBlock * kBlock; }
+constexpr uint64_t RoundUp(uint64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
+
+enum RecordKind : uint32_t { kRowRecord = 1, kTombstoneRecord = 2 };
+
+struct RecordHeader {
+  uint32_t crc;
+  uint32_t kind;
+  int64_t key;  // of a row; of tombstones their number
+};
+static_assert(sizeof(RecordHeader) == 16, "part of the format");
+
+struct Tombstone {
+  int64_t key;
+  uint64_t born;  // id of the segment where the erasure was first written
+};
+static_assert(sizeof(Tombstone) == 16, "part of the format");
+
+// Sizes that follow from the size of a row.
+struct RecordShape {
+  explicit RecordShape(size_t row_bytes);
+
+  size_t row_bytes;
+  size_t payload_bytes;
+  size_t record_bytes;
+  size_t tombstones;  // that fit into a record
+
+  uint64_t OffsetOf(uint64_t slot) const { return kDataOffset + slot * record_bytes; }
+  // Records in a segment of this size.
+  uint64_t SlotsIn(uint64_t segment_bytes) const;
+
+  // Writes record_bytes to `out`. Requires payload: row_bytes, or `key` tombstones.
+  void Encode(uint64_t segment, uint64_t slot, RecordKind kind, int64_t key, const void* payload,
+              char* out) const;
+  // Whether the record_bytes are what Encode wrote for this place.
+  bool Valid(uint64_t segment, uint64_t slot, const char* record) const;
+};
+
+struct SegmentHeader {
+  uint64_t id;
+  uint64_t row_bytes;
+  uint64_t slots;  // records it has room for
+};
+void EncodeHeader(const SegmentHeader& header, char* block);
+SegmentHeader DecodeHeader(const char* block, const std::string& path);  // throws Corruption
+
+struct SyncMark {
+  uint64_t epoch = 0;
+  uint64_t slots = 0;
+};
+void EncodeMark(uint64_t segment, const SyncMark& mark, char* block);
+// From blocks 1 and 2. Throws Corruption when neither tells.
+SyncMark DecodeMarks(uint64_t segment, const char* blocks, const std::string& path);
+
+struct Trailer {
+  uint64_t slots;
+  uint64_t tombstone_slots;
+  uint64_t footer_offset;
+  uint32_t footer_crc;
+};
+size_t FooterBytes(const Trailer& trailer);
+void EncodeTrailer(uint64_t segment, const Trailer& trailer, char* block);
+// False when the block is damaged.
+bool DecodeTrailer(uint64_t segment, const char* block, Trailer* trailer);
+
+struct Manifest {
+  struct Entry {
+    uint64_t id;
+    bool sealed;
+    uint64_t slots;  // of a sealed one
+  };
+  uint64_t row_bytes = 0;
+  uint64_t next_id = 1;
+  std::vector<Entry> segments;  // by id
+};
+std::string EncodeManifest(const Manifest& manifest);
+Manifest DecodeManifest(const std::string& text, const std::string& path);  // throws Corruption
+
+std::string SegmentName(uint64_t id);
+// Whether the name is one of a segment.
+bool IsSegmentName(const std::string& name);
+
+}  // namespace msrec

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier/key_positions.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace msrec {
+namespace {
+
+constexpr double kFull = 0.88;
+constexpr double kAfterGrowth = 0.80;
+
+// What malloc adds to a block.
+constexpr size_t kBlockOverhead = 16;
+
+}  // namespace
+
+KeyPositions::KeyPositions() : tables_(kTables), bytes_(kTables * sizeof(Table)) {}
+
+uint32_t KeyPositions::LowerBound(const Table& table, uint64_t hash) {
+  if (table.capacity == 0) return 0;
+  uint32_t i = Home(table, hash);
+  while (i < table.end && !table.entries[i].empty() && table.entries[i].hash() < hash) ++i;
+  return i;
+}
+
+uint64_t KeyPositions::Find(int64_t key) const {
+  const uint64_t full = HashKey(key);
+  const uint64_t hash = full & kHashMask;
+  const Table& table = tables_[full >> kHashBits];
+  const uint32_t i = LowerBound(table, hash);
+  if (i == table.end || table.entries[i].empty() || table.entries[i].hash() != hash) return kNone;
+  return table.entries[i].position();
+}
+
+uint64_t KeyPositions::Put(int64_t key, uint64_t position) {
+  const uint64_t full = HashKey(key);
+  const uint64_t hash = full & kHashMask;
+  Table& table = tables_[full >> kHashBits];
+  for (;;) {
+    const uint32_t i = LowerBound(table, hash);
+    if (i < table.end && !table.entries[i].empty() && table.entries[i].hash() == hash) {
+      const uint64_t before = table.entries[i].position();
+      table.entries[i] = Entry(hash, position);
+      return before;
+    }
+    uint32_t gap = i;
+    while (gap < table.end && !table.entries[gap].empty()) ++gap;
+    if (table.size + 1 > kFull * table.capacity) {
+      Resize(&table, static_cast<uint32_t>((table.size + 1) / kAfterGrowth) + 1);
+      continue;
+    }
+    if (gap == table.end) {  // rare: the last homes have many entries
+      Resize(&table, table.capacity, 2 * (table.end - table.capacity));
+      continue;
+    }
+    std::copy_backward(&table.entries[i], &table.entries[gap], &table.entries[gap] + 1);
+    table.entries[i] = Entry(hash, position);
+    ++table.size;
+    ++size_;
+    return kNone;
+  }
+}
+
+uint64_t KeyPositions::Erase(int64_t key) {
+  const uint64_t full = HashKey(key);
+  const uint64_t hash = full & kHashMask;
+  Table& table = tables_[full >> kHashBits];
+  uint32_t i = LowerBound(table, hash);
+  if (i == table.end || table.entries[i].empty() || table.entries[i].hash() != hash) return kNone;
+  const uint64_t before = table.entries[i].position();
+  // Those behind that are not at home move up.
+  for (; i + 1 < table.end; ++i) {
+    const Entry next = table.entries[i + 1];
+    if (next.empty() || Home(table, next.hash()) == i + 1) break;
+    table.entries[i] = next;
+  }
+  table.entries[i] = Entry();
+  --table.size;
+  --size_;
+  if (table.size == 0) {
+    bytes_ -= table.end * sizeof(Entry) + kBlockOverhead;
+    table = Table();
+  } else if (table.size < 0.4 * table.capacity && table.capacity > 64) {
+    try {
+      Resize(&table, static_cast<uint32_t>(table.size / kAfterGrowth) + 1);
+    } catch (const std::bad_alloc&) {
+      // Smaller would be nicer; as it is will do.
+    }
+  }
+  return before;
+}
+
+void KeyPositions::Resize(Table* table, uint32_t capacity, uint32_t tail) {
+  tail = std::max(tail, 4 + capacity / 64);
+  for (;; tail *= 2) {
+    Table resized;
+    resized.capacity = capacity;
+    resized.end = capacity + tail;
+    resized.entries.reset(new Entry[resized.end]);
+    resized.size = table->size;
+    uint32_t next = 0;  // the place after the entry placed last
+    bool fits = true;
+    for (uint32_t i = 0; i < table->end && fits; ++i) {
+      const Entry entry = table->entries[i];
+      if (entry.empty()) continue;
+      next = std::max(next, Home(resized, entry.hash()));
+      fits = next < resized.end;
+      if (fits) resized.entries[next++] = entry;
+    }
+    if (!fits) continue;
+    if (table->end != 0) bytes_ -= table->end * sizeof(Entry) + kBlockOverhead;
+    bytes_ += resized.end * sizeof(Entry) + kBlockOverhead;
+    *table = std::move(resized);
+    return;
+  }
+}
+
+}  // namespace msrec

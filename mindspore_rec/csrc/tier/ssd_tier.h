@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SsdTier: a Tier in a directory of files: a log of segments (see format.h) and an exact index in
+// memory of at most 16 bytes a row. Writes are sequential, reads are sorted, merged and handed to
+// the disk many at a time, and a thread in the background collects segments with many dead records.
+//
+// Guarantees, beside those of Tier:
+//  * A row that is answered is the newest of its key, or Read throws Corruption: every record is
+//    checked by CRC32C, and the index points to newest records only.
+//  * After kill -9 or power loss the tier opens with everything that Flush acknowledged and a
+//    prefix of what was written after it. A torn tail is dropped; damage before it is Corruption.
+//  * A disk that is full or fails, or max_bytes reached, is an IoError; reading goes on. Only after
+//    a failed sync the tier must be opened again for writing.
+//  * One process at a time has it open for writing (a lock on the directory's LOCK file).
+//  * A Scan reads the log in order, a megabyte or two at a time, and needs a few of them of memory;
+//    the rows written behind it while it ran are read at its end, one by one.
+//
+// Any thread may call any member; Close ends the others' use. In a forked child it must not be
+// used, nor destroyed: its thread stayed with the parent.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tier/batch_reader.h"
+#include "tier/env.h"
+#include "tier/format.h"
+#include "tier/key_positions.h"
+#include "tier/segment.h"
+#include "tier/segment_writer.h"
+#include "tier/tier.h"
+
+namespace msrec {
+
+struct SsdOptions {
+  std::string path;            // of the directory; created
+  size_t row_bytes = 0;        // 0: as the tier there has
+  uint64_t max_bytes = 0;      // of all files; 0: what the disk has
+  uint64_t segment_bytes = 0;  // 0: max_bytes / 256, within 32 MiB and 4 GiB
+  bool direct = true;          // past the page cache
+  bool read_only = false;
+  bool io_uring = true;  // where the system has it
+  unsigned queue_depth = 128;
+  double gc_ratio = 1.35;     // collect when the log has more records than this many a live row
+  bool background_gc = true;  // false: only Compact collects, and writers out of space
+};
+
+class SsdTier : public Tier {
+ public:
+  // Opens or creates. Throws IoError, Corruption, and std::invalid_argument naming the option.
+  // Requires: env outlives the tier.
+  explicit SsdTier(const SsdOptions& options, Env* env = Env::Posix());
+  ~SsdTier() override;  // Close, without its errors
+
+  void Read(const int64_t* keys, size_t n, char* rows, bool* found) override;
+  void Write(const int64_t* keys, size_t n, const char* rows) override;
+  void Erase(const int64_t* keys, size_t n) override;
+  void Flush() override;
+  size_t size() const override;
+  size_t row_bytes() const override { return shape_.row_bytes; }
+  std::vector<int64_t> Keys() const override;
+  std::unique_ptr<TierScan> Scan(bool exact) override;
+  void Contains(const int64_t* keys, size_t n, bool* found) const override;
+  void Clear() override;
+  TierStats Stats() const override;
+
+  // Collects every segment that has anything dead; what is left are rows and nothing else.
+  void Compact();
+
+  // Reads everything there is and returns what is damaged.
+  std::vector<Corruption> Verify();
+
+  // The same of the files at `path`, also where they are damaged so badly that no tier opens there.
+  // Throws IoError; EBUSY where a tier is open for writing.
+  static std::vector<Corruption> VerifyFiles(const std::string& path, Env* env = Env::Posix());
+
+  // Flush, and the end: later calls throw. When it throws, it is closed all the same.
+  void Close();
+
+  // One line a segment, for people: (name, records, live rows, tombstone records, bytes).
+  struct SegmentInfo {
+    std::string name;
+    uint64_t slots, live, tombstone_slots, bytes;
+    bool sealed;
+  };
+  std::vector<SegmentInfo> Segments() const;
+
+  const std::string& path() const { return options_.path; }
+  const char* io_name() const { return reader_.name(); }
+  // Why garbage collection cannot go on; empty when it can.
+  std::string gc_error() const;
+
+ private:
+  friend class SsdScan;
+  // By ordinal, null where there is none; replaced as a whole, so that a reader keeps its own.
+  using SegmentTable = std::vector<std::shared_ptr<Segment>>;
+  struct Request {
+    uint64_t position;
+    size_t i;
+  };
+  // How many segments of max_bytes must stay free. A collection takes less than one; erasing must
+  // be possible when writing is not any more.
+  static constexpr uint64_t kSpareForWrite = 2;
+  static constexpr uint64_t kSpareForErase = 1;
+  static constexpr uint64_t kSpareForCollect = 0;
+
+  // ssd_recovery.cc
+  static SsdOptions Checked(SsdOptions options, Env* env);
+  static int SlotBits(const SsdOptions& options, const RecordShape& shape, Env* env);
+  void Recover();
+  void Replay(size_t ordinal, const SegmentKeys& keys);
+  void RemoveLeftovers();
+
+  // ssd_tier.cc
+  void CheckOpen() const;  // under any lock
+  void CheckWritable() const;
+  uint64_t PositionOf(size_t ordinal, uint64_t slot) const {
+    return uint64_t{ordinal} << slot_bits_ | slot;
+  }
+  size_t OrdinalOf(uint64_t position) const { return position >> slot_bits_; }
+  uint64_t SlotOf(uint64_t position) const { return position & ((uint64_t{1} << slot_bits_) - 1); }
+  Segment& SegmentOf(uint64_t position) const { return *(*segments_)[OrdinalOf(position)]; }
+  std::vector<Extent> Plan(std::vector<Request>* requests, const SegmentTable& segments) const;
+  // Under write_mutex_: makes head_ one with room; false when there would be less than `spare`
+  // segments left of max_bytes.
+  bool MakeRoom(uint64_t spare);
+  bool HasSpace(uint64_t spare) const;  // under write_mutex_ or state_mutex_
+  void SealHead();
+  void AddHead();
+  void StoreManifest(const SegmentTable& segments);
+  void FlushLocked();
+  // Under write_mutex_ and with room: append as many as fit, and return how many.
+  size_t AppendRows(const int64_t* keys, size_t n, const char* rows, uint64_t* counter);
+  size_t AppendTombstones(const Tombstone* tombstones, size_t n, uint64_t* counter);
+  size_t AddSegment(std::shared_ptr<Segment> segment);  // under both
+
+  // ssd_gc.cc
+  void CollectorMain();
+  // These three under state_mutex_.
+  std::shared_ptr<Segment> PickVictim(bool urgent) const;
+  bool ShouldCollect() const;
+  bool FarBehind() const;
+  bool Paused() const {  // for exact scans
+    return exact_scans_ > 0 && space_waiters_ == 0 && throttled_writers_ == 0;
+  }
+  void WaitForCollector();  // writers, holding nothing
+  void WaitForSpace();
+  // background: not while paused.
+  void Collect(const std::shared_ptr<Segment>& victim, bool background);
+  void CollectRows(const Segment& victim, size_t ordinal, const SegmentKeys& keys);
+  void CollectTombstones(const Segment& victim, const SegmentKeys& keys);
+  void RemoveSegment(const std::shared_ptr<Segment>& victim);
+
+  const SsdOptions options_;
+  Env* const env_;
+  std::unique_ptr<FileLock> lock_;
+  const RecordShape shape_;
+  const uint64_t slots_per_segment_;
+  const int slot_bits_;
+  BatchReader reader_;
+
+  // Taken in this order. collect: one collection at a time. write: one writer at a time; the index
+  // changes under write and state together, so either suffices to read it. state: the rest below;
+  // never held over a file access.
+  std::mutex collect_mutex_;
+  std::mutex write_mutex_;
+  mutable std::mutex state_mutex_;
+
+  KeyPositions index_;
+  std::shared_ptr<const SegmentTable> segments_;
+  std::unique_ptr<SegmentWriter> head_;  // replaced under write and state
+  size_t head_ordinal_ = 0;
+  uint64_t next_id_ = 1;         // under write, as the next
+  bool manifest_stale_ = false;  // a segment was sealed since it was stored
+  uint64_t disk_bytes_ = 0;      // of segments
+  uint64_t used_slots_ = 0;
+  uint64_t segment_count_ = 0;
+  TierStats stats_;  // the counters in it
+  bool closed_ = false;
+  bool stop_ = false;
+  bool collecting_ = false;
+  int space_waiters_ = 0;
+  int throttled_writers_ = 0;
+  int exact_scans_ = 0;
+  bool gc_failed_ = false;  // the last collection, for a reason that may pass
+  std::string gc_error_;
+  std::condition_variable wake_collector_;
+  std::condition_variable collected_;
+  std::thread collector_;
+};
+
+}  // namespace msrec

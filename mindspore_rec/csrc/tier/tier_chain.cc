@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier/tier_chain.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace msrec {
+namespace {
+
+constexpr size_t kSpillRows = 4096;  // looked at a time
+
+// The levels' scans, one after another.
+class ChainScan : public TierScan {
+ public:
+  explicit ChainScan(std::vector<std::unique_ptr<TierScan>> scans) : scans_(std::move(scans)) {}
+
+  bool Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) override {
+    while (level_ < scans_.size()) {
+      if (scans_[level_]->Next(most, keys, rows)) return true;
+      ++level_;
+    }
+    return false;
+  }
+
+ private:
+  std::vector<std::unique_ptr<TierScan>> scans_;
+  size_t level_ = 0;
+};
+
+}  // namespace
+
+TierChain::TierChain(std::vector<Level> levels)
+    : levels_(std::move(levels)), counters_(levels_.size()), spilling_(levels_.size()) {}
+
+void TierChain::Read(const int64_t* keys, size_t n, char* rows, bool* found) {
+  levels_[0].tier->Read(keys, n, rows, found);
+  counters_[0].hits += static_cast<uint64_t>(std::count(found, found + n, true));
+  // A row that goes down meanwhile is written below before it is erased above, so it is found.
+  std::vector<size_t> at;
+  std::vector<int64_t> missing;
+  std::vector<char> below;
+  std::unique_ptr<bool[]> here;
+  const size_t row_size = row_bytes();
+  for (size_t level = 1; level < levels_.size(); ++level) {
+    at.clear();
+    missing.clear();
+    for (size_t i = 0; i < n; ++i) {
+      if (found[i]) continue;
+      at.push_back(i);
+      missing.push_back(keys[i]);
+    }
+    if (missing.empty()) return;
+    below.resize(missing.size() * row_size);
+    here.reset(new bool[missing.size()]);
+    levels_[level].tier->Read(missing.data(), missing.size(), below.data(), here.get());
+    for (size_t j = 0; j < missing.size(); ++j) {
+      if (!here[j]) continue;
+      found[at[j]] = true;
+      ++counters_[level].hits;
+      std::memcpy(rows + at[j] * row_size, below.data() + j * row_size, row_size);
+    }
+  }
+}
+
+void TierChain::Contains(const int64_t* keys, size_t n, bool* found) const {
+  levels_[0].tier->Contains(keys, n, found);
+  std::unique_ptr<bool[]> here(new bool[n]);
+  for (size_t level = 1; level < levels_.size(); ++level) {
+    levels_[level].tier->Contains(keys, n, here.get());
+    for (size_t i = 0; i < n; ++i) found[i] = found[i] || here[i];
+  }
+}
+
+void TierChain::Write(const int64_t* keys, size_t n, const char* rows) {
+  std::lock_guard<std::mutex> lock(change_mutex_);
+  levels_[0].tier->Write(keys, n, rows);
+  counters_[0].written_rows += n;
+  for (size_t level = 1; level < levels_.size(); ++level) levels_[level].tier->Erase(keys, n);
+  for (size_t level = 0; level + 1 < levels_.size(); ++level) Spill(level);
+}
+
+void TierChain::Spill(size_t level) {
+  const Level& from = levels_[level];
+  if (from.max_rows < 0) return;
+  Tier& to = *levels_[level + 1].tier;
+  std::vector<int64_t> keys;
+  std::vector<char> rows;
+  bool restarted = false;
+  for (;;) {
+    const auto held = static_cast<int64_t>(from.tier->size());
+    if (held <= from.max_rows) return;
+    std::unique_ptr<TierScan>& scan = spilling_[level];
+    if (scan == nullptr) scan = from.tier->Scan(false);
+    if (!scan->Next(kSpillRows, &keys, &rows)) {
+      scan.reset();
+      if (restarted) return;  // nothing there that a whole scan could see
+      restarted = true;
+      continue;
+    }
+    keys.resize(std::min<size_t>(keys.size(), held - from.max_rows));
+    // What a scan gives may be older than the row is now.
+    rows.resize(keys.size() * row_bytes());
+    std::unique_ptr<bool[]> found(new bool[keys.size()]);
+    from.tier->Read(keys.data(), keys.size(), rows.data(), found.get());
+    size_t kept = 0;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (!found[i]) continue;
+      keys[kept] = keys[i];
+      std::memmove(rows.data() + kept * row_bytes(), rows.data() + i * row_bytes(), row_bytes());
+      ++kept;
+    }
+    if (kept == 0) continue;
+    to.Write(keys.data(), kept, rows.data());
+    from.tier->Erase(keys.data(), kept);
+    counters_[level].spilled_rows += kept;
+    counters_[level + 1].written_rows += kept;
+    restarted = false;
+  }
+}
+
+void TierChain::Erase(const int64_t* keys, size_t n) {
+  std::lock_guard<std::mutex> lock(change_mutex_);
+  for (const Level& level : levels_) level.tier->Erase(keys, n);
+}
+
+void TierChain::Flush() {
+  std::lock_guard<std::mutex> lock(change_mutex_);
+  for (const Level& level : levels_) level.tier->Flush();
+}
+
+void TierChain::Clear() {
+  std::lock_guard<std::mutex> lock(change_mutex_);
+  for (auto& scan : spilling_) scan.reset();
+  for (const Level& level : levels_) level.tier->Clear();
+}
+
+void TierChain::Settle() {
+  std::lock_guard<std::mutex> lock(change_mutex_);
+  std::vector<int64_t> keys;
+  std::vector<char> rows;
+  for (size_t upper = 0; upper + 1 < levels_.size(); ++upper) {
+    if (levels_[upper].tier->size() == 0) continue;
+    const auto scan = levels_[upper].tier->Scan(true);
+    while (scan->Next(kSpillRows, &keys, &rows)) {
+      for (size_t lower = upper + 1; lower < levels_.size(); ++lower) {
+        if (levels_[lower].tier->size() > 0) {
+          levels_[lower].tier->Erase(keys.data(), keys.size());
+        }
+      }
+    }
+  }
+}
+
+size_t TierChain::size() const {
+  size_t rows = 0;
+  for (const Level& level : levels_) rows += level.tier->size();
+  return rows;
+}
+
+std::vector<int64_t> TierChain::Keys() const {
+  std::vector<int64_t> keys;
+  for (const Level& level : levels_) {
+    const std::vector<int64_t> more = level.tier->Keys();
+    keys.insert(keys.end(), more.begin(), more.end());
+  }
+  return keys;
+}
+
+std::unique_ptr<TierScan> TierChain::Scan(bool exact) {
+  std::vector<std::unique_ptr<TierScan>> scans;
+  for (const Level& level : levels_) scans.push_back(level.tier->Scan(exact));
+  return std::make_unique<ChainScan>(std::move(scans));
+}
+
+TierStats TierChain::Stats() const {
+  TierStats sum;
+  for (const Level& level : levels_) {
+    const TierStats each = level.tier->Stats();
+    sum.rows += each.rows;
+    sum.live_bytes += each.live_bytes;
+    sum.disk_bytes += each.disk_bytes;
+    sum.index_bytes += each.index_bytes;
+    sum.buffer_bytes += each.buffer_bytes;
+    sum.read_bytes += each.read_bytes;
+    sum.written_bytes += each.written_bytes;
+  }
+  return sum;
+}
+
+TierChain::Traffic TierChain::traffic(size_t level) const {
+  const Counters& counters = counters_[level];
+  return {counters.hits, counters.written_rows, counters.spilled_rows};
+}
+
+}  // namespace msrec

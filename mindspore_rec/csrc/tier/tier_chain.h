@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TierChain: several tiers as one, the fastest first. A row lives in one of them: it is written to
+// the first, and what is over a level's row limit spills to the next.
+//
+// Any thread may call Read and the counters at any time; the members that change something run one
+// at a time.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tier/tier.h"
+
+namespace msrec {
+
+class TierChain : public Tier {
+ public:
+  struct Level {
+    std::string kind;  // for people and statistics: "remote", "ssd"
+    std::shared_ptr<Tier> tier;
+    int64_t max_rows = -1;  // over it rows go to the next level; -1: no limit
+  };
+  struct Traffic {
+    uint64_t hits = 0;  // rows that Read found there
+    uint64_t written_rows = 0;
+    uint64_t spilled_rows = 0;  // to the next level
+  };
+
+  // Requires: at least one level, all of one row_bytes; the last one without a row limit.
+  explicit TierChain(std::vector<Level> levels);
+
+  void Read(const int64_t* keys, size_t n, char* rows, bool* found) override;
+  void Contains(const int64_t* keys, size_t n, bool* found) const override;
+  void Write(const int64_t* keys, size_t n, const char* rows) override;
+  void Erase(const int64_t* keys, size_t n) override;
+  void Flush() override;
+  void Clear() override;
+  size_t size() const override;
+  size_t row_bytes() const override { return levels_[0].tier->row_bytes(); }
+  std::vector<int64_t> Keys() const override;
+  std::unique_ptr<TierScan> Scan(bool exact) override;
+  TierStats Stats() const override;
+
+  // Erases rows that an upper level has too: what an end between writing one level and erasing from
+  // the next leaves behind. For levels that were kept from another run.
+  void Settle();
+
+  const std::vector<Level>& levels() const { return levels_; }
+  Traffic traffic(size_t level) const;
+
+ private:
+  struct Counters {
+    std::atomic<uint64_t> hits{0}, written_rows{0}, spilled_rows{0};
+  };
+
+  void Spill(size_t level);
+
+  const std::vector<Level> levels_;
+  std::vector<Counters> counters_;
+  std::mutex change_mutex_;
+  std::vector<std::unique_ptr<TierScan>> spilling_;  // where the next rows to spill are looked for
+};
+
+}  // namespace msrec

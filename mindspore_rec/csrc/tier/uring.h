@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Uring: an io_uring for reads into buffers of its own, by bare system calls. (Axboe 2019,
+// "Efficient IO with io_uring".) One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tier/aligned_buffer.h"
+
+struct io_uring_sqe;
+struct io_uring_cqe;
+
+namespace msrec {
+
+class Uring {
+ public:
+  // Null where the system has no io_uring or forbids it.
+  static std::unique_ptr<Uring> TryCreate(unsigned depth, size_t buffer_bytes);
+  ~Uring();
+  Uring(const Uring&) = delete;
+  Uring& operator=(const Uring&) = delete;
+
+  unsigned depth() const { return depth_; }
+  char* buffer(unsigned i) const { return memory_.data() + i * buffer_bytes_; }
+  size_t buffer_bytes() const { return buffer_bytes_; }
+
+  // Queues a read into buffer i, which no other read may be using. Handed over by Submit.
+  void QueueRead(int fd, uint64_t offset, uint32_t bytes, unsigned i);
+  // Hands over what was queued and waits until at least `wait_for` completions are there. Returns
+  // errno, 0 for success.
+  int Submit(unsigned wait_for);
+  // Takes one completion: its buffer and pread's result (negative: -errno). False: there is none.
+  bool Complete(unsigned* i, int32_t* result);
+
+ private:
+  Uring(int fd, unsigned depth, size_t buffer_bytes);
+
+  const int fd_;
+  const unsigned depth_;
+  const size_t buffer_bytes_;
+  AlignedBuffer memory_;
+  bool registered_ = false;
+
+  void* rings_ = nullptr;
+  size_t rings_bytes_ = 0;
+  io_uring_sqe* sqes_ = nullptr;
+  size_t sqes_bytes_ = 0;
+  uint32_t* sq_tail_ = nullptr;
+  uint32_t* cq_head_ = nullptr;
+  uint32_t* cq_tail_ = nullptr;
+  uint32_t sq_mask_ = 0;
+  uint32_t cq_mask_ = 0;
+  io_uring_cqe* cqes_ = nullptr;
+  unsigned queued_ = 0;
+};
+
+}  // namespace msrec

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// WriteBehind: a queue in front of a tier. What is written or erased is seen by Read at once and
+// reaches the tier in order, by a thread in the background. Nothing leaves the queue before the
+// tier has it: when the tier fails, the queue keeps the rows and tries again, every second and
+// whenever somebody waits for room.
+//
+// In a forked child it must be neither used nor destroyed: its thread stayed with the parent. One
+// thread at a time may call Write, Erase, Drain, Flush and Clear; any thread Read.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "tier/tier.h"
+#include "util/key_set.h"
+
+namespace msrec {
+
+class WriteBehind {
+ public:
+  // Takes up to about max_bytes before writers wait.
+  WriteBehind(std::shared_ptr<Tier> tier, size_t max_bytes);
+  ~WriteBehind();  // drops what the tier does not have yet: Drain first
+
+  // Keys must be distinct. Wait while the queue is full, and throw what the tier throws where it
+  // fails then; nothing was taken in that case.
+  void Write(std::vector<int64_t> keys, std::vector<char> rows);
+  void Erase(std::vector<int64_t> keys);
+
+  // As Tier::Read and Tier::Contains, with what is in the queue.
+  void Read(const int64_t* keys, size_t n, char* rows, bool* found);
+  void Contains(const int64_t* keys, size_t n, bool* found);
+
+  // Waits until the tier has everything; throws what it throws.
+  void Drain();
+  // Drain, and Tier::Flush.
+  void Flush();
+  // Forgets the queue and clears the tier.
+  void Clear();
+
+  Tier& tier() { return *tier_; }
+  size_t waiting_rows() const;
+
+ private:
+  struct Part {
+    std::vector<int64_t> keys;
+    std::vector<char> rows;  // none: the keys are erased
+    KeySet set;
+    size_t bytes() const { return keys.size() * sizeof(int64_t) + rows.size(); }
+  };
+
+ public:
+  // What the tier does not have yet: each key's newest row, null where it is erased.
+  struct Waiting {
+    std::vector<std::shared_ptr<const Part>> parts;  // own the rows
+    std::unordered_map<int64_t, const char*> rows;
+  };
+  Waiting waiting() const;
+
+ private:
+  void Push(std::shared_ptr<Part> part);
+  // Under the lock: waits until fn() holds, throws when the tier failed since the call.
+  template <typename Fn>
+  void WaitFor(std::unique_lock<std::mutex>* lock, Fn fn);
+  void WriterMain();
+  // For keys that the queue knows: found and rows (may be null) are set, and known[i] is true.
+  void ReadQueue(const int64_t* keys, size_t n, char* rows, bool* found, bool* known) const;
+  template <typename Below>
+  void ReadBoth(const int64_t* keys, size_t n, char* rows, bool* found, Below below);
+
+  const std::shared_ptr<Tier> tier_;
+  const size_t max_bytes_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;  // the writer
+  std::condition_variable done_;  // those who wait for it
+  std::deque<std::shared_ptr<Part>> parts_;
+  size_t bytes_ = 0;
+  bool busy_ = false;  // the writer works on the first part
+  bool hurry_ = false;
+  bool stop_ = false;
+  uint64_t failures_ = 0;
+  std::exception_ptr error_;
+  std::thread writer_;
+};
+
+}  // namespace msrec

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A table with a device cache is the table without: the same life of both, bit for bit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+
+#include "table/table.h"
+#include "testing.h"
+
+namespace msrec {
+namespace {
+
+constexpr int kDim = 5;
+
+IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
+
+// A tier in memory.
+class MapTier : public Tier {
+ public:
+  explicit MapTier(size_t row_bytes) : row_bytes_(row_bytes) {}
+
+  void Read(const int64_t* keys, size_t n, char* rows, bool* found) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t i = 0; i < n; ++i) {
+      const auto row = rows_.find(keys[i]);
+      found[i] = row != rows_.end();
+      if (found[i]) std::memcpy(rows + i * row_bytes_, row->second.data(), row_bytes_);
+    }
+  }
+  void Write(const int64_t* keys, size_t n, const char* rows) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t i = 0; i < n; ++i) {
+      rows_[keys[i]].assign(rows + i * row_bytes_, rows + (i + 1) * row_bytes_);
+    }
+  }
+  void Erase(const int64_t* keys, size_t n) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t i = 0; i < n; ++i) rows_.erase(keys[i]);
+  }
+  void Flush() override {}
+  size_t size() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return rows_.size();
+  }
+  size_t row_bytes() const override { return row_bytes_; }
+  std::vector<int64_t> Keys() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<int64_t> keys;
+    for (const auto& row : rows_) keys.push_back(row.first);
+    return keys;
+  }
+  std::unique_ptr<TierScan> Scan(bool) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::make_unique<Copy>(rows_);
+  }
+  void Contains(const int64_t* keys, size_t n, bool* found) const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t i = 0; i < n; ++i) found[i] = rows_.count(keys[i]) > 0;
+  }
+  void Clear() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    rows_.clear();
+  }
+  TierStats Stats() const override { return {}; }
+
+ private:
+  using Rows = std::map<int64_t, std::vector<char>>;
+
+  class Copy : public TierScan {
+   public:
+    explicit Copy(const Rows& rows) : rows_(rows) {}
+    bool Next(size_t, std::vector<int64_t>* keys, std::vector<char>* blocks) override {
+      keys->clear();
+      blocks->clear();
+      for (const auto& [key, row] : rows_) {
+        keys->push_back(key);
+        blocks->insert(blocks->end(), row.begin(), row.end());
+      }
+      rows_.clear();
+      return !keys->empty();
+    }
+
+   private:
+    Rows rows_;
+  };
+
+  const size_t row_bytes_;
+  mutable std::mutex mutex_;
+  Rows rows_;
+};
+
+struct Kind {
+  explicit Kind(RuleKind kind) : rule(kind) {}
+
+  RuleKind rule;
+  bool lfu = false;
+  int64_t slots = 64;
+  uint64_t distinct = 150;
+  int64_t vocabulary = 0;
+  int64_t threshold = -1;
+  int64_t host_rows = 0;  // > 0: of the table with a device cache; the rest is below
+  Eviction eviction;
+};
+
+// A table and, where it has one, the memory of its device cache.
+struct Subject {
+  std::unique_ptr<Table> table;
+  std::vector<float> values;
+  std::vector<float> states;
+
+  Subject(const Kind& kind, bool device) {
+    TableConfig config;
+    config.name = "t";
+    config.dim = kDim;
+    config.initializer.kind = InitKind::kNormal;
+    config.initializer.b = 0.1f;
+    config.unknown_value = {0.25f};
+    config.vocabulary = kind.vocabulary;
+    config.outside_zeros = true;
+    config.admission.threshold = kind.threshold;
+    config.eviction = kind.eviction;
+    table = std::make_unique<Table>(config);
+    // A static table's rows that were never trained have another last step over tiers: so have
+    // both.
+    if (kind.host_rows > 0 && (device || kind.vocabulary > 0)) {
+      CacheSettings settings;
+      settings.host_rows = kind.host_rows;
+      settings.levels.push_back(
+          {"ssd", [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); }, -1});
+      table->SetCache(std::move(settings));
+    }
+    if (device) {
+      values.assign((kind.slots + 3) * kDim, -9.0f);
+      DeviceConfig cache;
+      cache.rows = kind.slots;
+      cache.lfu = kind.lfu;
+      table->AttachDevice(cache, values.data());
+    }
+    Bind(kind.rule, kind.slots, device);
+  }
+
+  void Bind(RuleKind kind, int64_t slots, bool device) {
+    Rule rule;
+    rule.kind = kind;
+    rule.momentum = 0.5f;
+    rule.l1 = 0.01f;
+    rule.initial_accumulator = 0.1f;
+    table->BindOptimizer(rule);
+    if (!device) return;
+    // Of a rule with as much state the memory stays, as do rows in it where the rule is the same.
+    states.resize((slots + 3) * rule.StateWidth(kDim), -7.0f);
+    table->SetDeviceStates(states.data());
+  }
+};
+
+std::vector<size_t> ByKey(const ExportedRows& rows) {
+  std::vector<size_t> order(rows.n);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t i, size_t j) { return rows.keys[i] < rows.keys[j]; });
+  return order;
+}
+
+void ExpectSame(const ExportedRows& a, const ExportedRows& b) {
+  ASSERT_EQ(a.n, b.n);
+  ASSERT_EQ(a.state_width, b.state_width);
+  const auto first = ByKey(a), second = ByKey(b);
+  for (size_t at = 0; at < a.n; ++at) {
+    const size_t i = first[at], j = second[at];
+    ASSERT_EQ(a.keys[i], b.keys[j]);
+    ASSERT_EQ(a.present[i], b.present[j]);
+    ASSERT_EQ(a.counts[i], b.counts[j]) << "key " << a.keys[i];
+    ASSERT_EQ(a.last_steps[i], b.last_steps[j]) << "key " << a.keys[i];
+    ASSERT_TRUE(SameBits(a.values.get() + i * kDim, b.values.get() + j * kDim, kDim))
+        << "key " << a.keys[i];
+    ASSERT_TRUE(SameBits(a.states.get() + i * a.state_width, b.states.get() + j * a.state_width,
+                         a.state_width))
+        << "key " << a.keys[i];
+  }
+}
+
+class Life {
+ public:
+  Life(const Kind& kind, uint64_t seed)
+      : kind_(kind), rng_(seed), plain_(kind, false), cached_(kind, true) {}
+
+  void Step() {
+    IdFilter filter;
+    filter.has_padding = rng_.OneIn(2);
+    filter.padding_key = rng_.Key(kind_.distinct);
+    const size_t lookups = rng_.Below(4);
+    for (size_t l = 0; l < lookups; ++l) {
+      // No step may hold more distinct keys than there are slots.
+      const auto ids = Ids(rng_.Below(static_cast<uint64_t>(kind_.slots) / 3 + 1));
+      Lookup(ids, filter, rng_.OneIn(6));
+      if (HasFatalFailure()) return;
+    }
+    const double norm = plain_.table->GradientSquaredNorm();
+    ASSERT_EQ(norm, cached_.table->GradientSquaredNorm());
+    StepInput input;
+    input.learning_rate = 0.1f;
+    input.weight_decay = 0.01f;
+    input.grad_scale = 0.5f;
+    input.step = ++step_;
+    plain_.table->Step(input);
+    cached_.table->Step(input);
+  }
+
+  void Between() {
+    const auto ids = Ids(rng_.Below(20));
+    const auto floats = rng_.Floats(ids.size() * kDim);
+    switch (rng_.Below(kind_.vocabulary > 0 ? 6 : 9)) {
+      case 0:
+        Both([&](Table* table) { table->Put(View(ids), floats.data(), ids.size()); });
+        break;
+      case 1: {
+        std::vector<float> a(floats.size()), b(floats.size());
+        plain_.table->LookupEval(View(ids), {}, a.data());
+        cached_.table->LookupEval(View(ids), {}, b.data());
+        ASSERT_TRUE(SameBits(a, b));
+        break;
+      }
+      case 2:
+        ExpectSame(plain_.table->ExportKeys(View(ids), true),
+                   cached_.table->ExportKeys(View(ids), true));
+        break;
+      case 3: {
+        auto keys = ids;
+        auto values = floats;
+        Both([&](Table* table) {
+          RowArrays rows;
+          rows.keys = keys.data();
+          rows.values = values.data();
+          table->Import(keys.size(), rows, 0);
+        });
+        break;
+      }
+      case 4:
+        for (const int64_t key : ids) {
+          ASSERT_EQ(plain_.table->Explain(key).norm, cached_.table->Explain(key).norm);
+        }
+        break;
+      case 5:
+        ExpectSame(plain_.table->Export(true), cached_.table->Export(true));
+        break;
+      case 6:
+        ASSERT_EQ(plain_.table->Erase(View(ids)), cached_.table->Erase(View(ids)));
+        break;
+      case 7:
+        if (rng_.OneIn(20)) Both([](Table* table) { table->Clear(); });
+        break;
+      case 8:
+        if (rng_.OneIn(10)) {
+          const bool trainable = rng_.OneIn(2);
+          Both([&](Table* table) { table->SetTrainable(trainable); });
+          // Frozen lookups never end by a step: more keys than slots may be asked for in all.
+          for (int i = 0; i < 5 && !trainable; ++i) {
+            Lookup(Ids(static_cast<size_t>(kind_.slots) / 2), {}, false);
+            if (HasFatalFailure()) return;
+          }
+          Both([](Table* table) { table->SetTrainable(true); });
+        }
+        break;
+    }
+  }
+
+  void Rebind(RuleKind rule) {
+    plain_.Bind(rule, kind_.slots, false);
+    cached_.Bind(rule, kind_.slots, true);
+  }
+
+  void Finish() { ExpectSame(plain_.table->Export(true), cached_.table->Export(true)); }
+  Table* cached() { return cached_.table.get(); }
+
+ private:
+  static bool HasFatalFailure() { return ::testing::Test::HasFatalFailure(); }
+
+  template <typename Fn>
+  void Both(Fn fn) {
+    fn(plain_.table.get());
+    fn(cached_.table.get());
+  }
+
+  std::vector<int64_t> Ids(size_t n) {
+    std::vector<int64_t> ids(n);
+    for (int64_t& id : ids) {
+      const uint64_t range = rng_.OneIn(3) ? kind_.distinct : kind_.distinct / 4 + 1;
+      id = kind_.vocabulary > 0 ? static_cast<int64_t>(rng_.Below(kind_.vocabulary))
+                                : rng_.Key(range);
+    }
+    return ids;
+  }
+
+  // `classic`: the cached table is looked up as if it had no cache.
+  void Lookup(const std::vector<int64_t>& ids, const IdFilter& filter, bool classic) {
+    std::vector<float> a(ids.size() * kDim), b(ids.size() * kDim);
+    const int64_t ticket = plain_.table->LookupTrain(View(ids), filter, a.data());
+    int64_t other;
+    if (classic) {
+      other = cached_.table->LookupTrain(View(ids), filter, b.data());
+    } else {
+      std::vector<int32_t> slots(ids.size());
+      if (rng_.OneIn(3)) cached_.table->Prepare(View(ids), filter);
+      other = cached_.table->LookupSlots(View(ids), filter, nullptr, slots.data());
+      for (size_t i = 0; i < ids.size(); ++i) {
+        std::copy_n(cached_.values.data() + static_cast<size_t>(slots[i]) * kDim, kDim,
+                    b.data() + i * kDim);
+      }
+    }
+    ASSERT_TRUE(SameBits(a, b));
+    if (rng_.OneIn(8)) return;  // a forward pass without a backward one
+    const auto grad = rng_.Floats(ids.size() * kDim);
+    plain_.table->Accumulate(ticket, grad.data(), ids.size());
+    cached_.table->Accumulate(other, grad.data(), ids.size());
+  }
+
+  const Kind kind_;
+  Rng rng_;
+  Subject plain_, cached_;
+  int64_t step_ = 0;
+};
+
+void Live(const Kind& kind, uint64_t seed, int steps) {
+  Life life(kind, seed);
+  for (int i = 0; i < steps; ++i) {
+    life.Step();
+    if (::testing::Test::HasFatalFailure()) FAIL() << "seed " << seed << ", step " << i;
+    if (i % 3 == 0) life.Between();
+    if (::testing::Test::HasFatalFailure()) FAIL() << "seed " << seed << ", after step " << i;
+    if (i == steps / 2) {
+      life.Rebind(RuleKind::kFtrl);
+      life.Rebind(kind.rule);
+    }
+  }
+  life.Finish();
+}
+
+constexpr int kSteps = static_cast<int>(300 / kFewer);
+
+TEST(TableDevice, EveryRuleTrainsTheSameBits) {
+  for (const RuleKind rule :
+       {RuleKind::kSgd, RuleKind::kMomentum, RuleKind::kAdagrad, RuleKind::kRowWiseAdagrad,
+        RuleKind::kAdam, RuleKind::kAdamW, RuleKind::kFtrl, RuleKind::kRmsProp}) {
+    Kind kind{rule};
+    Live(kind, 1, kSteps);
+    kind.lfu = true;
+    Live(kind, 2, kSteps);
+    if (HasFatalFailure()) FAIL() << "rule " << static_cast<int>(rule);
+  }
+}
+
+TEST(TableDevice, AdmissionEvictionAndStaticTables) {
+  Kind admission{RuleKind::kAdam};
+  admission.threshold = 3;
+  Live(admission, 3, kSteps);
+  Kind age{RuleKind::kAdam};
+  age.eviction.max_idle_steps = 6;
+  Live(age, 4, kSteps);
+  Kind capacity{RuleKind::kAdam};
+  capacity.eviction.max_rows = 70;
+  Live(capacity, 5, kSteps);
+  Kind norm{RuleKind::kAdam};
+  norm.eviction.min_norm = 0.15f;
+  Live(norm, 6, kSteps);
+  Kind scored{RuleKind::kAdagrad};
+  scored.eviction.order = EvictionOrder::kLfuDecay;
+  scored.eviction.half_life_steps = 10.0;
+  scored.eviction.max_rows = 90;
+  Live(scored, 7, kSteps);
+  Kind fixed{RuleKind::kAdam};
+  fixed.vocabulary = 200;
+  Live(fixed, 8, kSteps);
+}
+
+TEST(TableDevice, OverTiers) {
+  for (const int64_t host_rows : {70, 90, 140}) {
+    Kind kind{RuleKind::kAdam};
+    kind.host_rows = host_rows;
+    Live(kind, 10, kSteps);
+    kind.threshold = 3;
+    kind.eviction.max_idle_steps = 9;
+    Live(kind, 11, kSteps);
+    kind.lfu = true;
+    kind.slots = 20;
+    Live(kind, 12, kSteps);
+    Kind fixed{RuleKind::kAdagrad};
+    fixed.host_rows = host_rows;
+    fixed.vocabulary = 200;
+    Live(fixed, 13, kSteps);
+    if (HasFatalFailure()) FAIL() << "host_rows " << host_rows;
+  }
+}
+
+TEST(TableDevice, ManySlotsAndThreads) {
+  Kind kind{RuleKind::kAdam};
+  kind.slots = 6000;
+  kind.distinct = 20000;
+  const Threads threads(4);
+  Live(kind, 9, 30);
+}
+
+TEST(TableDevice, TooFewSlotsIsAnErrorThatNamesTheLeastAndChangesNothing) {
+  Kind kind{RuleKind::kAdam};
+  kind.slots = 10;
+  Subject subject(kind, true);
+  std::vector<int64_t> ids(12);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::vector<int32_t> slots(12);
+  try {
+    subject.table->LookupSlots(View(ids), {}, nullptr, slots.data());
+    FAIL() << "12 keys in 10 slots";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_NE(std::string(error.what()).find("device_rows must be at least 12"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(subject.table->Size(), 0u);
+  // Over two lookups of one step it is their union that counts.
+  std::vector<int64_t> first(ids.begin(), ids.begin() + 6), second(ids.begin() + 3, ids.end());
+  subject.table->LookupSlots(View(first), {}, nullptr, slots.data());
+  EXPECT_THROW(subject.table->LookupSlots(View(second), {}, nullptr, slots.data()),
+               std::invalid_argument);
+  EXPECT_EQ(subject.table->Size(), 6u);
+  second.resize(7);
+  subject.table->LookupSlots(View(second), {}, nullptr, slots.data());
+  EXPECT_EQ(subject.table->Size(), 10u);
+}
+
+TEST(TableDevice, ALookupPreparedForNoStepIsAnError) {
+  Subject subject(Kind{RuleKind::kAdam}, true);
+  const std::vector<int64_t> ids = {1, 2};
+  subject.table->Prepare(View(ids), {});
+  EXPECT_THROW(subject.table->Step({}), std::runtime_error);
+  subject.table->DiscardGradients();
+  subject.table->Step({});
+}
+
+}  // namespace
+}  // namespace msrec
