@@ -13,15 +13,26 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, ops
 
+from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.checks import check_int
 from mindspore_rec.native import custom_op
 from mindspore_rec.parameter import graph_syntax  # noqa: F401  (makes m[k] work in a graph)
+from mindspore_rec.parameter.dynamics import DynamicTable
 from mindspore_rec.parameter.initializers import row_initializer
-from mindspore_rec.parameter.table_parameter import TableParameter
+from mindspore_rec.parameter.policies import (
+    MAX_COUNT,
+    NEVER,
+    Admission,
+    CountAdmission,
+    Eviction,
+    check_admission,
+    check_eviction,
+    check_unknown_value,
+)
 
 SLICE_BYTES = 1 << 30
+_EXPORT = "export"  # who holds the mark of incremental exports
 MAX_SEED = (1 << 64) - 1
-MAX_COUNT = (1 << 30) - 1  # of occurrences, where a row's counter saturates
 UNCHANGED, MODIFIED, ERASED = 0, 1, 2
 
 _counter = itertools.count()
@@ -29,7 +40,7 @@ _counter = itertools.count()
 ExportedData = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-class MapParameter(TableParameter):
+class MapParameter(DynamicTable):
     """A parameter that maps int keys to rows of float32, growing as keys arrive.
 
     Drop-in for `mindspore.experimental.MapParameter`, which has no CPU kernels in MindSpore 2.10.
@@ -59,10 +70,20 @@ class MapParameter(TableParameter):
         evict_filter_value: a row not seen in training for this many training steps is evicted.
             Default: never.
         seed: of the first values. Default: 0.
+        admission: who gets a row: `CountAdmission`, `SketchAdmission` or `ProbabilityAdmission`,
+            instead of `permit_filter_value`. Default: by `permit_filter_value`.
+        eviction: who leaves: an `Eviction`, instead of `evict_filter_value`. Default: by
+            `evict_filter_value`.
+        unknown_value: what a key without a row reads: a number or one a float of the row. Default:
+            the number of `default_value`, zeros where that is a distribution.
+        serving_unknown_value: the same in evaluation and prediction. Default: `unknown_value`.
+        cache: the tiers its rows live in, a `CacheConfig`. Default: all rows in host memory.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range, or the name is that of an open table.
+        ValueError: an argument is out of range, or the name is that of an open table, or a tier
+            holds rows of an earlier run.
+        OSError, RemoteError: a tier cannot be opened.
 
     Inputs of a call are as those of `get`.
 
@@ -95,6 +116,11 @@ class MapParameter(TableParameter):
         permit_filter_value: int = 1,
         evict_filter_value: int = sys.maxsize,
         seed: int = 0,
+        admission: Admission | None = None,
+        eviction: Eviction | None = None,
+        unknown_value: Any = None,
+        serving_unknown_value: Any = None,
+        cache: CacheConfig | None = None,
     ) -> None:
         if name is None:
             name = f"map_parameter_{next(_counter)}"
@@ -108,29 +134,36 @@ class MapParameter(TableParameter):
         shape = _value_shape(name, value_shape, value_tensor)
         dim = math.prod(shape)
         where = f"table '{name}': "
-        permit = check_int(where + "permit_filter_value", permit_filter_value, 1, MAX_COUNT)
-        evict = check_int(where + "evict_filter_value", evict_filter_value, 1, sys.maxsize)
+        admission = _admission(where, admission, permit_filter_value)
+        eviction = _eviction(where, eviction, evict_filter_value)
         init = row_initializer(default_value, fan_in=dim, fan_out=dim, argument="default_value")
+        unknown = check_unknown_value(where + "unknown_value", unknown_value, dim)
+        serving = check_unknown_value(where + "serving_unknown_value", serving_unknown_value, dim)
+        rules = {} if eviction is None else eviction.native_arguments()
         super().__init__(
             requires_grad=requires_grad,
             key_dtype=key_dtype,
+            cache=cache,
             name=name,
             dim=dim,
             seed=check_int(where + "seed", seed, 0, MAX_SEED),
-            unknown_value=init.unknown_value,
-            admission_threshold=permit,
-            # "Never" is the largest int of upstream; no run gets near half of it.
-            max_idle_steps=-1 if evict > sys.maxsize // 2 else evict,
+            unknown_value=[init.unknown_value] if unknown is None else unknown,
+            serving_unknown_value=serving or [],
+            **admission.native_arguments(),
+            **rules,
             **init.native_arguments(),
         )
         self.value_dtype = value_dtype
         self.value_shape = shape
         self.default_value = default_value
-        self.permit_filter_value = permit
-        self.evict_filter_value = evict
+        self.admission = admission
+        self.eviction = eviction
+        self.permit_filter_value = permit_filter_value
+        self.evict_filter_value = evict_filter_value
+        self.unknown_value = unknown_value
+        self.serving_unknown_value = serving_unknown_value
         self.seed = seed
         self._flat = len(shape) == 1
-        self._mark: int | None = None
         self._slices: tuple[bool, np.ndarray, int] | None = None
         self._clones = 0
         self._range = ops.Range(1 << 40)
@@ -277,11 +310,12 @@ class MapParameter(TableParameter):
             keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,
             statuses int32 `[n]`.
         """
-        if incremental and self._mark is not None:
-            exported = self._pack(self.native.export_since(self._mark), MODIFIED)
+        native, mark = self.native, self.marks.held(_EXPORT)
+        if incremental and mark is not None:
+            exported = self._pack(native.export_since(mark), MODIFIED)
         else:
-            exported = self._pack(self.native.export_rows(), MODIFIED if incremental else UNCHANGED)
-        self._take_mark()
+            exported = self._pack(native.export_rows(), MODIFIED if incremental else UNCHANGED)
+        self.marks.hold(_EXPORT, self.marks.new())
         return exported
 
     def export_bytes(self, incremental: bool = False) -> tuple[bytes, bytes, bytes]:
@@ -306,12 +340,13 @@ class MapParameter(TableParameter):
         if slice_bytes < 1:
             raise ValueError(f"table '{self.name}': slice_bytes must be >= 1, got {slice_bytes}")
         if self._slices is None:
-            if incremental and self._mark is not None:
-                keys = self.native.export_since(self._mark)["keys"]
+            mark = self.marks.held(_EXPORT)
+            if incremental and mark is not None:
+                keys = self.native.export_since(mark)["keys"]
             else:
                 keys = self.native.keys()
             self._slices = (incremental, keys, 0)
-            self._take_mark()
+            self.marks.hold(_EXPORT, self.marks.new())
         begun_incremental, keys, start = self._slices
         if begun_incremental != incremental:
             raise ValueError(
@@ -372,6 +407,8 @@ class MapParameter(TableParameter):
     def clone(self, init: Any = "same") -> MapParameter:
         """An empty MapParameter of the same kind under a new name, `<name>.clone<n>`.
 
+        With tiers it has its own, of the same sizes and in the same places.
+
         Args:
             init: the clone's `default_value`, or 'same'.
         """
@@ -383,9 +420,12 @@ class MapParameter(TableParameter):
             value_dtype=self.value_dtype,
             value_shape=self.value_shape,
             default_value=self.default_value if isinstance(init, str) and init == "same" else init,
-            permit_filter_value=self.permit_filter_value,
-            evict_filter_value=self.evict_filter_value,
+            admission=self.admission,
+            eviction=self.eviction,
+            unknown_value=self.unknown_value,
+            serving_unknown_value=self.serving_unknown_value,
             seed=self.seed,
+            cache=self.cache,
         )
 
     def _pack(self, rows: dict[str, np.ndarray], status: int) -> ExportedData:
@@ -399,9 +439,27 @@ class MapParameter(TableParameter):
         key_type = np.int32 if self.key_dtype == ms.int32 else np.int64
         return keys.astype(key_type), values.reshape((-1, *self.value_shape)), statuses
 
-    def _take_mark(self) -> None:
-        self._mark = self.native.mark()
-        self.native.release_before(self._mark)
+
+def _admission(where: str, given: Any, permit: int) -> Admission:
+    permit = check_int(where + "permit_filter_value", permit, 1, MAX_COUNT)
+    admission = check_admission(given)
+    if admission is None:
+        return CountAdmission(permit)
+    if permit != 1:
+        raise ValueError(f"{where}permit_filter_value must be left out with admission=")
+    return admission
+
+
+def _eviction(where: str, given: Any, evict: int) -> Eviction | None:
+    evict = check_int(where + "evict_filter_value", evict, 1, sys.maxsize)
+    # "Never" is the largest int of upstream; no run gets near half of it.
+    never = evict > sys.maxsize // 2
+    eviction = check_eviction(given)
+    if eviction is not None and not never:
+        raise ValueError(f"{where}evict_filter_value must be left out with eviction=")
+    if eviction is None and not never:
+        return Eviction(max_idle_steps=min(evict, NEVER))
+    return eviction
 
 
 def _check_pair(name: str, key_tensor: Tensor | None, value_tensor: Tensor | None) -> None:

@@ -10,6 +10,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 
+from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.checks import check_int, check_one_of
 from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.map_parameter import MAX_SEED
@@ -33,6 +34,7 @@ class StaticParameter(TableParameter):
         out_of_range: what an id outside the vocabulary does: 'error' or read 'zeros'.
         requires_grad: whether training changes it. Default: True.
         seed: of the first values. Default: 0.
+        cache: the tiers its rows live in, a `CacheConfig`. Default: all rows in host memory.
 
     Example:
         >>> from mindspore_rec import StaticParameter
@@ -51,6 +53,7 @@ class StaticParameter(TableParameter):
         out_of_range: str = "error",
         requires_grad: bool = True,
         seed: int = 0,
+        cache: CacheConfig | None = None,
     ) -> None:
         if name is None:
             name = f"embedding_table_{next(_counter)}"
@@ -75,6 +78,7 @@ class StaticParameter(TableParameter):
         super().__init__(
             requires_grad=requires_grad,
             key_dtype=ms.int64,
+            cache=cache,
             name=name,
             dim=embedding_size,
             seed=check_int(where + "seed", seed, 0, MAX_SEED),

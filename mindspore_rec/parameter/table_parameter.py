@@ -13,12 +13,27 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.graph.api import _pynative_executor
 
 from mindspore_rec import _native
+from mindspore_rec.cache.attach import attach
+from mindspore_rec.cache.config import CacheConfig, check_cache
+from mindspore_rec.cache.device import DeviceTier
 from mindspore_rec.native import custom_op
+from mindspore_rec.parameter.marks import ChangeMarks
 
 COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
 
 
-def _new_table(**arguments: Any) -> _native.Table:
+def _new_table(cache: CacheConfig | None, **arguments: Any) -> _native.Table:
+    table = _named_table(**arguments)
+    if cache is not None:
+        try:
+            attach(table, cache)
+        except BaseException:
+            table.close()
+            raise
+    return table
+
+
+def _named_table(**arguments: Any) -> _native.Table:
     try:
         return _native.Table(**arguments)
     except ValueError as error:
@@ -39,18 +54,30 @@ class TableParameter(nn.Cell):
 
     Attributes:
         anchor: the Parameter that stands for the table in `net.trainable_params()`.
-        handle: int64 Tensor `[6]`, how operators name the table.
+        handle: int64 Tensor `[7]`, how operators name the table.
         key_dtype: `int32` or `int64`; ids of the wider type are refused by a table of the narrower.
+        cache: the CacheConfig, or None where all rows are in host memory.
+        device: the `DeviceTier`, or None where no rows are on the device.
+        marks: since when its changes are kept, and for whom.
     """
 
-    def __init__(self, *, requires_grad: bool, key_dtype: Any, **native_arguments: Any) -> None:
+    def __init__(
+        self,
+        *,
+        requires_grad: bool,
+        key_dtype: Any,
+        cache: CacheConfig | None,
+        **native_arguments: Any,
+    ) -> None:
         super().__init__(auto_prefix=False)
         self.key_dtype = key_dtype
-        table = _new_table(**native_arguments)
+        self.cache = check_cache(cache)
+        table = _new_table(self.cache, **native_arguments)
         self._table = table
         self._table_name = table.name
         self.dim = table.dim
         self._finalizer = weakref.finalize(self, table.close)
+        self.marks = ChangeMarks(table)
         self.handle = self.make_handle()
         self.like = Tensor(np.zeros(table.dim, np.float32))
         self.anchor = Parameter(
@@ -61,6 +88,12 @@ class TableParameter(nn.Cell):
         self._no_weights = Tensor(np.zeros(1, np.float32))
         self._no_offsets = Tensor(np.zeros(1, np.int64))
         self._make_operators()
+        self.device: DeviceTier | None = None
+        if self.cache is not None and self.cache.device_rows is not None:
+            unknown = np.asarray(native_arguments.get("unknown_value") or [0.0], np.float32)
+            self.device = DeviceTier(
+                table, self.cache.device_rows, self.cache.policy, self.handle, unknown
+            )
 
     def _make_operators(self) -> None:
         accumulate = custom_op("MsrAccumulate", ms.float32)
@@ -97,13 +130,22 @@ class TableParameter(nn.Cell):
         self._pool_train = custom_op("MsrPoolTrain", rows_and_ticket, pool_bprop, multi_output=True)
         self._pool_eval = custom_op("MsrPoolEval", ms.float32, pool_eval_bprop)
 
+    def refuse_device(self, cell: str) -> None:
+        """Raises ValueError if rows are on the device, for a cell that reads rows on the host."""
+        if self.device is not None:
+            raise ValueError(
+                f"table '{self.name}': device_rows must be None for a table of {cell}, which "
+                "combines rows on the host"
+            )
+
     def make_handle(
         self,
         padding_key: int | None = None,
         combiner: str = "sum",
         weighted: bool = False,
+        faae_coefficient: int = 1,
     ) -> Tensor:
-        """How an operator is told table, padding and pooling; int64 Tensor `[6]`."""
+        """How an operator is told table, padding, pooling and counting; int64 Tensor `[7]`."""
         return Tensor(
             np.array(
                 [
@@ -113,6 +155,7 @@ class TableParameter(nn.Cell):
                     COMBINERS[combiner],
                     int(weighted),
                     int(self.key_dtype == ms.int32),
+                    faae_coefficient,
                 ],
                 np.int64,
             )
@@ -126,6 +169,8 @@ class TableParameter(nn.Cell):
         after a step would miss that step.
         """
         _pynative_executor.sync()
+        if self.device is not None and not self.device.shared:
+            self.device.sync()
         return self._table
 
     @property
@@ -149,6 +194,8 @@ class TableParameter(nn.Cell):
 
     def lookup_train(self, ids: Tensor, handle: Tensor) -> Tensor:
         """Rows `[*ids.shape, dim]`; inserts, counts, and is trained."""
+        if self.device is not None:
+            return self.device.lookup(ids, handle, self.anchor)
         return self._lookup_train(ids, handle, self.like, self.anchor)[0]
 
     def lookup_eval(self, ids: Tensor, handle: Tensor) -> Tensor:
@@ -174,10 +221,31 @@ class TableParameter(nn.Cell):
     def stats(self) -> dict[str, Any]:
         """Rows, bytes by kind, load factor and what happened since the table was made.
 
-        `rows` counts rows in memory at no cost; rows whose eviction is due but not swept are among
-        them. Bytes are of memory held, room for growth included.
+        `rows` counts rows in all tiers at no cost; rows whose eviction is due but not swept are
+        among them. Bytes are of memory held, room for growth included.
+
+        With a cache there are also: `host_rows` of at most `host_capacity_rows` in host memory,
+        `below_rows` that are below only; of the distinct keys of training lookups
+        (`looked_up_keys`) those in host memory (`host_hits`) and those that the lookup itself had
+        to read (`host_misses`); `prefetched_rows`, `written_down_rows`; the seconds that lookups
+        waited for rows (`lookup_wait_seconds`) and that batches waited for their prefetch
+        (`prefetch_wait_seconds`); and of each tier below, `remote_` and `ssd_`: `rows`, `hits`
+        (rows found there), `written_rows`, `spilled_rows` (to the next tier), `read_bytes`,
+        `written_bytes`, `disk_bytes`, `index_bytes`, `buffer_bytes`.
         """
         return self.native.stats()
+
+    def flush(self) -> None:
+        """Writes all rows down to the lowest tier and syncs it: they survive the process from here.
+
+        Raises:
+            ValueError: the table has no tier below host memory.
+            OSError: the tier cannot be written to.
+        """
+        if self.cache is None or not self.cache.has_lower_tier:
+            raise ValueError(f"table '{self.name}': has no tier below host memory to write to")
+        native: Any = self.native
+        native.flush()
 
     def close(self) -> None:
         """Frees the rows and the name. Any later use of the table is an error."""

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,13 +18,40 @@ FirstValue = Callable[[int], np.ndarray]
 
 @dataclass
 class Row:
-    """One row: float32 value, optimizer state (two arrays for Adam), metadata."""
+    """One row: float32 value, optimizer state (two arrays for Adam), metadata, score."""
 
     value: np.ndarray
     state: np.ndarray
     count: int
     last_step: int
     last_time: int
+    score: np.float32 = field(default_factory=lambda: np.float32(0))
+
+    @property
+    def squares(self) -> float:
+        """Of its value, as the table adds them up: in double, one by one."""
+        total = 0.0
+        for x in self.value.tolist():
+            total += x * x
+        return total
+
+
+@dataclass
+class Counted:
+    """A key that waits for admission."""
+
+    count: int
+    last_step: int
+    last_time: int
+
+
+class Left(NamedTuple):
+    """An eviction: of which key, why and when."""
+
+    key: int
+    reason: str
+    step: int
+    time: int
 
 
 @dataclass
@@ -36,10 +65,11 @@ class Pending:
 
 @dataclass
 class TableModel:
-    """A table of float32 rows with admission by count and eviction by idle steps.
+    """A table of float32 rows with admission by count and any of the rules of eviction.
 
-    Rows that are due for eviction stay in `rows` but are never seen: nothing may tell whether they
-    were swept.
+    Rows that are due for eviction by age stay in `rows` but are never seen: nothing but the
+    collection of evicted keys may tell whether they were swept. `left` holds evictions that the
+    table must have reported, `removed` counts rows that left memory.
     """
 
     dim: int
@@ -48,30 +78,145 @@ class TableModel:
     admission: int = -1
     max_idle: int = -1
     rule: str | None = None
+    sketch: bool = False
+    max_seconds: int = -1
+    min_norm: float = -1.0
+    max_rows: int = -1
+    order: str = "lru"
+    half_life: float = 0.0
+    on_trigger: bool = False
     step: int = 0
     time: int = 0
+    horizon: tuple[int, int] = (0, 0)
+    clock_before: tuple[int, int] = (0, 0)
+    sweeping: bool = False
+    removed: int = 0
     rows: dict[int, Row] = field(default_factory=dict)
-    counted: dict[int, tuple[int, int]] = field(default_factory=dict)
+    counted: dict[int, Counted] = field(default_factory=dict)
     pending: dict[int, Pending] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)
+    left: list[Left] = field(default_factory=list)
 
-    def due(self, last_step: int) -> bool:
-        return self.max_idle >= 0 and self.step - last_step >= self.max_idle
+    # ---- the clock
 
-    def sweep(self) -> None:
-        """Drops what is due. Done where the threshold or clock moves: due must not become undue."""
-        gone = {key for key, row in self.rows.items() if self.due(row.last_step)}
-        self.touched |= gone
+    def moved(self) -> None:
+        """The clock has moved."""
+        if not self.on_trigger:
+            self.horizon = (self.step, self.time)
+        self.halve()
+
+    def halve(self) -> None:
+        """A sketch halves its counts when the clock passes a multiple of the idle limit."""
+        limit = self.max_idle if self.max_idle > 0 else self.max_seconds
+        by = 0 if self.max_idle > 0 else 1
+        now, before = (self.step, self.time), self.clock_before
+        halvings = now[by] // limit - before[by] // limit if limit > 0 else 0
+        self.clock_before = now
+        if self.sketch and halvings > 0:
+            for seen in self.counted.values():
+                seen.count >>= halvings
+
+    def set_clock(self, step: int, time: int) -> None:
+        if step < self.step or time < self.time:
+            self.sweep()  # what is due now does not come back
+        self.step, self.time = step, time
+        self.horizon = (min(self.horizon[0], step), min(self.horizon[1], time))
+        self.moved()
+
+    def set_event_time(self, time: int) -> None:
+        if time <= self.time:
+            return
+        if self.time == 0:
+            self.clock_before = (self.clock_before[0], time)
+            known: list[Row | Counted] = [*self.rows.values(), *self.counted.values()]
+            for each in known:
+                each.last_time = each.last_time or time
+        self.time = time
+        self.moved()
+
+    def set_eviction(self, **rules: object) -> None:
+        """What is due goes first; with a trigger nothing is due before it."""
+        self.sweep()
+        for name, value in rules.items():
+            setattr(self, name, value)
+        self.horizon = (0, 0)
+        self.sweeping = False
+        self.clock_before = (self.step, self.time)
+        self.moved()
+
+    @property
+    def lacks_time(self) -> bool:
+        return self.max_seconds >= 0 and self.time == 0
+
+    # ---- eviction
+
+    def age(self, seen: Row | Counted) -> str:
+        """Why it is due, or ''."""
+        if self.max_idle >= 0 and self.horizon[0] - seen.last_step >= self.max_idle:
+            return "idle_steps"
+        if self.max_seconds >= 0 and self.horizon[1] - seen.last_time >= self.max_seconds:
+            return "idle_seconds"
+        return ""
+
+    def drop(self, key: int, reason: str) -> None:
+        del self.rows[key]
+        self.left.append(Left(key, reason, self.step, self.time))
+        self.touched.add(key)
+        self.removed += 1
+
+    def sweep(self, norms: bool = False) -> None:
+        """Drops what is due. Done where the rules or the clock move: due must not become undue."""
+        for key, row in list(self.rows.items()):
+            if reason := self.age(row):
+                self.drop(key, reason)
+            elif (
+                norms and self.min_norm > 0 and row.squares < float(np.float32(self.min_norm)) ** 2
+            ):
+                self.drop(key, "norm")
+        self.counted = {k: c for k, c in self.counted.items() if self.sketch or not self.age(c)}
+
+    def standing(self, row: Row) -> tuple[float, int]:
+        """The lower, the earlier it goes."""
+        first: float
+        if self.order == "lru":
+            first = row.last_step
+        elif self.order == "lfu":
+            first = row.count
+        elif self.order == "score":
+            first = float(row.score)
+        else:
+            frequency = math.log2(row.score) if row.score > 0 else -math.inf
+            first = frequency - (self.step - row.last_step) / self.half_life
+        return first, row.last_step
+
+    def evict(self, at_once: bool) -> None:
+        """Moves the horizon to now; rows over the capacity are left to `crowd_out`."""
+        self.horizon = (self.step, self.time)
+        self.sweeping = not at_once
+        if at_once:
+            self.sweep(norms=True)
+
+    def crowd_out(self, keys: Iterable[int]) -> None:
+        """Drops these keys for capacity, if they may be the ones: as many as there are too many,
+        and none that stands higher than a row that stays."""
+        gone = set(keys)
+        over = max(0, len(self.rows) - self.max_rows) if self.max_rows >= 0 else 0
+        assert len(gone) == over and gone <= set(self.rows)
+        if not gone:
+            return
+        kept = [self.standing(row) for key, row in self.rows.items() if key not in gone]
+        assert not kept or max(self.standing(self.rows[key]) for key in gone) <= min(kept)
         for key in gone:
-            del self.rows[key]
-        self.counted = {k: v for k, v in self.counted.items() if not self.due(v[1])}
+            self.drop(key, "capacity")
+
+    # ---- lookups
 
     def row(self, key: int) -> Row | None:
         found = self.rows.get(key)
-        return None if found is None or self.due(found.last_step) else found
+        return None if found is None or self.age(found) else found
 
     def visible(self) -> dict[int, Row]:
-        return {key: row for key, row in self.rows.items() if not self.due(row.last_step)}
+        return {key: row for key, row in self.rows.items() if not self.age(row)}
 
     def read(self, keys: Sequence[int]) -> np.ndarray:
         out = np.full((len(keys), self.dim), self.unknown, np.float32)
@@ -85,27 +230,45 @@ class TableModel:
         state = np.zeros((2 if self.rule == "adam" else 0, self.dim), np.float32)
         return Row(self.first(key).copy(), state, 0, self.step, self.time)
 
+    def make_way(self, key: int) -> bool:
+        """Whether there is no row; one that is due goes."""
+        if key in self.rows and (reason := self.age(self.rows[key])):
+            self.drop(key, reason)
+        return key not in self.rows
+
     def touch(self, key: int, occurrences: int) -> None:
         row = self.rows[key]
+        if self.order == "lfu_decay":
+            idle = self.step - row.last_step
+            if idle > 0:
+                power = float(np.float32(-idle / self.half_life))
+                row.score = row.score * np.float32(2.0**power)
+            row.score = row.score + np.float32(occurrences)
         row.count += occurrences if self.admission != 0 else 0
         row.last_step, row.last_time = self.step, self.time
         self.touched.add(key)
 
-    def train(self, keys: Sequence[int]) -> np.ndarray:
+    def counted_before(self, key: int) -> int:
+        seen = self.counted.get(key)
+        if seen is None:
+            return 0
+        if self.sketch:
+            return seen.count
+        if self.age(seen):
+            del self.counted[key]
+            return 0
+        return seen.count
+
+    def train(self, keys: Sequence[int], coefficient: int = 1) -> np.ndarray:
         """A training lookup: counts the whole batch, then decides, then reads."""
         for key in dict.fromkeys(keys):
-            occurrences = list(keys).count(key)
-            if self.row(key) is None:
-                if self.rows.pop(key, None) is not None:
-                    self.touched.add(key)
-                before, seen = self.counted.get(key, (0, self.step))
-                if self.due(seen):
-                    before = 0
-                    self.counted.pop(key, None)
+            occurrences = list(keys).count(key) * coefficient
+            if self.make_way(key):
                 if self.admission == 0:
                     continue
+                before = self.counted_before(key)
                 if self.admission > 0 and before + occurrences < self.admission:
-                    self.counted[key] = (before + occurrences, self.step)
+                    self.counted[key] = Counted(before + occurrences, self.step, self.time)
                     continue
                 self.counted.pop(key, None)
                 self.rows[key] = self.fresh(key)
@@ -113,35 +276,51 @@ class TableModel:
             self.touch(key, occurrences)
         return self.read(keys)
 
-    def lookup_train(self, keys: Sequence[int], ticket: int) -> np.ndarray:
-        out = self.train(keys)
+    def lookup_train(self, keys: Sequence[int], ticket: int, coefficient: int = 1) -> np.ndarray:
+        out = self.train(keys, coefficient)
         self.pending[ticket] = Pending(list(keys), {k for k in keys if self.row(k) is not None})
         return out
 
+    # ---- rows by key
+
     def put(self, keys: Sequence[int], values: np.ndarray) -> None:
         for key in dict.fromkeys(keys):
-            if self.row(key) is None:
+            if self.make_way(key):
                 self.rows[key] = self.fresh(key)
-            self.counted.pop(key, None)
+                self.counted.pop(key, None)
             self.touch(key, 1)
         for key, value in zip(keys, values, strict=True):
             self.rows[key].value = value.copy()
 
+    def bring_in(self, key: int, row: Row) -> None:
+        """Imports one row."""
+        if self.make_way(key):
+            self.counted.pop(key, None)
+        self.rows[key] = row
+        self.touched.add(key)
+
     def erase(self, keys: Sequence[int]) -> None:
         for key in keys:
-            self.rows.pop(key, None)
-            self.counted.pop(key, None)
+            if self.make_way(key):
+                self.counted.pop(key, None)
+            else:
+                del self.rows[key]
+                self.removed += 1
             self.touched.add(key)
 
     def clear(self) -> None:
         self.touched |= set(self.rows)
+        self.removed += 1
         self.rows.clear()
         self.counted.clear()
         self.pending.clear()
 
+    # ---- training
+
     def bind(self, rule: str) -> None:
         if rule != self.rule:
             self.pending.clear()
+            self.removed += 1
             self.rule = rule
             self.touched |= set(self.rows)
             for row in self.rows.values():
@@ -167,6 +346,15 @@ class TableModel:
                 self.touched.add(key)
         self.pending.clear()
         self.step += 1
+        self.moved()
+
+    def sweep_after_step(self) -> bool:
+        """Whether the end of a step evicts; then what is due has gone."""
+        evicts = self.sweeping or not self.on_trigger
+        self.sweeping = False
+        if evicts:
+            self.sweep(norms=True)
+        return evicts
 
     def update(
         self, row: Row, total: np.ndarray, lr: float, weight_decay: float, scale: float, step: int

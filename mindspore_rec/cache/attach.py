@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gives a new table the tiers on the host and below that a CacheConfig asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mindspore_rec.cache.config import CacheConfig
+from mindspore_rec.cache.ssd_directory import SsdDirectory
+
+__all__ = ["attach"]
+
+_Open = Callable[[int, int], Any]
+
+
+def attach(table: Any, config: CacheConfig) -> None:
+    """Bounds the table's host memory and opens what is below it; to be called before any row is.
+
+    Args:
+        table: the native table.
+        config: its tiers.
+
+    Raises:
+        ValueError: the SSD tier holds rows of an earlier run and is not told what to do with them;
+            the config does not fit the table.
+        OSError: the SSD tier cannot be opened.
+        ImportError, RemoteError: redis-py is missing; the remote tier cannot be opened, or holds
+            rows of an earlier run.
+    """
+    levels: list[dict[str, Any]] = []
+    if config.remote is not None:
+        most = -1 if config.remote_rows is None else config.remote_rows
+        levels.append({"kind": "remote", "open": _remote(table.name, config), "max_rows": most})
+    if config.ssd_path is not None:
+        opens: _Open = SsdDirectory(table.name, config).open
+        levels.append({"kind": "ssd", "open": opens, "max_rows": -1})
+    if levels:
+        table.set_cache(
+            host_rows=-1 if config.host_rows is None else config.host_rows,
+            host_bytes=-1 if config.host_bytes is None else config.host_bytes,
+            policy=config.policy,
+            levels=levels,
+        )
+
+
+def _remote(table_name: str, config: CacheConfig) -> _Open:
+    # redis-py is optional, so this is not imported above.
+    from mindspore_rec.cache.redis_link import need_redis, parse_target
+    from mindspore_rec.cache.redis_tier import RedisTier
+
+    url = config.remote
+    assert url is not None
+    need_redis()
+    parse_target(url)
+    leftover: Any = config.ssd_leftover
+
+    def opens(row_bytes: int, generation: int) -> RedisTier:
+        return RedisTier(url, table_name, row_bytes, generation, leftover=leftover)
+
+    return opens

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stage between the batches and the train step that has rows of lower tiers brought up.
+
+Batches are read ahead, in the thread that trains: a MindSpore pipeline must not be read from
+another one. What takes time, the reading of rows, is done by native threads while a step runs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from mindspore import Tensor
+
+from mindspore_rec.cache.id_columns import IdColumns, PrefetchIds
+from mindspore_rec.parameter import TableParameter
+
+__all__ = ["PrefetchStage", "ReadBatch", "prefetched_tables"]
+
+
+class ReadBatch(NamedTuple):
+    """A batch that was read from a source.
+
+    Attributes:
+        columns: its Tensors.
+        hand_over: to be called just before the step begins, once.
+    """
+
+    columns: tuple[Tensor, ...]
+    hand_over: Callable[[], None]
+
+
+class _Ahead(NamedTuple):
+    batch: ReadBatch
+    tickets: dict[str, int]  # number of the prefetch, by table
+
+
+def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
+    """The tables with a tier below host memory whose rows are prefetched.
+
+    Example:
+        >>> from mindspore_rec import MapParameter
+        >>> prefetched_tables([MapParameter("doc.prefetched_tables")])
+        []
+    """
+    return [
+        table
+        for table in tables
+        if table.cache is not None and table.cache.has_lower_tier and table.cache.prefetch > 0
+    ]
+
+
+class PrefetchStage:
+    """Reads ahead, has rows brought up, hands batches over in their order.
+
+    Between `start` and `stop`, for each batch: `next`, then `begin_step`, the step, `end_step`.
+    Without a table to prefetch for it reads one batch at a time and does nothing else. A step
+    without prefetch is correct: lookups then fetch what they miss themselves.
+
+    Args:
+        tables: of the network, those without a cache too.
+        prefetch_ids: as for `IdColumns`. Default: columns are found by watching the first step.
+
+    Raises:
+        TypeError: `prefetch_ids` is not callable.
+        ValueError: `prefetch_ids` is given and no table prefetches.
+    """
+
+    def __init__(
+        self, tables: Iterable[TableParameter], prefetch_ids: PrefetchIds | None = None
+    ) -> None:
+        cached = prefetched_tables(tables)
+        if prefetch_ids is not None and not cached:
+            raise ValueError(
+                "prefetch_ids must be left out: no table has a cache with prefetch above 0"
+            )
+        self._tables = {table.name: table for table in cached}
+        self._columns = IdColumns(cached, prefetch_ids)
+        self._depth = max((_depth(table) for table in cached), default=0)
+        self._read: Callable[[], ReadBatch | None] = lambda: None
+        self._ahead: deque[_Ahead] = deque()
+        self._current: _Ahead | None = None
+        self._ended = True
+        self._error: Exception | None = None
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a batch may still be waiting when the source is asked for the next one."""
+        return self._depth > 0
+
+    def start(self, read: Callable[[], ReadBatch | None]) -> None:
+        """Begins a stream of batches.
+
+        Args:
+            read: gives the next batch, None at the end.
+        """
+        self._read = read
+        self._ended = False
+        self._error = None
+
+    def next(self, most: int | None = None) -> tuple[Tensor, ...] | None:
+        """The next batch.
+
+        An error of the source is raised when the batches before it have been handed over.
+
+        Args:
+            most: batches that will be asked for at most, this one included: no more are taken
+                from the source. Default: no limit.
+
+        Returns:
+            Its columns, or None at the end.
+        """
+        wanted = 1 + (self._depth if self._columns.known else 0)
+        wanted = wanted if most is None else min(wanted, most)
+        while not self._ended and len(self._ahead) < wanted:
+            try:
+                batch = self._read()
+            except Exception as error:  # its turn comes after the batches before it
+                self._error = error
+                batch = None
+            if batch is None:
+                self._ended = True
+            else:
+                self._take(batch)
+        if self._ahead:
+            self._current = self._ahead.popleft()
+            self._current.batch.hand_over()
+            return self._current.batch.columns
+        if self._error is not None:
+            raised, self._error = self._error, None
+            raise raised
+        return None
+
+    def _take(self, batch: ReadBatch) -> None:
+        ahead = _Ahead(batch, {})
+        self._ahead.append(ahead)
+        if self._columns.known:
+            for name, ids in self._columns.ids(_arrays(batch.columns)).items():
+                ahead.tickets[name] = self._native(name).prefetch(ids)
+
+    def begin_step(self) -> None:
+        """Waits until the rows of the batch at hand are in host memory.
+
+        Raises:
+            OSError, RuntimeError: a tier cannot be read.
+        """
+        if self._current is not None:
+            for name, number in self._current.tickets.items():
+                self._native(name).prefetch_wait(number)
+
+    def end_step(self) -> None:
+        """The batch at hand has been trained: its rows may go down again."""
+        if self._current is None:
+            return
+        current, self._current = self._current, None
+        for name, number in current.tickets.items():
+            self._native(name).prefetch_done(number)
+        if self._columns.watching:
+            self._columns.watch(_arrays(current.batch.columns))
+
+    def stop(self) -> None:
+        """Ends the stream: batches that were read ahead are given up and their rows released."""
+        given_up = [*([self._current] if self._current is not None else []), *self._ahead]
+        self._current = None
+        self._ahead.clear()
+        self._ended = True
+        last: dict[str, int] = {}
+        for each in given_up:
+            last.update(each.tickets)
+        for name, number in last.items():
+            self._native(name).prefetch_done(number)
+
+    def _native(self, name: str) -> Any:
+        # Waits for PyNative: what the program has asked of the table before comes first.
+        return self._tables[name].native
+
+
+def _depth(table: TableParameter) -> int:
+    return 0 if table.cache is None else table.cache.prefetch
+
+
+def _arrays(columns: tuple[Tensor, ...]) -> list[np.ndarray]:
+    return [column.asnumpy() for column in columns]

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sends packed commands to the servers of a bucket, again where a server is not there for a while.
+
+A call sends everything to every server before it waits for the first reply, on one connection per
+server and calling thread; connections are kept for the next call.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from mindspore_rec.cache.redis_link import (
+    Address,
+    Link,
+    RemoteError,
+    RemoteFullError,
+    RemoteUnavailableError,
+    is_final,
+    transport_errors,
+)
+from mindspore_rec.cache.redis_nodes import Nodes
+from mindspore_rec.cache.redis_wire import Packed, pack
+
+try:
+    import redis
+except ImportError:  # `need_redis` says so when a tier is opened
+    pass
+
+FIRST_WAIT = 0.01  # seconds; doubles up to MOST_WAIT
+MOST_WAIT = 1.0
+
+
+class Command:
+    """A packed command (or a transaction), and what came back.
+
+    Attributes:
+        reply: the last of its replies.
+        server: `Link.server` of the connection that answered.
+    """
+
+    __slots__ = ("asked", "bucket", "done", "packed", "replies", "reply", "server")
+
+    def __init__(self, bucket: int, packed: Packed, replies: int = 1) -> None:
+        self.bucket = bucket
+        self.packed = packed
+        self.replies = replies
+        self.reply: Any = None
+        self.server: object = None
+        self.done = False
+        self.asked: Address | None = None  # a node that gets the command this once
+
+    def parts(self) -> Packed:
+        """What to send."""
+        return (pack(b"ASKING"), *self.packed) if self.asked else self.packed
+
+
+class Client:
+    """Runs commands on the servers of a table.
+
+    Args:
+        nodes: the servers.
+        subject: of error messages.
+        retry_seconds: after this long without success a call gives up.
+    """
+
+    def __init__(self, nodes: Nodes, subject: str, retry_seconds: float) -> None:
+        self.nodes = nodes
+        self.subject = subject
+        self.retries = 0
+        self._retry_seconds = retry_seconds
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        """Cuts every connection that no call uses."""
+        self._closed = True
+        if os.getpid() == self._pid:
+            self.nodes.close()
+
+    def run(self, commands: Sequence[Command], *, greet: bool = True) -> None:
+        """Fills in the replies. Commands of one bucket take effect in their order.
+
+        Raises:
+            RemoteUnavailableError, RemoteFullError: retries did not help.
+            RemoteError: the server refuses; `greet` may raise others.
+        """
+        if os.getpid() != self._pid:
+            raise RemoteError(
+                f"{self.subject}: opened in process {self._pid}, used in {os.getpid()}; a process "
+                "that was forked opens its own tier"
+            )
+        if self._closed:
+            raise RemoteError(f"{self.subject}: closed")
+        pending = list(commands)
+        start, tries = time.monotonic(), 0
+        while pending:
+            problem = self._round(pending, greet)
+            failed: set[int] = set()
+            left = []
+            for command in pending:
+                # What follows a failed command in its bucket is repeated too: order counts.
+                if not command.done or command.bucket in failed:
+                    failed.add(command.bucket)
+                    command.done = False
+                    left.append(command)
+            if not left:
+                return
+            pending = left
+            assert problem is not None
+            with self._lock:
+                self.retries += 1
+            moved = isinstance(problem, redis.exceptions.AskError)
+            self._wait(problem, start, tries, immediately=moved and tries < 3)
+            tries += 1
+
+    def _wait(self, problem: Exception, start: float, tries: int, immediately: bool) -> None:
+        spent = time.monotonic() - start
+        left = self._retry_seconds - spent
+        if left <= 0:
+            text = (
+                f"{self.subject}: no success in {tries + 1} tries within {spent:.1f} s; the last "
+                f"error was {type(problem).__name__}: {problem}"
+            )
+            if isinstance(problem, redis.OutOfMemoryError | redis.exceptions.ExecAbortError):
+                raise RemoteFullError(
+                    f"{text}. The rows it holds are intact; raise maxmemory of the server"
+                ) from problem
+            raise RemoteUnavailableError(text) from problem
+        if not immediately:
+            wait = min(MOST_WAIT, FIRST_WAIT * 2 ** min(tries, 20))
+            time.sleep(min(left, wait * random.uniform(0.5, 1.0)))
+
+    def _round(self, pending: Sequence[Command], greet: bool) -> Exception | None:
+        """One try of every command; returns the last error that may pass."""
+        if self.nodes.stale:
+            try:
+                self.nodes.refresh()
+            except (redis.RedisError, OSError) as error:
+                return self._judge(error)
+        problem: Exception | None = None
+        epoch = self.nodes.epoch
+        groups: dict[Address, list[Command]] = {}
+        for command in pending:
+            groups.setdefault(command.asked or self.nodes.homes[command.bucket], []).append(command)
+        waiting: list[tuple[Link, list[Command]]] = []
+        try:
+            for address, group in groups.items():
+                try:
+                    link = self.nodes.take(address, greet)
+                    waiting.append((link, group))
+                    link.send(b"".join([part for command in group for part in command.parts()]))
+                except (redis.RedisError, OSError) as error:
+                    if waiting and waiting[-1][1] is group:
+                        self.nodes.broken(waiting.pop()[0])
+                    problem = self._cut_off(group, error)
+            while waiting:
+                link, group = waiting[0]
+                demoted = False
+                try:
+                    for command in group:
+                        refused = self._receive(link, command)
+                        if refused is not None:
+                            problem = self._failed(refused, command)
+                            demoted = demoted or isinstance(refused, redis.ReadOnlyError)
+                except transport_errors() as error:
+                    self.nodes.broken(waiting.pop(0)[0])
+                    problem = self._cut_off(group, error)
+                else:
+                    waiting.pop(0)
+                    if demoted:  # behind its name there may be another server now
+                        self.nodes.broken(link)
+                    else:
+                        self.nodes.give(link, epoch, greet)
+        finally:
+            # After an error that is final, replies that nobody reads are on their way.
+            for link, _ in waiting:
+                self.nodes.broken(link)
+        return problem
+
+    @staticmethod
+    def _receive(link: Link, command: Command) -> Exception | None:
+        """Reads the command's replies; returns the first that is an error."""
+        first: Exception | None = None
+        for _ in range(command.replies + (command.asked is not None)):
+            try:
+                command.reply = link.receive()
+            except redis.ResponseError as error:
+                first = first or error
+        command.asked = None
+        command.server = link.server
+        command.done = first is None
+        return first
+
+    def _failed(self, error: Exception, command: Command | None = None) -> Exception:
+        """Judges the error; a cluster may have to be asked again who serves what."""
+        moved = isinstance(error, redis.exceptions.MovedError)
+        if command is not None and isinstance(error, redis.exceptions.AskError) and not moved:
+            command.asked = (error.host or self.nodes.homes[command.bucket][0], error.port)
+        elif not isinstance(error, redis.OutOfMemoryError):
+            self.nodes.failed()
+        return self._judge(error)
+
+    def _cut_off(self, group: list[Command], error: Exception) -> Exception:
+        """Judges the end of a connection."""
+        for command in group:
+            command.asked = None
+        return self._failed(error)
+
+    def _judge(self, error: Exception) -> Exception:
+        """The error where another try may help.
+
+        Raises:
+            RemoteError: it does not.
+        """
+        if is_final(error):
+            raise RemoteError(f"{self.subject}: {type(error).__name__}: {error}") from error
+        return error

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connection to a Redis server: its URL, what the server says of itself, its errors.
+
+redis-py makes the connection (TLS, passwords, databases) and hiredis reads the replies; commands
+come packed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+try:
+    import redis
+    import redis.backoff
+    import redis.connection
+    import redis.retry
+except ImportError:  # a clear sentence comes when a tier is opened: `need_redis`
+    pass
+
+Address = tuple[str, int]
+
+
+class RemoteError(RuntimeError):
+    """The remote tier cannot do what was asked; trying again does not help."""
+
+
+class RemoteUnavailableError(RemoteError):
+    """No server answered within the time for retries."""
+
+
+class RemoteFullError(RemoteError):
+    """The server is out of memory and takes no more rows; those it has are intact."""
+
+
+class RowsLostError(RemoteError):
+    """Rows that were written are no longer on the server, or are an older state of them."""
+
+
+def need_redis() -> None:
+    """Says what to install.
+
+    Raises:
+        ImportError: redis-py or hiredis is missing.
+    """
+    for package in ("redis", "hiredis"):
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(
+                f"The remote tier needs the package {package}: pip install mindspore_rec[redis]"
+            )
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a URL names."""
+
+    shown: str  # the URL without password and options
+    seeds: tuple[Address, ...]
+    cluster: bool
+    tls: bool
+    options: dict[str, Any]  # of redis-py's Connection
+    timeout: float
+    retry_seconds: float
+
+    def connection(self, address: Address, timeout: float) -> Any:
+        """An object for a connection that is not open yet."""
+        make = redis.connection.SSLConnection if self.tls else redis.connection.Connection
+        options: dict[str, Any] = {
+            "socket_keepalive": True,
+            **self.options,
+            "host": address[0],
+            "port": address[1],
+            "protocol": 2,
+            "socket_timeout": timeout,
+            "socket_connect_timeout": timeout,
+            # Retries are ours: they know which rows to send again.
+            "retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0),
+        }
+        return make(**options)
+
+
+_URL = re.compile(
+    r"(?P<scheme>rediss?)(?P<cluster>\+cluster)?://(?:(?P<auth>[^/?#]*)@)?(?P<hosts>[^/?#@]*)"
+    r"(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?"
+)
+# Those that would say nothing, for the tier decides them.
+_DECIDED = (
+    "decode_responses",
+    "health_check_interval",
+    "protocol",
+    "retry",
+    "retry_on_error",
+    "retry_on_timeout",
+    "socket_connect_timeout",
+    "socket_timeout",
+)
+_FORMS = (
+    "redis://[[user]:password@]host[:6379][/db], rediss:// for TLS, and "
+    "redis+cluster://host:port[,host:port...] or rediss+cluster:// for a cluster"
+)
+
+
+def parse_target(url: str) -> Target:
+    """Reads a URL; `RedisTier` has its forms and options.
+
+    Raises:
+        ValueError: it has no such form. The message does not repeat it: it may hold a password.
+
+    Example:
+        >>> target = parse_target("rediss+cluster://me:secret@a:7000,b")
+        >>> target.shown, target.seeds
+        ('rediss+cluster://me:***@a:7000,b', (('a', 7000), ('b', 6379)))
+    """
+    match = _URL.fullmatch(url) if isinstance(url, str) else None
+    if match is None or not match["hosts"]:
+        raise ValueError(f"remote must be a URL of the form {_FORMS}")
+    path = match["path"] or ""
+    if not re.fullmatch(r"(/\d*)?", path):
+        raise ValueError(f"remote: after the host comes the number of a database, got {path!r}")
+    cluster = match["cluster"] is not None
+    hosts = match["hosts"].split(",")
+    if not cluster and len(hosts) > 1:
+        raise ValueError("remote: several hosts are a cluster: write redis+cluster://")
+    if cluster and path not in ("", "/", "/0"):
+        raise ValueError(f"remote: a cluster has database 0 only, got {path!r}")
+    auth = f"{match['auth']}@" if match["auth"] else ""
+    seeds, options = [], {}
+    try:
+        for host in hosts:
+            options = dict(
+                redis.connection.parse_url(  # type: ignore[no-untyped-call]
+                    f"redis://{auth}{host}{path}{match['query'] or ''}"
+                )
+            )
+            seeds.append((options.pop("host"), options.pop("port", 6379)))
+    except (KeyError, ValueError) as error:
+        reason = "" if isinstance(error, KeyError) else f" ({error})"
+        raise ValueError(f"remote must be a URL of the form {_FORMS}{reason}") from None
+    for name in _DECIDED:
+        if name in options:
+            raise ValueError(f"remote: {name} is not an option here; timeout and retry_seconds are")
+    seconds = {"timeout": 5.0, "retry_seconds": 30.0}
+    for name in seconds:
+        try:
+            seconds[name] = float(options.pop(name, seconds[name]))
+        except ValueError:
+            raise ValueError(f"remote: {name} must be a number of seconds") from None
+    user = options.get("username", "")
+    shown_auth = f"{user}:***@" if auth else ""
+    shown = f"{match['scheme']}{match['cluster'] or ''}://{shown_auth}{match['hosts']}{path}"
+    target = Target(shown, tuple(seeds), cluster, match["scheme"] == "rediss", options, **seconds)
+    try:
+        target.connection(seeds[0], 1.0)
+    except TypeError as error:
+        raise ValueError(f"remote: an option of the URL is unknown to redis-py: {error}") from None
+    return target
+
+
+class Link:
+    """An open connection.
+
+    Attributes:
+        address: where it goes.
+        server: what tells this life of the server from another one; None where it does not say.
+        info: the sections `server` and `memory` of INFO; empty where the server does not say.
+    """
+
+    def __init__(self, target: Target, address: Address, timeout: float) -> None:
+        self.address = address
+        self._connection = target.connection(address, timeout)
+        try:
+            self._connection.connect()
+            self.client_id = self._allowed(b"CLIENT", b"ID")
+            self.info: dict[str, str] = {}
+            for section in (b"server", b"memory"):
+                text = self._allowed(b"INFO", section) or b""
+                lines = text.decode("utf-8", "replace").splitlines()
+                self.info.update(tuple(line.split(":", 1)) for line in lines if ":" in line)
+        except BaseException:
+            self.close()
+            raise
+        run = self.info.get("run_id")
+        self.server = (address, run) if run else None
+
+    def _allowed(self, *words: bytes) -> Any:
+        """The reply, or None where the server refuses the command."""
+        try:
+            return self.ask(*words)
+        except redis.ResponseError:
+            return None
+
+    def ask(self, *words: bytes) -> Any:
+        """Sends one command and returns its reply."""
+        self._connection.send_command(*words)
+        return self._connection.read_response()
+
+    def send(self, packed: bytes) -> None:
+        """Sends commands; as many replies have to be received."""
+        self._connection.send_packed_command([packed], check_health=False)
+
+    def receive(self) -> Any:
+        """The next reply; a reply that is an error is raised."""
+        try:
+            return self._connection.read_response()
+        except redis.ResponseError as error:
+            # redis-py before 6 knows these two only in its own client for clusters.
+            word, _, rest = str(error).partition(" ")
+            if word in ("MOVED", "ASK"):
+                kinds = {"MOVED": redis.exceptions.MovedError, "ASK": redis.exceptions.AskError}
+                raise kinds[word](rest) from error
+            raise
+
+    def close(self) -> None:
+        """Cuts the connection."""
+        self._connection.disconnect()
+
+
+def transport_errors() -> tuple[type[Exception], ...]:
+    """After these the connection is not usable any more."""
+    return (redis.ConnectionError, redis.TimeoutError, redis.InvalidResponse, OSError, socket.error)
+
+
+def is_final(error: Exception) -> bool:
+    """Whether another try would give the same error."""
+    if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
+        return True
+    if isinstance(error, transport_errors()):
+        return "CERTIFICATE_VERIFY_FAILED" in str(error)
+    passing = (
+        redis.OutOfMemoryError,
+        redis.ReadOnlyError,
+        redis.exceptions.ClusterDownError,
+        redis.exceptions.TryAgainError,
+        redis.exceptions.AskError,  # MOVED is one too
+        redis.exceptions.ExecAbortError,
+    )
+    words = ("MISCONF", "BUSY", "NOREPLICAS", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
+    return not (isinstance(error, passing) or str(error).startswith(words))

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which server has which bucket, and the connections to them that wait for their next call."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mindspore_rec.cache.redis_link import Address, Link, Target, is_final
+
+try:
+    import redis
+    import redis.crc
+except ImportError:  # `need_redis` says so when a tier is opened
+    pass
+
+
+class Nodes:
+    """The servers behind a URL.
+
+    Args:
+        target: what the URL names.
+        names: keys of the buckets.
+        timeout: seconds for one answer of a server.
+        greet: called with each new connection before anything else goes over it, and with whether
+            rows will.
+
+    Attributes:
+        homes: the server of each bucket.
+        stale: whether a cluster has to be asked for them again.
+        epoch: of the homes; connections of an earlier one are not used again.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        names: Sequence[bytes],
+        timeout: float,
+        greet: Callable[[Link, bool], None],
+    ) -> None:
+        self.homes = [] if target.cluster else [target.seeds[0]] * len(names)
+        self.stale = target.cluster
+        self.epoch = 0
+        self._target = target
+        self._names = names
+        self._timeout = timeout
+        self._greet = greet
+        self._lock = threading.Lock()
+        self._idle: dict[Address, list[Link]] = {}
+        self._cut: list[tuple[Address, object, bytes]] = []
+        self._closed = False
+
+    def buckets_at(self, address: Address) -> list[int]:
+        """Those that live on this server."""
+        return [bucket for bucket, home in enumerate(self.homes) if home == address]
+
+    def failed(self) -> None:
+        """What a server said or did not say: in a cluster, its buckets may have moved."""
+        self.stale = self._target.cluster
+
+    def take(self, address: Address, greet: bool) -> Link:
+        """A connection that nobody else uses; without `greet` a new one, for no rows."""
+        with self._lock:
+            kept = self._idle.get(address)
+            cut = [entry for entry in self._cut if entry[0] == address]
+            link = kept.pop() if kept and greet else None
+        fresh = link is None
+        link = link or Link(self._target, address, self._timeout)
+        try:
+            for entry in cut:
+                self._disarm(link, entry)
+            if fresh:
+                self._greet(link, greet)
+        except BaseException:
+            self.broken(link)
+            raise
+        return link
+
+    def _disarm(self, link: Link, entry: tuple[Address, object, bytes]) -> None:
+        """Makes the server forget what a broken connection sent and it has not yet read.
+
+        A server that hung would otherwise run those writes after newer ones.
+        """
+        if link.server == entry[1]:
+            try:
+                link.ask(b"CLIENT", b"KILL", b"ID", entry[2])
+            except redis.ResponseError:
+                pass  # gone already, or not allowed: then the sequence numbers tell
+        with self._lock:
+            if entry in self._cut:
+                self._cut.remove(entry)
+
+    def give(self, link: Link, epoch: int, greeted: bool) -> None:
+        """Takes a connection back, for the next call where it is of the same homes."""
+        with self._lock:
+            if greeted and epoch == self.epoch and not self._closed:
+                self._idle.setdefault(link.address, []).append(link)
+                return
+        link.close()
+
+    def broken(self, link: Link) -> None:
+        """Cuts a connection that failed, and those beside it that wait for their next call."""
+        link.close()
+        with self._lock:
+            if link.client_id is not None and link.server is not None:
+                self._cut.append((link.address, link.server, str(link.client_id).encode()))
+            others = self._idle.pop(link.address, [])
+        for other in others:
+            other.close()
+
+    def close(self) -> None:
+        """Cuts every connection that no call uses."""
+        with self._lock:
+            self._closed = True
+            idle = [link for links in self._idle.values() for link in links]
+            self._idle.clear()
+        for link in idle:
+            link.close()
+
+    def refresh(self) -> None:
+        """Asks any node of the cluster which node has which slot."""
+        with self._lock:
+            nodes = list(dict.fromkeys([*self.homes, *self._target.seeds]))
+        random.shuffle(nodes)
+        problem: Exception | None = None
+        for node in nodes:
+            try:
+                link = Link(self._target, node, self._timeout)
+                try:
+                    ranges = link.ask(b"CLUSTER", b"SLOTS")
+                finally:
+                    link.close()
+                homes = self._homes_of(ranges, node)
+                self.stale = False
+            except (redis.RedisError, OSError) as error:
+                if is_final(error):
+                    raise
+                problem = error
+                continue
+            with self._lock:
+                if homes != self.homes:
+                    self.homes = homes
+                    self.epoch += 1
+                    stale = [link for links in self._idle.values() for link in links]
+                    self._idle.clear()
+                else:
+                    stale = []
+            for link in stale:
+                link.close()
+            return
+        assert problem is not None
+        raise problem
+
+    def _homes_of(self, ranges: Any, asked: Address) -> list[Address]:
+        """The node of each bucket, from a reply of CLUSTER SLOTS."""
+        homes = []
+        for name in self._names:
+            slot = redis.crc.key_slot(name)
+            for first, last, (host, port, *_), *_ in ranges:
+                if first <= slot <= last:
+                    homes.append((host.decode() if host else asked[0], int(port)))
+                    break
+            else:
+                raise redis.exceptions.ClusterDownError(f"no node serves slot {slot}")
+        return homes

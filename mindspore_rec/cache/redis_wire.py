@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bytes of the remote tier: bucket names, and commands packed by NumPy.
+
+A field is 8 bytes and a row of one table is always as long as the next, so each command is a matrix
+of bytes: no Python object is made per row on the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+
+BUCKETS = 64  # few and large: 5,000 keys are 64 commands of about 80 fields
+MOST_FIELDS = 1024  # of a command, the fields of the marker included
+MOST_COMMAND_BYTES = 8 << 20
+TOKEN = b"t"  # field of the marker: which opening of the tier owns the bucket
+SEQUENCE = b"s"  # field of the marker: number of the bucket's last write
+MARKER_FIELDS = 2  # no key has their names, a key's field has 8 bytes
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: the upper bits of the product
+_SHIFT = np.uint64(64 - 6)
+
+Packed = tuple[bytes | memoryview, ...]  # parts of one command, joined when they are sent
+
+
+class Piece(NamedTuple):
+    """The rows `start:stop`, after sorting by bucket, that one command carries."""
+
+    bucket: int
+    start: int
+    stop: int
+
+
+def bucket_names(table: str, generation: int, row_bytes: int) -> list[bytes]:
+    """Keys of the table's buckets on the server.
+
+    The braces are a hash tag: `p<N>` decides the slot of a cluster. The generation and the length
+    of a row are part of the name, so rows of another layout are never found.
+
+    Example:
+        >>> bucket_names("user id", 0, 212)[5]
+        b'emb{user%20id/g0r212/p5}v'
+    """
+    stem = f"{quote(table, safe='')}/g{generation}r{row_bytes}"
+    return [f"emb{{{stem}/p{number}}}v".encode() for number in range(BUCKETS)]
+
+
+def bucket_of(keys: np.ndarray) -> np.ndarray:
+    """The bucket of each int64 key, uint8."""
+    return ((keys.view(np.uint64) * _SPREAD) >> _SHIFT).astype(np.uint8)
+
+
+def pack(*words: bytes) -> bytes:
+    """One command of a few words in Redis' protocol.
+
+    Example:
+        >>> pack(b"PING")
+        b'*1\\r\\n$4\\r\\nPING\\r\\n'
+    """
+    return b"*%d\r\n%b" % (len(words), _words(*words))
+
+
+def _words(*words: bytes) -> bytes:
+    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
+
+
+class Packer:
+    """Packs reads, writes and removals of a table's rows."""
+
+    def __init__(self, names: list[bytes], row_bytes: int) -> None:
+        self.names = names
+        self.row_bytes = row_bytes
+        self._most = max(1, min(MOST_FIELDS - MARKER_FIELDS, MOST_COMMAND_BYTES // row_bytes))
+        self._head = np.frombuffer(b"$8\r\n", np.uint8)
+        self._middle = np.frombuffer(b"\r\n$%d\r\n" % row_bytes, np.uint8)
+        self._end = np.frombuffer(b"\r\n", np.uint8)
+        self._read_words = [_words(b"HMGET", name, TOKEN, SEQUENCE) for name in names]
+        self._write_words = [_words(b"HSET", name, SEQUENCE) for name in names]
+        self._erase_words = [_words(b"HDEL", name) for name in names]
+
+    def pieces(self, keys: np.ndarray) -> tuple[np.ndarray, list[Piece]]:
+        """The order that sorts keys by bucket (equal keys stay in order), and the commands."""
+        buckets = bucket_of(keys)
+        order = np.argsort(buckets, kind="stable")
+        ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS)).tolist()
+        pieces, start = [], 0
+        for bucket, end in enumerate(ends):
+            while start < end:
+                stop = min(end, start + self._most)
+                pieces.append(Piece(bucket, start, stop))
+                start = stop
+        return order, pieces
+
+    def _fields(self, keys: np.ndarray, order: np.ndarray, width: int) -> np.ndarray:
+        """A matrix with a line per key whose first 12 bytes are the field's length and bytes."""
+        lines = np.empty((len(keys), width), np.uint8)
+        lines[:, :4] = self._head
+        # A field is the key as 8 little-endian bytes, on every machine.
+        lines[:, 4:12] = keys[order].astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)
+        lines[:, -2:] = self._end
+        return lines
+
+    def reads(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
+        """HMGET of the marker and the keys, for each piece."""
+        text = self._fields(keys, order, 14).reshape(-1).data
+        for bucket, start, stop in pieces:
+            count = stop - start + 2 + MARKER_FIELDS
+            yield b"*%d\r\n" % count, self._read_words[bucket], text[start * 14 : stop * 14]
+
+    def writes(
+        self,
+        keys: np.ndarray,
+        rows: np.ndarray,
+        order: np.ndarray,
+        pieces: list[Piece],
+        sequences: list[int],
+    ) -> Iterator[Packed]:
+        """HSET of the bucket's new sequence number and the rows, for each piece."""
+        middle = 12 + len(self._middle)
+        width = middle + self.row_bytes + 2
+        lines = self._fields(keys, order, width)
+        lines[:, 12:middle] = self._middle
+        lines[:, middle:-2] = rows[order]
+        text = lines.reshape(-1).data
+        for bucket, start, stop in pieces:
+            yield (
+                b"*%d\r\n" % (2 * (stop - start) + 4),
+                self._write_words[bucket],
+                b"$8\r\n%b\r\n" % sequence_bytes(sequences[bucket]),
+                text[start * width : stop * width],
+            )
+
+    def erases(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
+        """HDEL of the keys, for each piece."""
+        text = self._fields(keys, order, 14).reshape(-1).data
+        for bucket, start, stop in pieces:
+            count = stop - start + 2
+            yield b"*%d\r\n" % count, self._erase_words[bucket], text[start * 14 : stop * 14]
+
+
+def sequence_bytes(sequence: int) -> bytes:
+    """The 8 bytes of a sequence number in the marker."""
+    return sequence.to_bytes(8, "little")

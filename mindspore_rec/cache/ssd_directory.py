@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The directory of a table's SSD tier: `<ssd_path>/<quoted table name>/rows-<generation>`.
+
+A generation is a row size: when an optimizer gives rows another size, the native core opens the
+next one and moves the rows over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from mindspore_rec._native import SsdStore
+from mindspore_rec.cache.config import CacheConfig
+
+__all__ = ["SsdDirectory"]
+
+MAX_NAME = 255  # bytes of a file's name on Linux
+_GENERATION = re.compile(r"rows-(\d+)")
+
+
+class _Leftover(NamedTuple):
+    """Rows of an earlier run."""
+
+    generation: int
+    path: Path
+    row_bytes: int
+
+
+class SsdDirectory:
+    """What one table has below `ssd_path`; deals with rows that an earlier run left there.
+
+    Args:
+        table_name: the table's.
+        config: has `ssd_path`, `ssd_bytes`, `ssd_leftover`, `ssd_direct`.
+
+    Raises:
+        ValueError: there are rows and `ssd_leftover` is 'refuse'; the table's name is too long.
+        OSError: the directory cannot be made or read, or another process has the rows open.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     config = CacheConfig(host_rows=9, ssd_path=directory, ssd_direct=False)
+        ...     store = SsdDirectory("users/eu", config).open(row_bytes=36, generation=0)
+        ...     print(store.path[len(directory):])
+        ...     store.close()
+        /users%2Feu/rows-0
+    """
+
+    def __init__(self, table_name: str, config: CacheConfig) -> None:
+        assert config.ssd_path is not None
+        self._table = table_name
+        self._config = config
+        self.path = Path(config.ssd_path) / _file_name(table_name)
+        self.path.mkdir(parents=True, exist_ok=True)
+        leftovers = _leftovers(self.path)
+        self._kept: _Leftover | None = None
+        if leftovers and config.ssd_leftover == "refuse":
+            raise ValueError(
+                f"table '{table_name}': ssd_path has rows of an earlier run in {self.path}: give "
+                "ssd_leftover='keep' to go on with them, 'discard' to drop them, or another path"
+            )
+        if leftovers and config.ssd_leftover == "keep":
+            self._kept = max(leftovers)
+            leftovers.remove(self._kept)
+        for leftover in leftovers:
+            _remove(leftover.path)
+
+    def open(self, row_bytes: int, generation: int) -> SsdStore:
+        """The store of a generation; generations before the last one are removed.
+
+        Args:
+            row_bytes: bytes of a row.
+            generation: from 0, counts row sizes of this run.
+
+        Raises:
+            ValueError: rows to keep are of another size.
+            OSError: as for `_native.SsdStore`.
+        """
+        target = self.path / f"rows-{generation}"
+        kept = self._kept
+        if kept is not None and kept.row_bytes == row_bytes:
+            self._kept = None
+            if kept.path != target:
+                if target.exists():
+                    _remove(target)
+                kept.path.rename(target)
+        else:
+            if kept is not None and generation >= kept.generation:
+                raise ValueError(
+                    f"table '{self._table}': ssd_leftover='keep' asks for rows of the size of "
+                    f"{kept.path}, {kept.row_bytes} bytes, and the table's have {row_bytes}: give "
+                    "it the dim and the optimizer of the earlier run, or ssd_leftover='discard'"
+                )
+            if target.exists():
+                _remove(target)  # without rows
+        for number, path in _generations(self.path):
+            if number < generation - 1:
+                _remove(path)
+        return SsdStore(
+            target,
+            row_bytes,
+            max_bytes=self._config.ssd_bytes or 0,
+            direct=self._config.ssd_direct,
+        )
+
+
+def _file_name(table_name: str) -> str:
+    # quote() leaves dots alone, and "." and ".." are no names of their own.
+    name = quote(table_name, safe="")
+    name = "%2E" + name[1:] if name.startswith(".") else name
+    if len(name) > MAX_NAME:
+        raise ValueError(
+            f"table '{table_name}': with ssd_path a name must have at most {MAX_NAME} characters "
+            f"when it is URL-quoted, got {len(name)}"
+        )
+    return name
+
+
+def _generations(path: Path) -> list[tuple[int, Path]]:
+    found = []
+    for each in path.iterdir():
+        match = _GENERATION.fullmatch(each.name)
+        if match and each.is_dir():
+            found.append((int(match[1]), each))
+    return found
+
+
+def _leftovers(path: Path) -> list[_Leftover]:
+    """Generations with segments of rows; one without was opened and never written to."""
+    return [
+        _Leftover(number, each, _row_bytes(each))
+        for number, each in _generations(path)
+        if any(each.glob("segment-*.seg"))
+    ]
+
+
+def _row_bytes(path: Path) -> int:
+    """The size that the manifest gives, 0 where it does not."""
+    try:
+        text = (path / "MANIFEST").read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return 0
+    match = re.search(r"^row_bytes (\d+)$", text, re.MULTILINE)
+    return int(match[1]) if match else 0
+
+
+def _remove(path: Path) -> None:
+    """Removes a store that nobody has open."""
+    lock = path / "LOCK"
+    if not lock.exists():
+        shutil.rmtree(path)
+        return
+    descriptor = os.open(lock, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path)
+    except BlockingIOError as error:
+        raise OSError(
+            error.errno, "cannot be removed: another table or process has it open", str(path)
+        ) from None
+    finally:
+        os.close(descriptor)

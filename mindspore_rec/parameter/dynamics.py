@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a hash table offers beyond lookups: who is admitted, who leaves, what is known of a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor
+
+from mindspore_rec import _native
+from mindspore_rec.checks import check_int
+from mindspore_rec.parameter.explanation import Explanation, explanation
+from mindspore_rec.parameter.policies import Admission, Eviction, check_eviction
+from mindspore_rec.parameter.table_parameter import TableParameter
+
+__all__ = ["DynamicTable", "EvictedKeys"]
+
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class EvictedKeys:
+    """Keys that were evicted: one entry a key in each array.
+
+    Attributes:
+        keys: int64.
+        reasons: 'idle_steps', 'idle_seconds', 'capacity' or 'norm'.
+        steps: int64, the table's step.
+        times: uint32, the watermark in seconds; 0 without a time source.
+    """
+
+    keys: np.ndarray
+    reasons: np.ndarray
+    steps: np.ndarray
+    times: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+class DynamicTable(TableParameter):
+    """A table whose keys come and go: base of `MapParameter`.
+
+    Attributes:
+        admission: the admission policy; its threshold is that of the start.
+        eviction: the `Eviction`, or None.
+    """
+
+    admission: Admission
+    eviction: Eviction | None
+
+    # ---- admission
+
+    def set_threshold(self, threshold: int | None) -> None:
+        """Sets the threshold of admission by count, also while training.
+
+        Args:
+            threshold: as for `CountAdmission`: a lower one admits counted keys when they are next
+                seen; 0 freezes the counts; None or -1 admits every key.
+
+        Raises:
+            ValueError: out of range, or the table admits by probability.
+
+        Example:
+            >>> from mindspore_rec import CountAdmission, MapParameter
+            >>> table = MapParameter("doc.set_threshold", admission=CountAdmission(5))
+            >>> table.set_threshold(2)
+            >>> table.explain(7).threshold
+            2
+        """
+        threshold = -1 if threshold is None else threshold
+        where = f"table '{self.name}': admission threshold"
+        self.native.set_admission_threshold(check_int(where, threshold, INT64_MIN, INT64_MAX))
+
+    # ---- eviction
+
+    def set_eviction(self, eviction: Eviction | None) -> None:
+        """Sets how rows leave from now on; rows due under the rules before leave first.
+
+        Args:
+            eviction: the rules, or None for none. The order cannot change to or from 'lfu_decay'
+                and 'score', which need room in every row.
+
+        Raises:
+            ValueError: the order would change so.
+        """
+        eviction = check_eviction(eviction)
+        self.native.set_eviction(**({} if eviction is None else eviction.native_arguments()))
+        self.eviction = eviction
+
+    def evict(self, at_once: bool = False) -> None:
+        """Applies all rules of eviction now; with `trigger='callback'` nothing else does.
+
+        Args:
+            at_once: True: all memory is freed when this returns. False: in slices over the
+                following training steps; no lookup sees a row whose age is over either way.
+
+        Raises:
+            ValueError: the table has no rule of eviction, or evicts by seconds and has no event
+                time.
+        """
+        if self.eviction is None:
+            raise ValueError(f"table '{self.name}': has no eviction; give it an Eviction")
+        self.native.evict(bool(at_once))
+
+    def set_event_time(self, seconds: Any) -> None:
+        """Tells the event time of the batch to come; to be called before its lookups.
+
+        The table's watermark becomes the greatest so far: late events never turn it back, and rows
+        of a late batch count as seen at the watermark.
+
+        Args:
+            seconds: whole seconds since 1970, 1 to 2**32 - 1; of several (an array or Tensor) the
+                greatest.
+
+        Raises:
+            TypeError, ValueError: not whole seconds in that range.
+        """
+        if isinstance(seconds, Tensor):
+            seconds = seconds.asnumpy()
+        if isinstance(seconds, np.ndarray):
+            if seconds.size == 0:
+                return
+            seconds = seconds.max().item()
+        if isinstance(seconds, float) and seconds.is_integer():
+            seconds = int(seconds)
+        where = f"table '{self.name}': event time in seconds since 1970"
+        self.native.set_event_time(check_int(where, seconds, 1, (1 << 32) - 1))
+
+    @property
+    def event_time(self) -> int | None:
+        """The watermark in seconds since 1970, or None before the first event time."""
+        return self.native.event_time or None
+
+    def set_scores(self, keys: Any, scores: Any) -> int:
+        """Sets the scores of rows, for eviction with `order='score'`; the lowest go first.
+
+        Args:
+            keys: int32 or int64 array or Tensor `[n]`; those without a row are passed over.
+            scores: float32 `[n]`, no NaN.
+
+        Returns:
+            How many of the keys have a row.
+
+        Raises:
+            TypeError, ValueError: other types or shapes, a NaN, or a table that keeps no scores.
+        """
+        keys, scores = _array(keys), _array(scores)
+        if scores.shape != keys.shape:
+            raise ValueError(
+                f"table '{self.name}': scores must have the shape of keys, {keys.shape}, "
+                f"got {scores.shape}"
+            )
+        return int(self.native.set_scores(keys, scores.astype(np.float32, copy=False)[..., None]))
+
+    def collect_evicted(self, on: bool) -> None:
+        """Starts or ends collecting evicted keys for `take_evicted`; at the end they are lost."""
+        self.native.collect_evicted(bool(on))
+
+    def take_evicted(self) -> EvictedKeys:
+        """The keys evicted since the last call, while collection is on."""
+        taken = self.native.take_evicted()
+        names = np.array(["", *_native.EVICTION_REASONS.values()])
+        return EvictedKeys(taken["keys"], names[taken["reasons"]], taken["steps"], taken["times"])
+
+    # ---- what is known
+
+    def explain(self, key: int) -> Explanation:
+        """What the table knows of a key: `print` it.
+
+        Args:
+            key: any int64.
+
+        Returns:
+            An `Explanation`: present or not, tier, count, threshold, last step and time seen, norm,
+            and why there is no row: not admitted, or evicted (the last thousands are remembered).
+
+        Example:
+            >>> from mindspore_rec import CountAdmission, MapParameter
+            >>> table = MapParameter("doc.explain", admission=CountAdmission(3))
+            >>> print(table.explain(7))  # doctest: +ELLIPSIS
+            table 'doc.explain', key 7: no row; never seen in training, erased, or evicted ...
+        """
+        key = check_int("key", key, INT64_MIN, INT64_MAX)
+        return explanation(
+            self.name,
+            key,
+            self.native.explain(key),
+            admission=self.admission.native_arguments()["admission_kind"],
+            scored=self.eviction is not None and self.eviction.order in ("lfu_decay", "score"),
+        )
+
+    # ---- by handle
+
+    def lookup_with_handles(
+        self, ids: Any, padding_key: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """A training lookup outside a graph whose rows are trained by handle.
+
+        Inserts and counts as a training lookup does. The handles say where the rows are, so that
+        `optimizer.apply_by_handle(grads, handles)` needs no ids. A handle is good until a row
+        leaves the table (evict, erase, clear) or an optimizer of another kind takes over; after
+        that it is refused with `StaleHandleError`.
+
+        Args:
+            ids: int32 or int64 array or Tensor of any shape.
+            padding_key: an id that reads zeros and has no row. Default: none.
+
+        Returns:
+            rows, float32 Tensor `[*ids.shape, dim]`, and handles, int64 Tensor `[*ids.shape, 2]`.
+
+        Raises:
+            NoOptimizerError: no optimizer covers the table.
+
+        After the lookup by address of Rec SDK's dynamic expansion.
+        """
+        rows, handles = self.native.lookup_with_handles(_array(ids), padding_key)
+        return Tensor.from_numpy(rows), Tensor.from_numpy(handles)
+
+
+def _array(values: Any) -> np.ndarray:
+    array = values.asnumpy() if isinstance(values, Tensor) else np.asarray(values)
+    return np.ascontiguousarray(array)

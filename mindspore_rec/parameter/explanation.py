@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a table knows of one key, in numbers and as a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+__all__ = ["Explanation"]
+
+_EVICTED = {
+    "idle_steps": "it was not seen in training for too many steps",
+    "idle_seconds": "it was not seen for too long in event time",
+    "capacity": "the table had more rows than its capacity",
+    "norm": "the norm of its value was too small",
+}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a table knows of a key; `str()` says it in a sentence.
+
+    Attributes:
+        table: the table's name.
+        key: the key.
+        present: whether it has a row that evaluation sees.
+        tier: where the row is: 'host'; '' where there is none.
+        count: training occurrences (times `faae_coefficient`) of the row, or of the key that waits
+            for admission; an estimate where admission is by sketch.
+        threshold: of admission by count; -1 where there is none.
+        last_step: training step when the row was last seen; None without a row.
+        last_time: event time of the same, seconds since 1970; None without a row or time source.
+        norm: L2 norm of the value; None without a row.
+        score: frequency ('lfu_decay') or score ('score'), where the table keeps one; else None.
+        reason: why there is no row; '' where there is one.
+        evicted_step: step of the key's last eviction, if it is remembered.
+        evicted_time: event time of the same.
+    """
+
+    table: str
+    key: int
+    present: bool
+    tier: str
+    count: int
+    threshold: int
+    last_step: int | None
+    last_time: int | None
+    norm: float | None
+    score: float | None
+    reason: str
+    evicted_step: int | None
+    evicted_time: int | None
+
+    def __str__(self) -> str:
+        if not self.present:
+            return f"table {self.table!r}, key {self.key}: no row; {self.reason}"
+        seen = f"seen {self.count} times, last in step {self.last_step}"
+        if self.last_time is not None:
+            seen += f" ({_utc(self.last_time)})"
+        score = "" if self.score is None else f", score {self.score:.6g}"
+        return (
+            f"table {self.table!r}, key {self.key}: a row in tier {self.tier}, {seen}, "
+            f"norm {self.norm:.6g}{score}"
+        )
+
+
+def _utc(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def explanation(
+    table: str, key: int, known: dict[str, Any], *, admission: str, scored: bool
+) -> Explanation:
+    """What the native table knows, for people.
+
+    Args:
+        table: its name.
+        key: the key.
+        known: what `_native.Table.explain` returned.
+        admission: 'count', 'sketch' or 'probability'.
+        scored: whether the table keeps a frequency or score.
+    """
+    present = bool(known["present"])
+    evicted = known["evicted_reason"]
+    return Explanation(
+        table=table,
+        key=key,
+        present=present,
+        tier="host" if present else "",
+        count=known["count"],
+        threshold=known["threshold"],
+        last_step=known["last_step"] if present else None,
+        last_time=known["last_time"] if present and known["last_time"] else None,
+        norm=known["norm"] if present else None,
+        score=known["standing"] if present and scored else None,
+        reason="" if present else _why_absent(known, admission),
+        evicted_step=known["evicted_step"] if evicted else None,
+        evicted_time=known["evicted_time"] if evicted and known["evicted_time"] else None,
+    )
+
+
+def _why_absent(known: dict[str, Any], admission: str) -> str:
+    threshold, count = known["threshold"], known["count"]
+    reasons = []
+    if known["evicted_reason"]:
+        reasons.append(
+            f"evicted in step {known['evicted_step']}: {_EVICTED[known['evicted_reason']]}"
+        )
+    if not known["trainable"]:
+        reasons.append("the table is frozen (requires_grad=False), so no key is admitted")
+    elif admission == "probability":
+        reasons.append("never seen in training, or not admitted by chance")
+    elif threshold == 0:
+        reasons.append(f"not admitted: counts are frozen at {count} (threshold 0)")
+    elif count > 0:
+        reasons.append(f"not admitted: its count {count} is below the threshold {threshold}")
+    elif not reasons:
+        reasons.append("never seen in training, erased, or evicted too long ago to remember")
+    return "; ".join(reasons)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Distinct keys as small numbers, and a batch as its distinct keys."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mindspore_rec import _native
+
+__all__ = ["DistinctBatch", "KeyIndex", "grown"]
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class DistinctBatch:
+    """The distinct keys of a batch, in the order of their last occurrence in it.
+
+    Args:
+        codes: int32 `[n]`, the keys' numbers.
+        counts: int64 `[n]`, their occurrences.
+        positions: int64 `[n]`, their last occurrence, counted in lookups from the log's begin.
+        lookups: of the batch.
+        keys_so_far: distinct keys of the log up to here; every code is below.
+    """
+
+    codes: np.ndarray
+    counts: np.ndarray
+    positions: np.ndarray
+    lookups: int
+    keys_so_far: int
+
+
+class KeyIndex:
+    """Numbers keys 0, 1, 2, ... in the order they first appear; close it after use.
+
+    Example:
+        >>> index = KeyIndex()
+        >>> batch = index.distinct(np.array([70, -1, 70, 5]))
+        >>> batch.codes, batch.counts, batch.positions
+        (array([1, 0, 2], dtype=int32), array([1, 2, 1]), array([1, 2, 3]))
+        >>> index.close()
+    """
+
+    def __init__(self) -> None:
+        # The native hash table, with the bits of number + 1 in the one float of a row: an unknown
+        # key reads 0.0, whose bits are those of 0.
+        name = f"mindspore_rec.plan.index.{next(_numbers)}"
+        self._table = _native.Table(name=name, dim=1)
+        self._where = np.empty(0, np.int32)
+        self._lookups = 0
+        self.size = 0
+
+    def codes(self, keys: np.ndarray) -> np.ndarray:
+        """The number of each key, int32; keys not seen before get the next ones."""
+        codes = self._find(keys)
+        unknown = codes < 0
+        if unknown.any():
+            new = pd.unique(keys[unknown])
+            if self.size + len(new) >= np.iinfo(np.int32).max:
+                raise ValueError("a log may have less than 2^31 - 1 distinct keys")
+            numbers = np.arange(self.size + 1, self.size + len(new) + 1, dtype=np.int32)
+            self._table.put(new, numbers.view(np.float32).reshape(-1, 1))
+            self.size += len(new)
+            codes[unknown] = self._find(keys[unknown])
+        return codes
+
+    def distinct(self, keys: np.ndarray) -> DistinctBatch:
+        """The distinct keys of the next batch."""
+        codes = self.codes(keys)
+        self._where = grown(self._where, self.size, 0)
+        places = np.arange(len(codes), dtype=np.int32)
+        self._where[codes] = places  # of a key given twice the last place stays
+        last_places = self._where[codes]
+        last = last_places == places
+        rank = np.cumsum(last) - 1
+        counts = np.bincount(rank[last_places], minlength=int(last.sum()))
+        begin = self._lookups
+        self._lookups += len(codes)
+        return DistinctBatch(
+            codes[last], counts, begin + np.flatnonzero(last), len(codes), self.size
+        )
+
+    def close(self) -> None:
+        """Frees the index."""
+        self._table.close()
+
+    def _find(self, keys: np.ndarray) -> np.ndarray:
+        found = self._table.lookup(np.ascontiguousarray(keys, np.int64), insert=False)
+        return found.reshape(-1).view(np.int32) - np.int32(1)
+
+
+def grown(array: np.ndarray, size: int, fill: Any) -> np.ndarray:
+    """`array`, or one of at least `size` that begins with it and goes on with `fill`."""
+    if len(array) >= size:
+        return array
+    larger = np.full(max(size, 2 * len(array), 1024), fill, array.dtype)
+    larger[: len(array)] = array
+    return larger

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one choice of thresholds and capacity gives on a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["Curve", "Outcome"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One choice and what comes of it.
+
+    Args:
+        admission: occurrences that admit a key.
+        idle: steps or seconds without an occurrence that evict; None: never.
+        idle_unit: 'steps', 'seconds', or '' where there is no eviction by age.
+        capacity: rows held at most after a batch; None: no limit.
+        order: which rows go first beyond the capacity, 'lru' or 'lfu'; '' without capacity.
+        hit_rate: share of lookups that read a row trained before their batch.
+        admitted_rate: share of lookups of keys that are admitted: those are trained.
+        peak_rows: the most rows after a batch.
+        final_rows: rows at the end.
+        peak_counters: the most keys counted and not admitted after a batch.
+        final_counters: of those at the end.
+        peak_bytes: the most bytes of rows and counters together after a batch.
+        final_bytes: of those at the end.
+        evictions: rows evicted; one key may be several times.
+    """
+
+    admission: int
+    idle: int | None
+    idle_unit: str
+    capacity: int | None
+    order: str
+    hit_rate: float
+    admitted_rate: float
+    peak_rows: int
+    final_rows: int
+    peak_counters: int
+    final_counters: int
+    peak_bytes: int
+    final_bytes: int
+    evictions: int
+
+    @property
+    def label(self) -> str:
+        """The choice in a few words.
+
+        Example:
+            >>> Outcome(3, 50, "steps", None, "", 0.5, 0.6, 1, 1, 0, 0, 48, 48, 0).label
+            'admission 3, idle 50 steps'
+        """
+        words = [f"admission {self.admission}"]
+        if self.idle is not None:
+            words.append(f"idle {self.idle} {self.idle_unit}")
+        if self.capacity is not None:
+            words.append(f"{self.order} {self.capacity:,}")
+        return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Hit rate over memory.
+
+    Args:
+        label: what changes along it.
+        rows: rows at each point.
+        bytes: bytes at each point.
+        hit_rate: hit rate at each point.
+        names: of the points; empty where they are too many to name.
+    """
+
+    label: str
+    rows: list[int]
+    bytes: list[int]
+    hit_rate: list[float]
+    names: list[str] = field(default_factory=list)

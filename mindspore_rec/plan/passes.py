@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way over a log that every dry run takes: its keys counted first where need be, then read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from tqdm import tqdm
+
+from mindspore_rec.plan.index import KeyIndex
+from mindspore_rec.plan.log import KeyLog
+
+__all__ = ["dry_run"]
+
+
+@contextmanager
+def dry_run(
+    log: KeyLog, batch_size: int, count_first: bool, progress: bool
+) -> Iterator[tuple[KeyIndex, Any]]:
+    """The index of the log's keys and the progress bar of a run over it.
+
+    Args:
+        log: to be read.
+        batch_size: rows read at a time.
+        count_first: read it once before, so that the index's size is that of all its keys.
+        progress: show the bar on a terminal.
+
+    Example:
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp() + "/log.csv"
+        >>> _ = open(path, "w").write("item\\n7\\n8\\n7\\n")
+        >>> with dry_run(KeyLog([path], ["item"]), 1, True, False) as (index, bar):
+        ...     index.size
+        2
+    """
+    with (
+        closing(KeyIndex()) as index,
+        tqdm(
+            total=log.size * (1 + count_first),
+            unit="B",
+            unit_scale=True,
+            disable=None if progress else True,
+        ) as bar,
+    ):
+        if count_first:
+            bar.set_description("counting keys")
+            for batch in log.batches(batch_size, bar.update):
+                index.codes(batch.keys)
+        bar.set_description("dry run")
+        yield index, bar

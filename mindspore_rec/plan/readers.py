@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs as Arrow columns, in blocks: Parquet, CSV and TSV, lines of JSON."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+
+__all__ = ["FORMATS", "Block", "is_text", "log_format", "read_blocks"]
+
+FORMATS = ("parquet", "csv", "tsv", "jsonl")
+_ENDINGS = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".txt": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+_PARQUET_ROWS = 1 << 16
+_BLOCK_BYTES = 1 << 22
+
+# Columns in the order asked for, and how many bytes of the file have been read.
+Block = tuple[list[pa.Array], int]
+
+
+def log_format(path: Path, format: str | None) -> str:
+    """The format of a log: the one given, or the one its name ends in.
+
+    Raises:
+        ValueError: the name does not say.
+
+    Example:
+        >>> log_format(Path("day_0.tsv.gz"), None)
+        'tsv'
+    """
+    if format is not None:
+        return format
+    name = path.with_suffix("") if path.suffix == ".gz" else path
+    if name.suffix.lower() not in _ENDINGS:
+        raise ValueError(
+            f"{path}: the format must be given ({', '.join(FORMATS)}), or the name end in one of "
+            f"{', '.join(_ENDINGS)} (with or without .gz)"
+        )
+    return _ENDINGS[name.suffix.lower()]
+
+
+def is_text(format: str) -> bool:
+    """Whether numbers are spelled out and not told from text by the format."""
+    return format in ("csv", "tsv")
+
+
+def read_blocks(
+    path: Path, format: str, columns: Sequence[str | int], header: bool
+) -> Iterator[Block]:
+    """The columns of one log, block by block.
+
+    Args:
+        path: the file; text may be gzip (`.gz`).
+        format: one of `FORMATS`.
+        columns: names; for CSV and TSV an int is a number from 0.
+        header: whether CSV or TSV has its names in the first line.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is broken, empty, or a column is not there.
+    """
+    try:
+        if format == "parquet":
+            yield from _parquet(path, columns)
+        elif format == "jsonl":
+            yield from _json_lines(path, columns)
+        else:
+            yield from _delimited(path, columns, header, "\t" if format == "tsv" else ",")
+    except (pa.ArrowInvalid, UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path}: is not {format} throughout: {error}") from error
+
+
+def _missing(path: Path, column: str | int, there: Sequence[str]) -> ValueError:
+    shown = ", ".join(map(repr, there[:50])) + (", ..." if len(there) > 50 else "")
+    return ValueError(f"{path}: there is no column {column!r}; there are {shown}")
+
+
+def _parquet(path: Path, columns: Sequence[str | int]) -> Iterator[Block]:
+    names = [str(column) for column in columns]
+    size = os.path.getsize(path)
+    with pq.ParquetFile(path) as file:
+        there = file.schema_arrow.names
+        for name in names:
+            if name not in there:
+                raise _missing(path, name, there)
+        total, done = file.metadata.num_rows, 0
+        for batch in file.iter_batches(_PARQUET_ROWS, columns=list(dict.fromkeys(names))):
+            done += batch.num_rows
+            yield [batch.column(name) for name in names], size * done // total
+
+
+def _open(path: Path) -> tuple[Any, Any]:
+    raw = pa.OSFile(os.fspath(path))
+    return raw, pa.CompressedInputStream(raw, "gzip") if path.suffix == ".gz" else raw
+
+
+def _first_line(path: Path, delimiter: str) -> list[str]:
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+        if delimiter == "\t":
+            line = file.readline().rstrip("\r\n").split("\t")
+        else:
+            line = next(csv.reader(file), [])
+    if line in ([], [""]):
+        raise ValueError(f"{path}: is empty")
+    return line
+
+
+def _delimited(
+    path: Path, columns: Sequence[str | int], header: bool, delimiter: str
+) -> Iterator[Block]:
+    first = _first_line(path, delimiter)
+    numbers = []
+    for column in columns:
+        if isinstance(column, int):
+            if column >= len(first):
+                raise ValueError(
+                    f"{path}: there is no column {column}; there are {len(first)}, from 0"
+                )
+            numbers.append(column)
+        elif column in first:
+            numbers.append(first.index(column))
+        else:
+            raise _missing(path, column, first)
+    # Names of our own: those of the file need not differ from each other.
+    names = [f"f{i}" for i in range(len(first))]
+    raw, stream = _open(path)
+    with raw, stream:
+        reader = pyarrow.csv.open_csv(
+            stream,
+            pyarrow.csv.ReadOptions(
+                block_size=_BLOCK_BYTES, column_names=names, skip_rows=int(header)
+            ),
+            pyarrow.csv.ParseOptions(
+                delimiter=delimiter, quote_char=False if delimiter == "\t" else '"'
+            ),
+            pyarrow.csv.ConvertOptions(
+                include_columns=list(dict.fromkeys(names[i] for i in numbers)),
+                column_types={names[i]: pa.string() for i in numbers},
+                strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+        for batch in reader:
+            yield [batch.column(names[i]) for i in numbers], raw.tell()
+
+
+def _json_lines(path: Path, columns: Sequence[str | int]) -> Iterator[Block]:
+    names = [str(column) for column in columns]
+    schema: pa.Schema | None = None
+    lines = 0
+    raw, stream = _open(path)
+    with raw, stream:
+        for block in _whole_lines(stream):
+            if schema is None:
+                schema = _schema(path, block, names)
+            try:
+                table = pyarrow.json.read_json(
+                    pa.BufferReader(block),
+                    # a line longer than a block of the parser would be an error
+                    pyarrow.json.ReadOptions(block_size=max(len(block), 1)),
+                    pyarrow.json.ParseOptions(
+                        explicit_schema=schema, unexpected_field_behavior="ignore"
+                    ),
+                ).combine_chunks()
+            except pa.ArrowInvalid as error:
+                raise ValueError(
+                    f"{path}: in a block of lines that begins with line {lines + 1}: {error}"
+                ) from error
+            lines += block.count(b"\n")
+            yield [_one_array(table.column(name)) for name in names], raw.tell()
+    if schema is None:
+        raise ValueError(f"{path}: is empty")
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _whole_lines(stream: Any) -> Iterator[bytes]:
+    rest = b""
+    while piece := stream.read(_BLOCK_BYTES):
+        cut = piece.rfind(b"\n") + 1
+        if cut == 0:
+            rest += piece
+            continue
+        if block := (rest + piece[:cut]).lstrip():
+            yield block
+        rest = piece[cut:]
+    if rest.strip():
+        yield rest + b"\n"
+
+
+def _schema(path: Path, block: bytes, names: Sequence[str]) -> pa.Schema:
+    """Types of the fields, as the first events that have them say."""
+    found: dict[str, pa.DataType] = {}
+    seen: dict[str, None] = {}
+    for number, line in enumerate(block.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            event = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{path}: line {number} is not JSON: {error}") from error
+        if not isinstance(event, dict):
+            raise ValueError(f"{path}: line {number} is not an object: {line[:80]!r}")
+        seen.update(dict.fromkeys(event))
+        for name in names:
+            if name not in found and event.get(name) not in (None, []):
+                found[name] = pa.array([event[name]]).type
+        if len(found) == len(set(names)):
+            break
+    for name in names:
+        if name not in found:
+            raise _missing(path, name, list(seen))
+    return pa.schema(list(found.items()))

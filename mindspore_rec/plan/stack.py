@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exact least-recently-used tables of every capacity in one pass.
+
+An LRU table of C rows that admits every key at once holds, after a batch, the C keys used last. So
+a lookup hits exactly where fewer than C other keys were used since its key's last use, counted at
+the batch's begin: the stack distance of Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques
+for storage hierarchies", IBM Systems Journal 9(2), 1970. Distances are counted with a Fenwick tree
+over times of last use (P. Fenwick, "A new data structure for cumulative frequency tables", 1994).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mindspore_rec.plan.index import DistinctBatch, grown
+from mindspore_rec.plan.outcome import Curve, Outcome
+
+__all__ = ["StackDistances"]
+
+
+class StackDistances:
+    """Hit rate, rows and evictions of LRU tables with admission threshold 1.
+
+    Args:
+        row_bytes: bytes of a row.
+    """
+
+    def __init__(self, row_bytes: int) -> None:
+        self._row_bytes = row_bytes
+        self._slot = np.empty(0, np.int64)  # of a key: a place in the order of last uses; -1: none
+        self._owner = np.empty(0, np.int64)  # of a slot: the key that is there; -1: none
+        self._tree = np.zeros(1, np.int64)
+        self._next = 0
+        self._keys = 0
+        self._lookups = 0
+        self._distinct_lookups = 0
+        self._hits = np.zeros(1, np.int64)  # lookups by distance
+        self._returns = np.zeros(1, np.int64)  # keys of a batch by distance
+
+    def add(self, batch: DistinctBatch) -> None:
+        """Looks up the next batch."""
+        codes, new = batch.codes, len(batch.codes)
+        self._slot = grown(self._slot, batch.keys_so_far, -1)
+        self._hits = grown(self._hits, batch.keys_so_far, 0)
+        self._returns = grown(self._returns, batch.keys_so_far, 0)
+        if self._next + new > len(self._owner):
+            self._compact(batch.keys_so_far + new)
+        slots = self._slot[codes]
+        seen = slots >= 0
+        slots = slots[seen]
+        distance = self._keys - self._up_to(slots)
+        np.add.at(self._hits, distance, batch.counts[seen])
+        np.add.at(self._returns, distance, 1)
+        self._change(slots, -1)
+        self._owner[slots] = -1
+        places = np.arange(self._next, self._next + new)
+        self._change(places, 1)
+        self._owner[places] = codes
+        self._slot[codes] = places
+        self._next += new
+        self._keys += new - len(slots)
+        self._lookups += batch.lookups
+        self._distinct_lookups += new
+
+    @property
+    def keys(self) -> int:
+        """Distinct keys so far."""
+        return self._keys
+
+    @property
+    def distinct_lookups(self) -> int:
+        """Distinct keys of each batch, summed."""
+        return self._distinct_lookups
+
+    @property
+    def returns(self) -> np.ndarray:
+        """Of those, by distance d: how many an LRU table of more than d rows had."""
+        return self._returns
+
+    def outcome(self, capacity: int) -> Outcome:
+        """What came of a capacity so far."""
+        rows = min(capacity, self._keys)
+        inserted = self._distinct_lookups - int(self._returns[:capacity].sum())
+        return Outcome(
+            admission=1,
+            idle=None,
+            idle_unit="",
+            capacity=capacity,
+            order="lru",
+            hit_rate=int(self._hits[:capacity].sum()) / max(self._lookups, 1),
+            admitted_rate=1.0 if self._lookups else 0.0,
+            peak_rows=rows,
+            final_rows=rows,
+            peak_counters=0,
+            final_counters=0,
+            peak_bytes=rows * self._row_bytes,
+            final_bytes=rows * self._row_bytes,
+            evictions=inserted - rows,
+        )
+
+    def curve(self, points: int = 64) -> Curve:
+        """Hit rate by capacity, from a hundredth of the keys to all of them in equal ratios."""
+        keys = max(self._keys, 1)
+        rows = np.unique(np.geomspace(max(keys / 100, 1), keys, points).round().astype(np.int64))
+        hits = np.cumsum(self._hits)[rows - 1] / max(self._lookups, 1)
+        return Curve(
+            "lru, every capacity",
+            rows.tolist(),
+            (rows * self._row_bytes).tolist(),
+            hits.tolist(),
+        )
+
+    def _up_to(self, slots: np.ndarray) -> np.ndarray:
+        """How many keys are at or before each slot."""
+        total = np.zeros(len(slots), np.int64)
+        at = slots + 1
+        left = np.arange(len(at))
+        while len(at):
+            total[left] += self._tree[at]
+            at = at & (at - 1)
+            more = at > 0
+            at, left = at[more], left[more]
+        return total
+
+    def _change(self, slots: np.ndarray, by: int) -> None:
+        at = slots + 1
+        while len(at := at[at < len(self._tree)]):
+            np.add.at(self._tree, at, by)
+            at = at + (at & -at)
+
+    def _compact(self, room: int) -> None:
+        """Numbers the slots anew without gaps, with room for half as many more."""
+        codes = self._owner[self._owner >= 0]
+        size = room + room // 2 + 1024
+        self._owner = np.full(size, -1, np.int64)
+        self._owner[: len(codes)] = codes
+        self._slot[codes] = np.arange(len(codes))
+        self._next = len(codes)
+        sums = np.minimum(np.arange(size + 1), len(codes))
+        at = np.arange(size + 1)
+        self._tree = sums - sums[at & (at - 1)]

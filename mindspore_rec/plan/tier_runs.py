@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tier each key of a batch is found in, and how many rows move, under LRU and LFU.
+
+Rows that a batch looks up are in the first tier while it trains. After it, each tier in turn hands
+its rows beyond its capacity to the next one, those of the lowest rank first; the last tier has no
+limit. A row's count moves with it, so LFU counts over the whole log.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from mindspore_rec.plan.index import DistinctBatch, grown
+from mindspore_rec.plan.stack import StackDistances
+
+__all__ = ["LfuTiers", "LruTiers", "TierCounts", "TierRun"]
+
+# Count and position in one int64: counts from 2^22 on are the same to LFU.
+_POSITION_BITS = 41
+_MAX_FREQUENCY = (1 << 22) - 1
+_EVERY = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class TierCounts:
+    """What happened in the batches that count, summed; by tier from the highest.
+
+    Args:
+        found: distinct keys of a batch that were in the tier at the batch's begin.
+        written: rows handed to the tier by the one above it; of the first tier 0.
+        rows: in the tier after the last batch.
+        new: distinct keys of a batch that had no row yet.
+    """
+
+    found: list[int]
+    written: list[int]
+    rows: list[int]
+    new: int
+
+
+class TierRun(Protocol):
+    """Tiers of given capacities, fed batch by batch."""
+
+    def add(self, batch: DistinctBatch) -> None:
+        """Trains the next batch."""
+
+    def start_counting(self) -> None:
+        """Forgets what was counted; the rows stay where they are."""
+
+    def counts(self, capacities: tuple[int, ...]) -> TierCounts:
+        """What happened since the counting started."""
+
+
+class LruTiers:
+    """Least recently used rows go first; all capacities in one pass, by stack distances."""
+
+    def __init__(self) -> None:
+        self._stack = StackDistances(row_bytes=0)
+        self.start_counting()
+
+    def add(self, batch: DistinctBatch) -> None:
+        """Trains the next batch."""
+        self._stack.add(batch)
+
+    def start_counting(self) -> None:
+        """Forgets what was counted; the rows stay where they are."""
+        self._returns = self._stack.returns.copy()
+        self._lookups = self._stack.distinct_lookups
+        self._keys = self._stack.keys
+
+    def counts(self, capacities: tuple[int, ...]) -> TierCounts:
+        """What happened since the counting started."""
+        returns = self._stack.returns.copy()
+        returns[: len(self._returns)] -= self._returns
+        lookups = self._stack.distinct_lookups - self._lookups
+        together = np.cumsum([0, *capacities])  # rows of the tiers down to each
+        found = [
+            int(returns[low:high].sum())
+            for low, high in zip(together, [*together[1:], len(returns)], strict=True)
+        ]
+        # What comes into the tiers down to some one, and does not stay, goes to the next.
+        grew = np.minimum(together, self._stack.keys) - np.minimum(together, self._keys)
+        written = [0, *(lookups - np.cumsum(found)[:-1] - grew[1:]).tolist()]
+        held = np.minimum([*together, _EVERY], self._stack.keys)
+        return TierCounts(found, written, np.diff(held).tolist(), lookups - sum(found))
+
+
+class LfuTiers:
+    """Least often looked up rows go first, of those the least recently used.
+
+    Args:
+        capacities: rows of each tier but the last, which has no limit.
+    """
+
+    def __init__(self, capacities: tuple[int, ...]) -> None:
+        self._capacities = capacities
+        tiers = len(capacities) + 1
+        self._tier = np.empty(0, np.int8)  # of a key: 1 is the first; 0: it has no row
+        self._count = np.empty(0, np.int64)
+        self._position = np.empty(0, np.int64)
+        self._rows = [0] * tiers
+        # By tier: rows that may be the next to go. Every row outside ranks above the limit.
+        self._pools: list[list[np.ndarray]] = [[] for _ in capacities]
+        self._limits = [-1] * len(capacities)
+        self.start_counting()
+
+    def add(self, batch: DistinctBatch) -> None:
+        """Trains the next batch."""
+        codes = batch.codes
+        self._tier = grown(self._tier, batch.keys_so_far, 0)
+        self._count = grown(self._count, batch.keys_so_far, 0)
+        self._position = grown(self._position, batch.keys_so_far, 0)
+        tier = self._tier[codes]
+        found = np.bincount(tier, minlength=len(self._rows) + 1)
+        self._found += found
+        for i, number in enumerate(found[1:]):
+            self._rows[i] -= int(number)
+        self._rows[0] += len(codes)
+        self._count[codes] += batch.counts
+        self._position[codes] = batch.positions
+        self._tier[codes] = 1
+        self._enter(0, codes[tier != 1])
+        for i, capacity in enumerate(self._capacities):
+            over = self._rows[i] - capacity
+            if over <= 0:
+                continue
+            leaving = self._lowest(i, over)
+            self._tier[leaving] = i + 2
+            self._rows[i] -= over
+            self._rows[i + 1] += over
+            self._written[i + 1] += over
+            if i + 1 < len(self._capacities):
+                self._enter(i + 1, leaving)
+
+    def start_counting(self) -> None:
+        """Forgets what was counted; the rows stay where they are."""
+        self._found = np.zeros(len(self._rows) + 1, np.int64)
+        self._written = [0] * len(self._rows)
+
+    def counts(self, capacities: tuple[int, ...]) -> TierCounts:
+        """What happened since the counting started."""
+        assert capacities == self._capacities
+        new, *found = self._found.tolist()
+        return TierCounts(found, list(self._written), list(self._rows), new)
+
+    def _enter(self, i: int, codes: np.ndarray) -> None:
+        if self._limits[i] >= 0:
+            self._pools[i].append(codes)
+
+    def _rank(self, codes: np.ndarray) -> np.ndarray:
+        frequency = np.minimum(self._count[codes], _MAX_FREQUENCY)
+        return (frequency << _POSITION_BITS) | self._position[codes]
+
+    def _lowest(self, i: int, number: int) -> np.ndarray:
+        """Rows of tier i to hand on."""
+        pool = np.concatenate([np.empty(0, np.int64), *self._pools[i]]).astype(np.int64)
+        # A row may have gone to a higher tier, and be back.
+        pool = np.unique(pool[self._tier[pool] == i + 1])
+        rank = self._rank(pool)
+        low = rank <= self._limits[i]
+        pool, rank = pool[low], rank[low]
+        if len(pool) < number:
+            pool, rank = self._new_pool(i, number)
+        order = np.argpartition(rank, number - 1)
+        self._pools[i] = [pool[order[number:]]]
+        return pool[order[:number]]
+
+    def _new_pool(self, i: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """The lowest rows of all: enough for many batches, few enough to look through at each."""
+        pool = np.flatnonzero(self._tier == i + 1)
+        rank = self._rank(pool)
+        size = max(2 * number, math.isqrt(len(pool) * number))
+        self._limits[i] = _EVERY
+        if size < len(pool):
+            lowest = np.argpartition(rank, size - 1)[:size]
+            pool, rank = pool[lowest], rank[lowest]
+            self._limits[i] = int(rank[size - 1])
+        return pool, rank

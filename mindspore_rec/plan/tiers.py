@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tiers of a table serve and move on a key log: `python -m mindspore_rec.plan --tiers`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from mindspore_rec.checks import check_int, check_one_of
+from mindspore_rec.plan.capacity import ORDERS
+from mindspore_rec.plan.index import KeyIndex
+from mindspore_rec.plan.log import KeyLog
+from mindspore_rec.plan.passes import dry_run
+from mindspore_rec.plan.tier_runs import LfuTiers, LruTiers, TierRun
+
+__all__ = ["TierOutcome", "TierPlan", "TierUse", "Tiers", "plan_tiers"]
+
+SSD_INDEX_BYTES = 16  # of memory a row, at most: csrc/tier/key_positions.h
+ROW_INDEX_BYTES = 8  # a row of host memory's part of the index; it does not move
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """Tiers of a table below one another, as `CacheConfig` has them.
+
+    Args:
+        host: rows (int, at least 1) or share of the log's distinct keys (float in (0, 1]).
+        remote: the same of the remote tier; None: no limit. Only with 'remote' in `lower`.
+        lower: tiers below host memory: ('ssd',), ('remote',) or ('remote', 'ssd').
+
+    Raises:
+        TypeError: a value is of the wrong type.
+        ValueError: a value is out of range.
+
+    Example:
+        >>> Tiers.parse("1%,2%,5000")[0]
+        Tiers(host=0.01, remote=None, lower=('ssd',))
+        >>> Tiers.parse("host=10%,remote=1000000,ssd")
+        [Tiers(host=0.1, remote=1000000, lower=('remote', 'ssd'))]
+    """
+
+    host: int | float
+    remote: int | float | None = None
+    lower: tuple[str, ...] = ("ssd",)
+
+    def __post_init__(self) -> None:
+        _check_capacity("host", self.host)
+        if self.lower not in (("ssd",), ("remote",), ("remote", "ssd")):
+            raise ValueError(f"lower must be 'remote', 'ssd' or both in this order: {self.lower}")
+        if self.remote is not None:
+            _check_capacity("remote", self.remote)
+        if (self.remote is not None) != (len(self.lower) == 2):
+            raise ValueError(
+                "remote must have a limit where the SSD is below it, and only there: "
+                f"got {self.remote} with {self.lower}"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> list[Tiers]:
+        """From the command line: capacities of host memory, or one set of tiers by name.
+
+        Raises:
+            ValueError: the text is neither.
+        """
+        parts = text.split(",")
+        if "=" not in text:
+            return [cls(_capacity(part, text)) for part in parts]
+        given: dict[str, int | float | None] = {}
+        for part in parts:
+            name, equals, value = part.partition("=")
+            if name not in ("host", "remote", "ssd") or name in given or (name == "ssd" and equals):
+                raise ValueError(_form(text))
+            given[name] = _capacity(value, text) if equals else None
+        host = given.pop("host", None)
+        if host is None:
+            raise ValueError(_form(text))
+        return [cls(host, given.get("remote"), tuple(given))]
+
+
+@dataclass(frozen=True)
+class TierUse:
+    """One tier of a choice; what is a step's is the mean over the steps that count.
+
+    Args:
+        name: 'host', 'remote' or 'ssd'.
+        capacity: rows; None: no limit.
+        rows: rows in it at the end.
+        served: share of a step's distinct keys that were in it at the step's begin.
+        read_rows: rows a step that go up from it; of host memory 0.
+        written_rows: rows a step that come down to it; of host memory 0.
+        moved_bytes: bytes a step of both.
+        memory_bytes: host memory it takes when full: rows, or an index of them.
+    """
+
+    name: str
+    capacity: int | None
+    rows: int
+    served: float
+    read_rows: float
+    written_rows: float
+    moved_bytes: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class TierOutcome:
+    """What comes of one choice of tiers.
+
+    Args:
+        order: which rows go down first, 'lru' or 'lfu'.
+        tiers: from host memory down.
+        new: share of a step's distinct keys that had no row yet.
+        fits: whether host memory has room for the distinct keys of each batch.
+    """
+
+    order: str
+    tiers: list[TierUse]
+    new: float
+    fits: bool
+
+
+@dataclass
+class TierPlan:
+    """What a log asks of tiers.
+
+    Args:
+        samples: rows of the log.
+        steps: training steps of one pass over it.
+        warm_up: first steps, which do not count.
+        lookups: keys looked up.
+        keys: distinct keys of the log.
+        unique_keys: distinct keys of a step, mean over the steps that count.
+        most_unique_keys: distinct keys of the step that has most of them.
+        row_bytes: bytes of a row in host memory, its part of the index included.
+        moved_row_bytes: bytes of a row on its way.
+        outcomes: one a choice of tiers and order.
+    """
+
+    samples: int = 0
+    steps: int = 0
+    warm_up: int = 0
+    lookups: int = 0
+    keys: int = 0
+    unique_keys: float = 0.0
+    most_unique_keys: int = 0
+    row_bytes: int = 0
+    moved_row_bytes: int = 0
+    outcomes: list[TierOutcome] = field(default_factory=list)
+
+
+def plan_tiers(
+    log: KeyLog,
+    choices: Sequence[Tiers],
+    row_bytes: int,
+    batch_size: int,
+    order: Sequence[str] = ("lru",),
+    warm_up: int = 0,
+    progress: bool = False,
+) -> TierPlan:
+    """Which tier serves the distinct keys of each batch, and how many rows move, without values.
+
+    Args:
+        log: the keys, in the order of training.
+        choices: the tiers to try.
+        row_bytes: bytes of a row, see `row_bytes`.
+        batch_size: samples of a training batch, at least 1.
+        order: which rows go down first: 'lru', 'lfu'.
+        warm_up: steps at the log's begin that fill the tiers and do not count.
+        progress: whether to show a bar on standard error where that is a terminal.
+
+    Raises:
+        ValueError: an argument is out of range, the log has no keys or is broken, or no step is
+            left to count.
+
+    Example:
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp() + "/log.csv"
+        >>> _ = open(path, "w").write("item\\n7\\n8\\n7\\n9\\n8\\n")
+        >>> plan = plan_tiers(KeyLog([path], ["item"]), [Tiers(2)], 220, batch_size=1)
+        >>> host, ssd = plan.outcomes[0].tiers
+        >>> host.served, ssd.served, plan.outcomes[0].new, ssd.written_rows * plan.steps
+        (0.2, 0.2, 0.6, 2.0)
+    """
+    check_int("batch_size", batch_size, 1, (1 << 31) - 1)
+    check_int("warm_up", warm_up, 0, (1 << 62) - 1)
+    for each in order:
+        check_one_of("order", each, ORDERS)
+    shares = any(isinstance(c, float) for tiers in choices for c in (tiers.host, tiers.remote))
+    with dry_run(log, batch_size, shares, progress) as (index, bar):
+        limits = [_limits(tiers, index.size) for tiers in choices]
+        lru = LruTiers() if "lru" in order else None
+        lfu = {each: LfuTiers(each) for each in set(limits) if "lfu" in order}
+        runs: list[TierRun] = [*([lru] if lru else []), *lfu.values()]
+        plan = _feed(runs, log, index, batch_size, warm_up, bar.update)
+    plan.row_bytes, plan.moved_row_bytes = row_bytes, row_bytes - ROW_INDEX_BYTES
+    for name in dict.fromkeys(order):
+        for tiers, capacities in zip(choices, limits, strict=True):
+            run: TierRun | None = lru if name == "lru" else lfu[capacities]
+            assert run is not None
+            plan.outcomes.append(_outcome(plan, name, tiers, capacities, run))
+    return plan
+
+
+def _feed(
+    runs: list[TierRun],
+    log: KeyLog,
+    index: KeyIndex,
+    batch_size: int,
+    warm_up: int,
+    update: Callable[[int], object],
+) -> TierPlan:
+    plan = TierPlan(warm_up=warm_up)
+    unique = 0
+    for batch in log.batches(batch_size, update):
+        if plan.steps == warm_up:
+            unique = 0
+            for run in runs:
+                run.start_counting()
+        distinct = index.distinct(batch.keys)
+        for run in runs:
+            run.add(distinct)
+        plan.steps += 1
+        plan.samples += batch.samples
+        plan.lookups += distinct.lookups
+        unique += len(distinct.codes)
+        plan.most_unique_keys = max(plan.most_unique_keys, len(distinct.codes))
+    plan.keys = index.size
+    if plan.lookups == 0:
+        raise ValueError(f"the log has no keys: {', '.join(map(str, log.paths))}")
+    if plan.steps <= warm_up:
+        raise ValueError(f"warm_up must be below the log's {plan.steps} steps, got {warm_up}")
+    plan.unique_keys = unique / (plan.steps - warm_up)
+    return plan
+
+
+def _outcome(
+    plan: TierPlan, order: str, tiers: Tiers, capacities: tuple[int, ...], run: TierRun
+) -> TierOutcome:
+    counts = run.counts(capacities)
+    steps = plan.steps - plan.warm_up
+    asked = max(sum(counts.found) + counts.new, 1)
+    uses = []
+    for i, name in enumerate(("host", *tiers.lower)):
+        limit = capacities[i] if i < len(capacities) else None
+        read = counts.found[i] / steps if i else 0.0
+        written = counts.written[i] / steps
+        memory = {
+            "host": min(capacities[0], plan.keys) * plan.row_bytes,
+            "remote": 0,
+            "ssd": plan.keys * SSD_INDEX_BYTES,
+        }[name]
+        moved = (read + written) * plan.moved_row_bytes
+        served = counts.found[i] / asked
+        uses.append(TierUse(name, limit, counts.rows[i], served, read, written, moved, memory))
+    fits = plan.most_unique_keys <= capacities[0]
+    return TierOutcome(order, uses, counts.new / asked, fits)
+
+
+def _limits(tiers: Tiers, keys: int) -> tuple[int, ...]:
+    given = [tiers.host] if tiers.remote is None else [tiers.host, tiers.remote]
+    return tuple(max(1, round(c * keys)) if isinstance(c, float) else c for c in given)
+
+
+def _check_capacity(name: str, capacity: int | float) -> None:
+    if not isinstance(capacity, float):
+        check_int(name, capacity, 1, (1 << 31) - 1)
+    elif not 0 < capacity <= 1:
+        raise ValueError(f"{name} must be rows or a share in (0, 1], got {capacity}")
+
+
+def _capacity(part: str, text: str) -> int | float:
+    try:
+        if part.endswith("%"):
+            return float(part[:-1]) / 100
+        return int(part) if part.isdecimal() else float(part)
+    except ValueError:
+        raise ValueError(_form(text)) from None
+
+
+def _form(text: str) -> str:
+    return (
+        "must be rows or shares of the distinct keys in host memory (1%,10%,50000), or "
+        f"host=ROWS|SHARE[,remote[=ROWS|SHARE]][,ssd], got {text!r}"
+    )

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SSD tier by itself: rows of one fixed size, by int64 key, in a directory of files.
+
+    python -m mindspore_rec.ssd inspect|verify|compact PATH
+
+`SsdStore` is the native class; csrc/tier/ssd_tier.h has its guarantees.
+
+Example:
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from mindspore_rec.ssd import SsdStore
+    >>> with tempfile.TemporaryDirectory() as path:
+    ...     with SsdStore(path, row_bytes=16, direct=False) as store:
+    ...         store.write(np.array([7, -1]), np.ones((2, 4), np.float32))
+    ...         store.flush()  # from here on they survive kill -9 and power loss
+    ...         rows, found = store.read(np.array([-1, 5]))
+    >>> rows.view(np.float32).tolist(), found.tolist()
+    ([[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]], [True, False])
+"""
+
+from mindspore_rec._native import SsdCorruptionError, SsdStore
+
+__all__ = ["SsdCorruptionError", "SsdStore"]

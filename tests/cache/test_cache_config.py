@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CacheConfig: what it takes, what it refuses and in which words."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mindspore_rec import CacheConfig, HashEmbeddingLookup, MapParameter
+from mindspore_rec.cache.config import MAX_PREFETCH
+
+SSD: dict[str, Any] = {"host_rows": 10, "ssd_path": "rows"}
+REMOTE: dict[str, Any] = {"host_rows": 10, "remote": "redis://localhost:6379/0"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        SSD,
+        REMOTE,
+        {"device_rows": 5},
+        {"device_rows": 5, **SSD},
+        {**SSD, **REMOTE, "remote_rows": 20, "ssd_bytes": 1 << 30, "policy": "lfu"},
+        {"host_bytes": 1 << 20, "ssd_path": Path("rows"), "ssd_direct": False, "prefetch": 0},
+        {**REMOTE, "ssd_leftover": "keep"},
+        {"host_rows": 10, "remote": "rediss://u:p@host:1/2"},
+        {"host_rows": 10, "remote": "redis+cluster://a:7000,b:7001"},
+        {"host_rows": np.int64(10), "ssd_path": "rows"},
+    ],
+)
+def test_combinations_that_make_sense(arguments: dict[str, Any]) -> None:
+    config = CacheConfig(**arguments)
+    for name, value in arguments.items():
+        assert getattr(config, name) == (str(value) if name == "ssd_path" else value)
+    assert config.has_lower_tier == ("remote" in arguments or "ssd_path" in arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "one of device_rows, remote and ssd_path must be given"),
+        ({"policy": "lfu"}, "one of device_rows, remote and ssd_path must be given"),
+        ({"host_rows": 10}, "host_rows must be left out without remote and ssd_path"),
+        ({"host_bytes": 10}, "host_bytes must be left out without remote and ssd_path"),
+        ({"device_rows": 5, "host_rows": 10}, "host_rows must be left out without remote"),
+        ({**SSD, "host_bytes": 10}, "host_bytes must be left out with host_rows"),
+        ({"ssd_path": "rows"}, "host_rows or host_bytes must be given with ssd_path"),
+        ({"remote": "redis://h:1"}, "host_rows or host_bytes must be given with remote"),
+        ({**SSD, "remote_rows": 3}, "remote_rows must be left out without remote"),
+        ({**REMOTE, "remote_rows": 3}, "remote_rows must be left out without ssd_path"),
+        ({**REMOTE, "ssd_bytes": 1 << 30}, "ssd_bytes must be left out without ssd_path"),
+        ({**REMOTE, "ssd_direct": False}, "ssd_direct must be left out without ssd_path"),
+        ({"device_rows": 5, "ssd_leftover": "keep"}, "ssd_leftover must be left out"),
+        ({**SSD, "host_rows": 0}, r"host_rows must be in \[1, \d+\], got 0"),
+        ({**SSD, "ssd_bytes": -1}, r"ssd_bytes must be in \[1, \d+\], got -1"),
+        ({"device_rows": 0}, r"device_rows must be in \[1, \d+\], got 0"),
+        ({**SSD, "prefetch": -1}, r"prefetch must be in \[0, 64\], got -1"),
+        ({**SSD, "prefetch": MAX_PREFETCH + 1}, r"prefetch must be in \[0, 64\], got 65"),
+        ({**SSD, "policy": "fifo"}, "policy must be one of 'lru', 'lfu', got 'fifo'"),
+        ({**SSD, "ssd_leftover": "x"}, "ssd_leftover must be one of 'refuse', 'discard', 'keep'"),
+        ({**SSD, "ssd_path": ""}, "ssd_path must be a path that is not empty"),
+        ({**REMOTE, "remote": "http://h:1"}, "remote must be a URL of Redis"),
+        ({**REMOTE, "remote": "redis"}, "remote must be a URL of Redis"),
+        ({**REMOTE, "remote": "redis://"}, "remote must be a URL of Redis"),
+    ],
+)
+def test_value_errors(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CacheConfig(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("host_rows", 1.5),
+        ("host_rows", True),
+        ("device_rows", "7"),
+        ("prefetch", 2.0),
+        ("prefetch", None),
+        ("policy", 1),
+        ("ssd_path", 7),
+        ("ssd_path", b"rows"),
+        ("ssd_bytes", 1e9),
+        ("ssd_direct", 1),
+        ("ssd_leftover", None),
+        ("remote", 6379),
+    ],
+)
+def test_type_errors(argument: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"^{argument} must be"):
+        CacheConfig(**{**SSD, argument: value})
+
+
+def test_every_pair_of_limits_is_legal_or_refused_by_name() -> None:
+    # Whatever is combined, a refusal names an argument that was given or is needed.
+    values: dict[str, Any] = {
+        "device_rows": 5, "host_rows": 10, "host_bytes": 4096, "remote": "redis://h:1",
+        "remote_rows": 7, "ssd_path": "rows", "ssd_bytes": 1 << 30,
+    }  # fmt: skip
+    legal = 0
+    for count in range(len(values) + 1):
+        for names in itertools.combinations(values, count):
+            try:
+                config = CacheConfig(**{name: values[name] for name in names})
+            except ValueError as error:
+                assert any(name in str(error) for name in values)
+                continue
+            legal += 1
+            limited = "host_rows" in names or "host_bytes" in names
+            assert limited == config.has_lower_tier
+            assert limited or names == ("device_rows",)
+    # device or not, host_rows or host_bytes; below: remote; SSD with or without ssd_bytes; both,
+    # with or without ssd_bytes and remote_rows; and the device alone.
+    assert legal == 2 * 2 * (1 + 2 + 4) + 1
+
+
+def test_frozen_equal_and_silent_about_the_password() -> None:
+    config = CacheConfig(host_rows=10, remote="redis://user:secret@host:6379")
+    assert config == dataclasses.replace(config)
+    assert "secret" not in repr(config)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.host_rows = 20  # type: ignore[misc]
+    with pytest.raises(ValueError, match="remote must be") as raised:
+        CacheConfig(host_rows=10, remote="http://user:secret@host")
+    assert "secret" not in str(raised.value)
+
+
+def test_cache_must_be_a_config() -> None:
+    cache: Any = {"host_rows": 10}
+    with pytest.raises(TypeError, match="cache must be a CacheConfig or None"):
+        MapParameter("cache_config.map", cache=cache)
+    with pytest.raises(TypeError, match="cache must be a CacheConfig or None"):
+        HashEmbeddingLookup(2, name="cache_config.hash", cache=cache)
+    MapParameter("cache_config.map").close()  # the name was not taken

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SSD tier's disk on a bad day: a clear error, or training that goes on with memory's bits."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import mindspore as ms
+import numpy as np
+import pytest
+
+from mindspore_rec import CacheConfig, MapParameter
+from tests.cache.trained_alike import Trainer, insist
+
+
+def parameter(name: str, cache: CacheConfig, dim: int = 4) -> MapParameter:
+    return MapParameter(name, key_dtype=ms.int64, value_shape=dim, cache=cache)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 96 MiB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(path)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"mounting a small file system is not allowed: {done.stderr.strip()}")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def test_full_disk(small_disk, unique):
+    """Training goes on for as long as memory takes what is on its way; then a clear error, and
+    where there is space again training goes on from there."""
+    filler = small_disk / "filler"
+    filler.write_bytes(b"x" * (30 << 20))
+    cache = CacheConfig(host_rows=6000, ssd_path=small_disk / "rows", ssd_direct=False)
+    trainer = Trainer(None, cache, name=unique(), keys=400_000, size=4000)
+    began = time.monotonic()
+    message = trainer.train_until_error(100)
+    for word in (f"table '{trainer.parameters[-1].name}'", "No space left", str(small_disk)):
+        assert word in message
+    assert "No space left" in trainer.train_until_error(1)  # it stays one, and does no harm
+    assert time.monotonic() - began < 60
+    # Rows that the disk did not take are there, each by its key.
+    keys = trainer.tables[0].keys()
+    trainer.same(*(table.export_keys(keys, with_state=True) for table in trainer.tables))
+    with pytest.raises(RuntimeError, match="No space left"):
+        trainer.tables[-1].flush()
+    # So they can go into a checkpoint on another disk.
+    np.testing.assert_array_equal(np.sort(trainer.tables[-1].export_rows()["keys"]), np.sort(keys))
+    filler.unlink()
+    subprocess.run(["mount", "-o", "remount,size=700m", str(small_disk)], check=True)
+    insist(trainer.tables[-1].flush)
+    trainer.train_all(10)
+    trainer.tables[-1].flush()
+    trainer.check_same()
+    trainer.close()
+
+
+def test_ssd_directory_removed(tmp_path, unique):
+    cache = CacheConfig(host_rows=2000, ssd_path=tmp_path / "rows", ssd_direct=False)
+    trainer = Trainer(None, cache, name=unique(), keys=10_000, size=1000)
+    trainer.train_all(10)
+    shutil.rmtree(tmp_path / "rows")
+    with pytest.raises(RuntimeError, match=r"table 'test.*rows-"):
+        for _ in range(200):
+            trainer.train_all(1)
+            trainer.tables[-1].flush()
+    assert not (tmp_path / "rows").exists()
+    # Files that are open are still read.
+    trainer.tables[0].export_rows()
+    trainer.close()
+
+
+def test_read_only_file_system(small_disk, unique):
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    cache = CacheConfig(host_rows=2000, ssd_path=small_disk / "rows", ssd_direct=False)
+    with pytest.raises(OSError, match="Read-only file system"):
+        parameter(unique(), cache)
+
+
+_HOLDER = """
+import sys, time, mindspore as ms
+from mindspore_rec import CacheConfig, MapParameter
+cache = CacheConfig(host_rows=9, ssd_path=sys.argv[1], ssd_direct=False)
+table = MapParameter("held", key_dtype=ms.int64, value_shape=4, cache=cache)
+table.native.put(__import__("numpy").arange(100), __import__("numpy").ones((100, 4), "float32"))
+table.native.flush()
+print("here", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("leftover", ["refuse", "keep", "discard"])
+def test_a_second_process_is_refused(tmp_path, leftover, held):
+    path = held()
+    cache = CacheConfig(host_rows=9, ssd_path=path, ssd_direct=False, ssd_leftover=leftover)
+    with pytest.raises((OSError, ValueError, RuntimeError), match="held"):
+        table = parameter("held", cache)
+        table.native.size()
+    files = list((path / "held").rglob("*.seg"))
+    assert files  # nothing was removed
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory) -> Iterator[Callable[[], Path]]:
+    """A path that another process has rows in."""
+    processes: list[subprocess.Popen] = []
+    path = tmp_path_factory.mktemp("held")
+
+    def start() -> Path:
+        if not processes:
+            command = [sys.executable, "-c", _HOLDER, str(path)]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            processes.append(process)
+            assert process.stdout is not None and process.stdout.readline() == "here\n"
+        return path
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
