@@ -107,7 +107,7 @@ def test_table_files_open_as_arrow(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "remove"])
-@pytest.mark.parametrize("name", ["table_0.arrow", "dense.ckpt"])
+@pytest.mark.parametrize("name", ["table_0.arrow", "dense.safetensors"])
 def test_damage_is_named_and_changes_nothing(tmp_path, damage, name):
     net, model = make()
     model.train(1, list(batches(1)), progress=False)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m mindspore_rec.checkpoint: look at checkpoints, check, compare, merge, export them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from mindspore_rec.checkpoint.chain import Entry, check_follows, entries, entry_at, verify
+from mindspore_rec.checkpoint.diff import difference
+from mindspore_rec.checkpoint.directory import chain_at
+from mindspore_rec.checkpoint.export import ENDINGS, export_table
+from mindspore_rec.checkpoint.manifest import MANIFEST
+from mindspore_rec.checkpoint.merge import merge_chain
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="mindspore_rec.checkpoint", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    path_help = "a checkpoint, or the directory of a RecCheckpoint"
+
+    ls = commands.add_parser("ls", help="list checkpoints")
+    ls.add_argument("path", type=Path, help=path_help)
+
+    check = commands.add_parser("verify", help="check sizes, checksums and that deltas follow")
+    check.add_argument("path", type=Path, help=path_help)
+
+    diff = commands.add_parser("diff", help="compare two states; ends with 1 if they differ")
+    diff.add_argument("first", type=Path, help=path_help)
+    diff.add_argument("second", type=Path, help=path_help)
+
+    merge = commands.add_parser("merge", help="make a full checkpoint of the newest state")
+    merge.add_argument("path", type=Path, help="the directory of a RecCheckpoint")
+    merge.add_argument("--to", type=Path, required=True, help="directory to make")
+
+    export = commands.add_parser("export", help="write a table as a file for other tools")
+    export.add_argument("path", type=Path, help=path_help)
+    export.add_argument("--table", help="its name; default: the only one")
+    export.add_argument("--to", type=Path, required=True, help=f"file, {', '.join(ENDINGS)}")
+    export.add_argument("--state", action="store_true", help="with the optimizer's state")
+
+    for command in (merge, export):
+        command.add_argument("--step", type=int, help="of that step, not the newest")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code.
+
+    Example:
+        >>> main(["ls", "/nowhere"])
+        Traceback (most recent call last):
+        FileNotFoundError: there is no directory of checkpoints at /nowhere
+    """
+    options = _parser().parse_args(arguments)
+    if options.command == "ls":
+        return _list(_all(options.path))
+    if options.command == "verify":
+        return _verify(_all(options.path))
+    if options.command == "diff":
+        return _diff(options.first, options.second)
+    chain = chain_at(options.path, options.step)
+    if options.command == "merge":
+        merge_chain(chain, options.to)
+        print(f"{options.to}: step {chain[-1].step}")
+        return 0
+    rows = export_table(chain, options.table or _only_table(chain[-1]), options.to, options.state)
+    print(f"{options.to}: {rows:,} rows of step {chain[-1].step}")
+    return 0
+
+
+def _all(path: Path) -> list[Entry]:
+    return [entry_at(path)] if (path / MANIFEST).is_file() else entries(path)
+
+
+def _list(found: list[Entry]) -> int:
+    print(f"{'step':>12}  {'kind':5}  {'rows':>12}  {'deleted':>9}  {'MB':>9}  {'saved':19}  state")
+    for entry in found:
+        tables = entry.manifest["tables"].values()
+        size = sum(file["size"] for file in entry.manifest["files"].values())
+        saved = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(entry.manifest["saved_at"]))
+        rows = sum(table["rows"] for table in tables)
+        deleted = sum(table.get("deleted_rows", 0) for table in tables)
+        print(
+            f"{entry.step:12}  {entry.kind:5}  {rows:12,}  {deleted:9,}  {size / 1e6:9.1f}  "
+            f"{saved}  {entry.state} of run {entry.run}"
+        )
+    return 0
+
+
+def _verify(found: list[Entry]) -> int:
+    bad = 0
+    before: Entry | None = None
+    for entry in found:
+        try:
+            verify(entry)
+            if entry.kind == "delta" and before is not None:
+                check_follows(before, entry)
+            print(f"ok   {entry.path}")
+        except ValueError as error:
+            print(f"BAD  {entry.path}: {error}")
+            bad += 1
+        before = entry
+    print(f"{len(found)} checkpoints, {bad} bad")
+    return 1 if bad or not found else 0
+
+
+def _diff(first: Path, second: Path) -> int:
+    found = difference(chain_at(first), chain_at(second))
+    for where, names in ((first, found.only_first), (second, found.only_second)):
+        for name in names:
+            print(f"only in {where}: {name}")
+    for name, table in found.tables.items():
+        print(
+            f"table {name}: {table.same:,} rows the same, {table.changed:,} changed (largest "
+            f"difference {table.largest:.3g}), {table.only_first:,} only in the first, "
+            f"{table.only_second:,} only in the second"
+        )
+    for name, largest in found.dense.items():
+        print(f"parameter {name}: largest difference {largest:.3g}")
+    print("the same" if found.same else "different")
+    return 0 if found.same else 1
+
+
+def _only_table(entry: Entry) -> str:
+    names = list(entry.manifest["tables"])
+    if len(names) != 1:
+        raise ValueError(f"--table must be one of {names}")
+    return str(names[0])
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (OSError, ValueError) as error:
+        sys.exit(f"mindspore_rec.checkpoint: {error}")

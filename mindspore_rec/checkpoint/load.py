@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making a network what it was at a state of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mindspore import nn
+
+from mindspore_rec import _native
+from mindspore_rec.checkpoint.array_file import read_arrays
+from mindspore_rec.checkpoint.chain import Entry
+from mindspore_rec.checkpoint.counter_file import read_counters
+from mindspore_rec.checkpoint.dense import set_dense
+from mindspore_rec.checkpoint.rows import deleted_keys, rows_at, table_of, table_rows
+from mindspore_rec.checkpoint.snapshot import DENSE, admission_of
+from mindspore_rec.checkpoint.table_file import to_arrays
+from mindspore_rec.nn.embedding import tables_of
+from mindspore_rec.parameter import TableParameter
+
+__all__ = ["TableUpdate", "check_tables", "load_chain"]
+
+
+def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: int = 1) -> None:
+    """Loads the state that a chain leads to: tables, parameters, the optimizer's state.
+
+    Tables and parameters are compared before anything changes. Rows that a table has now are
+    dropped.
+
+    Args:
+        cell: a network for its weights only, a training cell for everything.
+        chain: from `newest_chain`, its files checked by `verify_chain`.
+        worker: which part of the rows, of `workers`; the owner of a key is a function of the key.
+        workers: default: 1, all rows.
+
+    Raises:
+        ValueError: tables, parameters or optimizers are not those that were saved.
+    """
+    last = chain[-1]
+    tables = {table.name: table for table in tables_of(cell)}
+    check_tables(tables, last)
+    set_dense(cell, read_arrays(last.path / DENSE), last.path / DENSE)
+    for name, table in tables.items():
+        saved, native = table_of(last, name), table.native
+        native.clear()
+        _set_clock(native, saved)
+        for rows in rows_at(chain, name):
+            mine = rows if workers == 1 else rows[_native.owners(rows["key"], workers) == worker]
+            if len(mine):
+                native.import_rows(**to_arrays(mine, native.has_optimizer))
+        if saved["counters"] is not None:
+            read_counters(native, last.path / saved["counters"])
+
+
+def check_tables(tables: dict[str, TableParameter], entry: Entry) -> None:
+    """Compares names, shapes, counting and optimizers of a network's tables with a checkpoint's.
+
+    Raises:
+        ValueError: they differ.
+    """
+    if tables.keys() != entry.manifest["tables"].keys():
+        raise ValueError(
+            f"the network's tables are {sorted(tables)}, those of {entry.path} are "
+            f"{sorted(entry.manifest['tables'])}: they must be the same"
+        )
+    for name, table in tables.items():
+        _check_table(table, table_of(entry, name), entry.path)
+
+
+def _check_table(table: TableParameter, saved: dict[str, Any], source: Path) -> None:
+    native = table.native
+    now = {"dim": table.dim, "key_dtype": str(table.key_dtype), "vocabulary": native.vocabulary}
+    for what, value in now.items():
+        if saved[what] != value:
+            raise ValueError(
+                f"table '{table.name}' has {what} {value}, in {source} it has {saved[what]}"
+            )
+    if saved["counters"] is not None and admission_of(table) != saved["admission"]:
+        raise ValueError(
+            f"table '{table.name}' admits by {admission_of(table)}, {source} has the counts of "
+            f"{saved['admission']}"
+        )
+    width = native.stats()["state_width"]
+    if native.has_optimizer and width != saved["state_width"]:
+        raise ValueError(
+            f"table '{table.name}' has an optimizer with {width} floats of state a row, "
+            f"{source} has {saved['state_width']}: it must be the optimizer that was saved"
+        )
+
+
+def _set_clock(native: _native.Table, saved: dict[str, Any]) -> None:
+    native.set_clock(saved["step"], saved["event_time"])
+    native.set_horizon(*saved["ages_at"])
+
+
+class TableUpdate:
+    """What a checkpoint does to a table that is at its parent, read and ready to be applied.
+
+    Args:
+        entry: a delta; or a full checkpoint, which replaces all rows.
+        name: of the table.
+
+    Raises:
+        ValueError: the checkpoint has no such table.
+    """
+
+    def __init__(self, entry: Entry, name: str) -> None:
+        self._saved = table_of(entry, name)
+        self._replaces = entry.kind == "full"
+        self._deleted = deleted_keys(entry, name)
+        self._parts = [to_arrays(rows) for rows in table_rows(entry, name) if len(rows)]
+
+    def apply(self, native: _native.Table) -> None:
+        """Changes the table; nothing else may change it meanwhile.
+
+        Optimizer state is left out where no optimizer covers the table.
+        """
+        saved = self._saved
+        if self._replaces:
+            native.clear()
+            _set_clock(native, saved)
+        elif native.event_time == 0 and saved["first_time"]:
+            native.set_event_time(saved["first_time"])  # rows from before it have it from now on
+        if len(self._deleted) and not native.vocabulary:
+            native.erase(self._deleted)
+        for arrays in self._parts:
+            rows = dict(arrays)
+            if not native.has_optimizer:
+                rows.pop("states", None)
+            native.import_rows(**rows)
+        if not self._replaces:
+            _set_clock(native, saved)

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A checkpoint's directory and its manifest.
+
+A directory appears whole or not at all: it is written beside its place, synced and renamed. The
+manifest, `manifest.json`, says what it is (`kind`, `step`, `run`, `state`, `parent`), what its
+tables are, and size and CRC32C of every other file; `crc32c` is the checksum of the manifest
+without that line itself.
+
+A `full` checkpoint holds all rows, a `delta` what changed since the state it names as its parent.
+The id `state` names what a directory leads to: one `run` of training passes through a line of
+states. Both are random and never used twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mindspore_rec import _native
+
+__all__ = [
+    "FORMAT_VERSION",
+    "MANIFEST",
+    "check_files",
+    "new_directory",
+    "new_id",
+    "read_manifest",
+    "write_manifest",
+]
+
+FORMAT_VERSION = 3
+MANIFEST = "manifest.json"
+TEMPORARY = ".tmp-"
+_BLOCK = 1 << 22
+
+
+def new_id() -> str:
+    """A name for a run or a state, of 16 hexadecimal digits.
+
+    Example:
+        >>> len(new_id())
+        16
+    """
+    return uuid.uuid4().hex[:16]
+
+
+@contextmanager
+def new_directory(target: Path) -> Iterator[Path]:
+    """A directory to write into, which becomes `target` at the end; an error leaves nothing.
+
+    Raises:
+        FileExistsError: there is something at target already.
+        OSError: a file cannot be written.
+
+    Example:
+        >>> root = Path(tempfile.mkdtemp())
+        >>> with new_directory(root / "saved") as directory:
+        ...     (directory / "rows").touch()
+        >>> [path.name for path in (root / "saved").iterdir()]
+        ['rows']
+    """
+    if target.exists():
+        raise FileExistsError(f"path {target} exists already; a checkpoint is never overwritten")
+    beside = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{target.name}.", dir=target.parent))
+    try:
+        yield beside
+        for path in beside.iterdir():
+            os.chmod(path, 0o644)
+            _sync(path)
+        os.chmod(beside, 0o755)
+        _sync(beside)
+        os.rename(beside, target)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    _sync(target.parent)
+
+
+def write_manifest(directory: Path, fields: dict[str, Any]) -> dict[str, Any]:
+    """Writes the manifest of the directory's files with these fields; the whole of it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    files = {
+        path.name: {"size": path.stat().st_size, "crc32c": _checksum(path)}
+        for path in sorted(directory.iterdir())
+    }
+    manifest = {"format_version": FORMAT_VERSION, **fields, "files": files}
+    manifest["crc32c"] = _own_checksum(manifest)
+    text = json.dumps(manifest, indent=2) + "\n"
+    (directory / MANIFEST).write_text(text, encoding="utf-8")
+    return manifest
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """The manifest, checked by its own checksum.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        ValueError: it is damaged, or of another format.
+    """
+    path = directory / MANIFEST
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"there is no checkpoint at {directory}: {path} is missing"
+        ) from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is damaged: it is no text") from None
+    try:
+        manifest = json.loads(text)
+        version = manifest["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+    if version != FORMAT_VERSION:
+        raise ValueError(f"{path} has format version {version!r}, legal: {FORMAT_VERSION}")
+    if manifest.pop("crc32c", None) != _own_checksum(manifest):
+        raise ValueError(f"{path} is damaged: its contents are not those that were saved")
+    return dict(manifest)
+
+
+def check_files(directory: Path, manifest: dict[str, Any]) -> None:
+    """Compares size and CRC32C of every file.
+
+    Raises:
+        ValueError: a file is missing or damaged; it is named.
+    """
+    for name, expected in manifest["files"].items():
+        path = directory / name
+        if not path.is_file():
+            raise ValueError(f"{path} is missing")
+        size = path.stat().st_size
+        if size != expected["size"]:
+            raise ValueError(f"{path} is damaged: it has {size} bytes of {expected['size']}")
+        if _checksum(path) != expected["crc32c"]:
+            raise ValueError(f"{path} is damaged: its contents are not those that were saved")
+
+
+def _own_checksum(manifest: dict[str, Any]) -> int:
+    return _native.crc32c(json.dumps(manifest, sort_keys=True).encode())
+
+
+def _checksum(path: Path) -> int:
+    crc = 0
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            crc = _native.crc32c(block, crc)
+    return crc
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

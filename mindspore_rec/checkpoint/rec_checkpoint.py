@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RecCheckpoint: checkpoints and deltas while training goes on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from mindspore import nn
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec.checkpoint.cadence import Cadence
+from mindspore_rec.checkpoint.chain import (
+    Entry,
+    entries,
+    entry_at,
+    entry_name,
+    newest_chain,
+    verify_chain,
+)
+from mindspore_rec.checkpoint.directory import training_cell
+from mindspore_rec.checkpoint.load import load_chain
+from mindspore_rec.checkpoint.manifest import new_directory, new_id, write_manifest
+from mindspore_rec.checkpoint.merge import merge_chain
+from mindspore_rec.checkpoint.run_directory import lock, remove, remove_left_over, remove_old
+from mindspore_rec.checkpoint.snapshot import Delta, write_full
+from mindspore_rec.checkpoint.state_file import random_state, read_states, set_random_state
+from mindspore_rec.checkpoint.worker import Worker
+from mindspore_rec.checks import check_int
+from mindspore_rec.nn.embedding import tables_of
+from mindspore_rec.parameter import TableParameter
+
+__all__ = ["RecCheckpoint", "Save"]
+
+logger = logging.getLogger("mindspore_rec")
+
+_HOLDER = "checkpoint"  # of marks
+
+
+@dataclass(frozen=True)
+class Save:
+    """Figures of one directory that was written.
+
+    Attributes:
+        step: training steps before it.
+        kind: 'full' or 'delta'.
+        rows: that are in it.
+        stall_seconds: what training waited for it.
+        write_seconds: how long the writing took, mostly beside the training.
+        bytes: of its files.
+    """
+
+    step: int
+    kind: str
+    rows: int
+    stall_seconds: float
+    write_seconds: float
+    bytes: int
+
+
+class RecCheckpoint(Callback):
+    """Saves the whole state of a training now and then, in the background.
+
+    The directory gets one full checkpoint when training begins, if it is empty, and from then on
+    deltas: what changed since the last one, with all that is needed to go on from there. Training
+    waits for copies of what changed only. A new full checkpoint is merged from the last one and the
+    deltas, by another thread; what is older than the `keep` newest full ones is then removed.
+
+    It runs after all other callbacks of a step. The state is that of tables (rows, optimizer state,
+    counters), dense parameters and optimizer, the stream's place, the generators of random numbers
+    of Python, NumPy and MindSpore, and of `states`. A training that goes on from it has the same
+    bits as one that was never interrupted, as far as its data and its callbacks depend on nothing
+    else. (Eviction by capacity picks from samples, and picks others after a restart.)
+
+    Where nothing can be written, as on a full disk, a warning is logged, training goes on, and the
+    next delta has all since the last one that is there.
+
+    Args:
+        directory: of the run; made if it is missing. One process at a time may write to it.
+        every_steps: steps between two full checkpoints, at least 1; or
+        every_seconds: seconds between them, above 0. One of the two must be given.
+        keep: full checkpoints that are kept, with the deltas since the oldest, at least 1.
+            Default: 2.
+        delta_every_steps: steps between two deltas, at least 1; or
+        delta_every_seconds: seconds between them, above 0. Default: no deltas but those that full
+            checkpoints are made of.
+        states: by name, objects with `state_dict()` and `load_state_dict(state)` that belong to the
+            state: a `ProgressiveValidation`, for example. The `train_dataset` is one by itself,
+            where it has these.
+        announce: called with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`,
+            `watermark` and `saved_at` when a directory is there, from another thread. What it
+            raises is logged.
+        builder: 'package.module:function', which makes the network, for `serving.Predictor`.
+        builder_arguments: its keyword arguments, JSON values.
+
+    Attributes:
+        directory: the directory.
+        step: training steps since the run began, over all restarts.
+        saves: a `Save` of each directory that this object wrote.
+        failures: how often writing failed.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, out of range, or excludes another.
+
+    Example:
+        >>> import tempfile
+        >>> import mindspore as ms
+        >>> import numpy as np
+        >>> from mindspore import nn
+        >>> from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecModel
+        >>> ms.set_context(mode=ms.GRAPH_MODE)
+        >>> net = nn.SequentialCell(
+        ...     HashEmbeddingLookup(4, ms.int64, name="doc.rec_checkpoint"),
+        ...     nn.Flatten(),
+        ...     nn.Dense(8, 1),
+        ... )
+        >>> optimizer = LazyAdam(net.trainable_params(), learning_rate=0.1)
+        >>> model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
+        >>> batch = np.array([[1, 2], [3, 4]]), np.array([[0], [1]], np.float32)
+        >>> root = Path(tempfile.mkdtemp())
+        >>> checkpoint = RecCheckpoint(root, every_steps=4, delta_every_steps=2)
+        >>> checkpoint.restore(model) is None  # nothing there yet
+        True
+        >>> summary = model.online_train([batch] * 5, checkpoint, progress=False)
+        >>> for path in sorted(root.glob("0*")):
+        ...     print(path.name)
+        000000000000.full
+        000000000002.delta
+        000000000004.delta
+        000000000004.full
+        000000000005.delta
+        >>> RecCheckpoint(root, every_steps=4).restore(model)
+        5
+    """
+
+    runs_last = True
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        every_steps: int | None = None,
+        every_seconds: float | None = None,
+        keep: int = 2,
+        delta_every_steps: int | None = None,
+        delta_every_seconds: float | None = None,
+        states: Mapping[str, Any] | None = None,
+        announce: Callable[[dict[str, Any]], Any] | None = None,
+        builder: str | None = None,
+        builder_arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.directory = Path(directory)
+        self._full = Cadence("every", every_steps, every_seconds)
+        if self._full.off:
+            raise ValueError("every_steps or every_seconds must be given")
+        self._delta = Cadence("delta_every", delta_every_steps, delta_every_seconds)
+        self.keep = check_int("keep", keep, 1, 1 << 20)
+        self._states = _check_states(states)
+        if announce is not None and not callable(announce):
+            raise TypeError(f"announce must be callable, got {announce!r}")
+        self._announce = announce
+        self._model = _check_builder(builder, builder_arguments)
+        self.step = 0
+        self.saves: list[Save] = []
+        self.failures = 0
+        self._run: str | None = None
+        self._last: Entry | None = None  # the newest state that is in the directory
+        self._began = 0  # self.step when this training began
+        self._trained_before = 0  # batches of the stream's life before this training
+        self._saved_step = -1
+        self._unsaved: list[tuple[TableParameter, int]] = []  # marks of what is being written
+        self._writer: Worker | None = None
+        self._merger: Worker | None = None
+        self._lock: TextIO | None = None
+
+    # ---- going on
+
+    def restore(self, model: Any, train_dataset: Any = None, step: int | None = None) -> int | None:
+        """Makes everything what it was at the newest state; to be called before training.
+
+        Args:
+            model: the RecModel (or training cell), built as when it was saved.
+            train_dataset: what will be trained on, if it has a state: before its first batch.
+            step: go back to the state of this step; what is newer is removed. Default: the newest.
+
+        Returns:
+            Training steps until then; None where there is no checkpoint, and nothing changed.
+
+        Raises:
+            ValueError: a file is damaged; the model, data set or `states` are not those that were
+                saved; there is no such step.
+            RuntimeError: training has begun, or another process writes to the directory.
+        """
+        if self._lock is not None:
+            raise RuntimeError("restore() is for before the training")
+        if not self.directory.is_dir():
+            return None
+        with lock(self.directory):
+            chain = newest_chain(self.directory, step)
+            if not chain:
+                return None
+            last = chain[-1]
+            verify_chain(chain)
+            states = read_states(last.path)
+            wanted = {**self._states, **_dataset_state(train_dataset)}
+            if wanted.keys() != states["objects"].keys():
+                raise ValueError(
+                    f"states and train_dataset must be those that were saved: {last.path} has the "
+                    f"states of {sorted(states['objects'])}, given are {sorted(wanted)}"
+                )
+            load_chain(training_cell(model), chain)
+            if step is not None:
+                remove([each for each in entries(self.directory) if each.step > last.step])
+        _mark(tables_of(training_cell(model)))
+        for name, each in wanted.items():
+            each.load_state_dict(states["objects"][name])
+        set_random_state(states["random"])
+        self._run, self._last, self.step = last.run, last, last.step
+        self._saved_step = last.step
+        return last.step
+
+    # ---- the callback
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Opens the directory; writes the first checkpoint of a run."""
+        run = run_context.original_args()
+        cell = run.train_network
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._lock = lock(self.directory)
+        try:
+            self._clean()
+            self._began = self.step
+            self._trained_before = _batches_of(run.train_dataset)
+            self._writer, self._merger = Worker("checkpoint"), Worker("merge")
+            tables = {table.name: table for table in tables_of(cell)}
+            if self._last is None:
+                self._first(cell, tables, self._all_states(run))
+        except BaseException:
+            self._close()
+            raise
+        now = time.monotonic()
+        self._full.restart(now)
+        self._delta.restart(now)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Takes a snapshot where one is due and the last one is written."""
+        run = run_context.original_args()
+        self.step = self._began + run.cur_step_num
+        now = time.monotonic()
+        full, delta = self._full.due(self.step, now), self._delta.due(self.step, now)
+        at_this_step = (full and self._full.by_steps) or (delta and self._delta.by_steps)
+        assert self._writer is not None
+        if at_this_step or ((full or delta) and not self._writer.busy):
+            self._save(run, full)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Writes what is not saved yet, and waits for it.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        try:
+            self._finish_write()
+            if self.step != self._saved_step:
+                self._save(run_context.original_args(), full=False)
+                self._finish_write()
+            if self.step != self._saved_step:
+                raise OSError(f"the state of step {self.step} could not be saved; see the log")
+            if self._merger is not None:
+                self._merger.wait()
+        finally:
+            self._close()
+
+    def __exit__(self, *error: Any) -> None:
+        """Ends the writing where training ended in an error."""
+        self._close()
+
+    # ---- saving
+
+    def _first(self, cell: nn.Cell, tables: Mapping[str, Any], states: dict[str, Any]) -> None:
+        begin = time.perf_counter()
+        self._run = new_id()
+        _mark(tables.values())
+        target = self.directory / entry_name(self.step, "full")
+        with new_directory(target) as directory:
+            described = write_full(cell, tables, states, directory)
+            fields = self._fields("full", self.step, None, None)
+            write_manifest(directory, {**fields, "tables": described})
+        seconds = time.perf_counter() - begin
+        self._written(entry_at(target), seconds, seconds)
+
+    def _save(self, run: Any, full: bool) -> None:
+        self._finish_write()
+        assert self._last is not None and self._writer is not None
+        begin = time.perf_counter()
+        tables = {table.name: table for table in tables_of(run.train_network)}
+        since = {name: table.marks.held(_HOLDER) or 0 for name, table in tables.items()}
+        delta = Delta(run.train_network, tables, since, self._all_states(run))
+        marks = {name: table.marks.new() for name, table in tables.items()}
+        fields = self._fields("delta", self.step, self._last.state, _watermark(tables))
+        stall = time.perf_counter() - begin
+
+        def write() -> None:
+            begin = time.perf_counter()
+            target = self.directory / entry_name(fields["step"], "delta")
+            with new_directory(target) as directory:
+                described = delta.write(directory)
+                write_manifest(directory, {**fields, "tables": described})
+            entry = entry_at(target)
+            self._written(entry, stall, time.perf_counter() - begin)
+            if full:
+                self._merge()
+
+        self._writer.begin(write)
+        self._unsaved = [(table, marks[name]) for name, table in tables.items()]
+        now = time.monotonic()
+        self._delta.restart(now)
+        if full:
+            self._full.restart(now)
+
+    def _finish_write(self) -> None:
+        """Waits for the delta that is being written; where it failed, the next one has it all."""
+        assert self._writer is not None
+        marks, self._unsaved = self._unsaved, []
+        try:
+            self._writer.wait()
+        except OSError as error:
+            self.failures += 1
+            logger.warning("a delta could not be written to %s: %s", self.directory, error)
+            return
+        for table, mark in marks:
+            table.marks.hold(_HOLDER, mark)
+
+    def _merge(self) -> None:
+        assert self._merger is not None
+        if self._merger.busy:
+            return  # it takes longer than the time between two full ones
+
+        def merge() -> None:
+            begin = time.perf_counter()
+            chain = newest_chain(self.directory)
+            if len(chain) == 1:
+                return
+            target = self.directory / entry_name(chain[-1].step, "full")
+            try:
+                merge_chain(chain, target)
+            except OSError as error:
+                self.failures += 1
+                logger.warning("a full checkpoint could not be merged at %s: %s", target, error)
+                return
+            self._save_of(entry_at(target), 0.0, time.perf_counter() - begin)
+            remove_old(self.directory, self.keep)
+
+        self._merger.begin(merge)
+
+    def _written(self, entry: Entry, stall: float, seconds: float) -> None:
+        self._last, self._saved_step = entry, entry.step
+        self._save_of(entry, stall, seconds)
+
+    def _save_of(self, entry: Entry, stall: float, seconds: float) -> None:
+        manifest = entry.manifest
+        rows = sum(table["rows"] for table in manifest["tables"].values())
+        size = sum(file["size"] for file in manifest["files"].values())
+        self.saves.append(Save(entry.step, entry.kind, rows, stall, seconds, size))
+        if self._announce is None:
+            return
+        names = ("run", "kind", "step", "state", "parent", "watermark", "saved_at")
+        message = {name: manifest[name] for name in names}
+        try:
+            self._announce({**message, "path": str(entry.path)})
+        except Exception:
+            logger.warning("announcing %s failed", entry.path, exc_info=True)
+
+    def _fields(
+        self, kind: str, step: int, parent: str | None, watermark: int | None
+    ) -> dict[str, Any]:
+        return {
+            "kind": kind,
+            "step": step,
+            "run": self._run,
+            "state": new_id(),
+            "parent": parent,
+            "saved_at": time.time(),
+            "watermark": watermark,
+            "model": self._model,
+        }
+
+    def _all_states(self, run: Any) -> dict[str, Any]:
+        objects = {name: each.state_dict() for name, each in self._states.items()}
+        dataset = run.train_dataset
+        if _has_state(dataset):
+            trained = self._trained_before + run.cur_step_num
+            objects["train_dataset"] = dataset.state_dict(batches=trained)
+        return {"objects": objects, "random": random_state()}
+
+    # ---- the directory
+
+    def _clean(self) -> None:
+        remove_left_over(self.directory)
+        found = entries(self.directory)
+        newest = self._last.step if self._last is not None else -1
+        if found and found[-1].step != newest:
+            raise ValueError(
+                f"{self.directory} has checkpoints of a run that is at step {found[-1].step}: call "
+                "restore() first, or give an empty directory"
+            )
+
+    def _close(self) -> None:
+        for worker in (self._writer, self._merger):
+            if worker is not None:
+                worker.close()
+        self._writer = self._merger = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def _mark(tables: Iterable[TableParameter]) -> None:
+    for table in tables:
+        table.marks.hold(_HOLDER, table.marks.new())
+
+
+def _check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
+    found = dict(states or {})
+    for name, each in found.items():
+        if not isinstance(name, str) or name == "train_dataset":
+            raise ValueError(f"states must have names other than 'train_dataset', got {name!r}")
+        if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
+            raise TypeError(
+                f"states[{name!r}] must have state_dict and load_state_dict, got {each!r}"
+            )
+    return found
+
+
+def _check_builder(
+    builder: str | None, arguments: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    if builder is None:
+        if arguments is not None:
+            raise ValueError("builder_arguments must be None without a builder")
+        return None
+    if not isinstance(builder, str) or builder.count(":") != 1:
+        raise ValueError(f"builder must be 'package.module:function', got {builder!r}")
+    return {"builder": builder, "arguments": dict(arguments or {})}
+
+
+def _has_state(dataset: Any) -> bool:
+    return hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")
+
+
+def _dataset_state(dataset: Any) -> dict[str, Any]:
+    return {"train_dataset": dataset} if _has_state(dataset) else {}
+
+
+def _batches_of(dataset: Any) -> int:
+    return int(dataset.state_dict()["batches"]) if _has_state(dataset) else 0
+
+
+def _watermark(tables: Mapping[str, Any]) -> int | None:
+    times = [table.native.event_time for table in tables.values()]
+    return max(times, default=0) or None

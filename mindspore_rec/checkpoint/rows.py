@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a run as of one of its states, sorted by key: a full checkpoint with deltas over it.
+
+Memory is needed for what changed since the full checkpoint, and for a part of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec.checkpoint.chain import Entry
+from mindspore_rec.checkpoint.table_file import read_keys, read_rows, row_type
+
+__all__ = ["deleted_keys", "rows_at", "table_of", "table_rows"]
+
+
+def table_of(entry: Entry, name: str) -> dict[str, Any]:
+    """What the manifest says of a table.
+
+    Raises:
+        ValueError: the checkpoint has no such table.
+    """
+    tables: dict[str, dict[str, Any]] = entry.manifest["tables"]
+    if name not in tables:
+        raise ValueError(f"{entry.path} has no table '{name}'; it has {sorted(tables)}")
+    return tables[name]
+
+
+def dtype_of(entry: Entry, name: str) -> np.dtype:
+    """The structured type of a table's rows."""
+    table = table_of(entry, name)
+    return row_type(table["dim"], table["state_width"])
+
+
+def table_rows(entry: Entry, name: str) -> Iterator[np.ndarray]:
+    """Rows that are in the checkpoint: all of them, or those that a delta changes; by key."""
+    return read_rows(entry.path / table_of(entry, name)["file"])
+
+
+def deleted_keys(entry: Entry, name: str) -> np.ndarray:
+    """Keys that a delta removes, in ascending order; none of a full checkpoint."""
+    file = table_of(entry, name).get("deleted")
+    return np.empty(0, np.int64) if file is None else read_keys(entry.path / file)
+
+
+def rows_at(chain: Sequence[Entry], name: str) -> Iterator[np.ndarray]:
+    """All rows of a table after a chain (`newest_chain`), a part at a time.
+
+    As a full checkpoint of that state would have them: rows whose age has reached the table's limit
+    are left out, and those from before the first event time have that time.
+    """
+    changed, gone = _changes(chain, name)
+    first_time = _first_time(chain, name)
+    overridden = np.union1d(changed["key"], gone)
+    done = 0
+    for part in table_rows(chain[0], name):
+        kept = part[~_contains(overridden, part["key"])]
+        last = part["key"][-1]
+        upto = int(np.searchsorted(changed["key"], last, side="right"))
+        yield _finished(_joined(kept, changed[done:upto]), chain[-1], name, first_time)
+        done = upto
+    yield _finished(changed[done:], chain[-1], name, first_time)
+
+
+def _changes(chain: Sequence[Entry], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The last word on every key that any delta has: rows by key, and keys that are gone."""
+    dtype = dtype_of(chain[0], name)
+    rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
+    for entry in chain[1:]:
+        if dtype_of(entry, name) != dtype:
+            # Another optimizer was bound: such a delta has every row, with fresh state.
+            dtype = dtype_of(entry, name)
+            rows = np.empty(0, dtype)
+        now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name)])
+        deleted = deleted_keys(entry, name)
+        changed = np.union1d(now["key"], deleted)
+        rows = _joined(rows[~_contains(changed, rows["key"])], now)
+        gone = np.union1d(gone[~_contains(changed, gone)], deleted)
+    return rows, gone
+
+
+def _joined(rows: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """Both, by key; they have no key in common."""
+    if not len(more):
+        return rows
+    if not len(rows):
+        return more
+    both = np.concatenate([rows, more])
+    return both[np.argsort(both["key"], kind="stable")]
+
+
+def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    if not len(ordered):
+        return np.zeros(len(keys), bool)
+    at = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    return ordered[at] == keys
+
+
+def _first_time(chain: Sequence[Entry], name: str) -> int:
+    """The first event time, if it came within the chain."""
+    if table_of(chain[0], name)["event_time"] != 0:
+        return 0
+    times = (table_of(entry, name)["first_time"] for entry in chain)
+    return next((time for time in times if time), 0)
+
+
+def _finished(rows: np.ndarray, entry: Entry, name: str, first_time: int) -> np.ndarray:
+    table = table_of(entry, name)
+    if first_time and (rows["last_time"] == 0).any():
+        rows = rows.copy()
+        rows["last_time"][rows["last_time"] == 0] = first_time
+    limits = (table["max_idle_steps"], table["max_idle_seconds"])
+    due = np.zeros(len(rows), bool)
+    for limit, now, column in zip(
+        limits, table["ages_at"], ("last_step", "last_time"), strict=True
+    ):
+        if limit >= 0:
+            due |= now - rows[column].astype(np.int64) >= limit
+    return rows[~due] if due.any() else rows

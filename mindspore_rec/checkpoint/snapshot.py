@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a checkpoint is made of, taken from a network between two steps, and written later.
+
+A full checkpoint is written straight from the tables, a part at a time. A `Delta` holds copies of
+what changed: taking it is all that training waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mindspore import nn
+
+from mindspore_rec.checkpoint.array_file import write_arrays
+from mindspore_rec.checkpoint.counter_file import Counters, take_counters, write_counters
+from mindspore_rec.checkpoint.dense import dense_arrays
+from mindspore_rec.checkpoint.state_file import write_states
+from mindspore_rec.checkpoint.table_file import (
+    row_type,
+    to_rows,
+    write_keys,
+    write_rows,
+    write_table,
+)
+from mindspore_rec.parameter import MapParameter, TableParameter
+
+__all__ = ["DENSE", "Delta", "admission_of", "describe", "write_full"]
+
+DENSE = "dense.safetensors"
+
+
+def admission_of(table: TableParameter) -> str:
+    """How the table counts keys without a row: two that count alike can exchange counts."""
+    if not isinstance(table, MapParameter):
+        return "none"
+    arguments = table.admission.native_arguments()
+    kind = str(arguments["admission_kind"])
+    if kind != "sketch":
+        return kind
+    return f"sketch of {arguments['sketch_bytes']} bytes, {arguments['sketch_bits']} bits a counter"
+
+
+def describe(table: TableParameter) -> dict[str, Any]:
+    """What a manifest says of a table, but for its files: shape, clock and the rules of age."""
+    native = table.native
+    eviction = getattr(table, "eviction", None)
+    return {
+        "dim": table.dim,
+        "key_dtype": str(table.key_dtype),
+        "vocabulary": native.vocabulary,
+        "state_width": native.stats()["state_width"],
+        "step": native.step,
+        "event_time": native.event_time,
+        "first_time": native.first_time,
+        "ages_at": list(native.horizon),
+        "max_idle_steps": -1 if eviction is None else eviction.max_idle_steps,
+        "max_idle_seconds": -1 if eviction is None else eviction.max_idle_seconds,
+        "admission": admission_of(table),
+    }
+
+
+def write_full(
+    cell: nn.Cell,
+    tables: Mapping[str, TableParameter],
+    states: dict[str, Any],
+    directory: Path,
+) -> dict[str, Any]:
+    """Writes all rows, parameters and states; what the manifest says of the tables.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    described = {}
+    for i, (name, table) in enumerate(tables.items()):
+        file = f"table_{i}.arrow"
+        rows = write_table(table.native, directory / file)
+        counters = write_counters(take_counters(table.native), directory / f"counters_{i}")
+        described[name] = {**describe(table), "file": file, "rows": rows, "counters": counters}
+    write_arrays(dense_arrays(cell), directory / DENSE)
+    write_states(states, directory)
+    return described
+
+
+@dataclass(frozen=True)
+class _Changes:
+    described: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    counters: Counters
+
+
+class Delta:
+    """Copies of what changed in a network since marks of its tables.
+
+    Args:
+        cell: the training cell.
+        tables: its tables by name.
+        marks: the mark of each.
+        states: what else belongs to the state; not copied.
+    """
+
+    def __init__(
+        self,
+        cell: nn.Cell,
+        tables: Mapping[str, TableParameter],
+        marks: Mapping[str, int],
+        states: dict[str, Any],
+    ) -> None:
+        self._changes = {
+            name: _Changes(
+                describe(table),
+                table.native.export_since(marks[name], with_state=True, sweep=False),
+                take_counters(table.native),
+            )
+            for name, table in tables.items()
+        }
+        self._dense = dense_arrays(cell)
+        self._states = states
+
+    def write(self, directory: Path) -> dict[str, Any]:
+        """Writes the files; what the manifest says of the tables.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        described = {}
+        for i, (name, changes) in enumerate(self._changes.items()):
+            arrays = dict(changes.arrays)
+            present = arrays.pop("present")
+            dtype = row_type(changes.described["dim"], changes.described["state_width"])
+            rows = to_rows({key: array[present] for key, array in arrays.items()}, dtype)
+            rows = rows[np.argsort(rows["key"])]
+            files = {"file": f"table_{i}.arrow", "deleted": f"deleted_{i}.arrow"}
+            write_rows([rows], dtype, directory / files["file"])
+            gone = arrays["keys"][~present]
+            write_keys(gone, directory / files["deleted"])
+            counters = write_counters(changes.counters, directory / f"counters_{i}")
+            counts = {"rows": len(rows), "deleted_rows": len(gone), "counters": counters}
+            described[name] = {**changes.described, **files, **counts}
+        write_arrays(self._dense, directory / DENSE)
+        write_states(self._states, directory)
+        return described
