@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams: batches from Kafka that are the same after every restart, and features on them."""
+
+from mindspore_rec.stream.channel import DataReceiver, DataSender
+from mindspore_rec.stream.client import LogClient, LogProducer, Message
+from mindspore_rec.stream.columns import to_arrays, to_record_batch
+from mindspore_rec.stream.dataset import StreamingDataset
+from mindspore_rec.stream.dead_letters import DeadLetters
+from mindspore_rec.stream.features import Category, Feature, Key, Number, TimeCycle, TimePart
+from mindspore_rec.stream.formats import (
+    ArrowFormat,
+    BadMessageError,
+    Format,
+    JsonFormat,
+    TsvFormat,
+    pack,
+)
+from mindspore_rec.stream.journal import Journal
+from mindspore_rec.stream.kafka_source import KafkaSource
+from mindspore_rec.stream.memory import MemoryTopic
+from mindspore_rec.stream.pipeline import FeaturePipeline
+from mindspore_rec.stream.scaling import LogScale, MinMaxScale, StandardScale
+from mindspore_rec.stream.source import StreamSource
+from mindspore_rec.stream.stop import StopWhen
+from mindspore_rec.stream.worker import FeatureWorker
+
+__all__ = [
+    "ArrowFormat",
+    "BadMessageError",
+    "Category",
+    "DataReceiver",
+    "DataSender",
+    "DeadLetters",
+    "Feature",
+    "FeaturePipeline",
+    "FeatureWorker",
+    "Format",
+    "Journal",
+    "JsonFormat",
+    "KafkaSource",
+    "Key",
+    "LogClient",
+    "LogProducer",
+    "LogScale",
+    "MemoryTopic",
+    "Message",
+    "MinMaxScale",
+    "Number",
+    "StandardScale",
+    "StopWhen",
+    "StreamSource",
+    "StreamingDataset",
+    "TimeCycle",
+    "TimePart",
+    "TsvFormat",
+    "pack",
+    "to_arrays",
+    "to_record_batch",
+]

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DataSender, DataReceiver: feature workers to trainers, through a Kafka topic.
+
+The topic is the store between them: N senders and M receivers, each at its own pace, and a receiver
+may start over from any saved state. A message says who made it and its number; what a sender sends
+again after a crash is dropped by the receiver.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from mindspore_rec.checks import check_int
+from mindspore_rec.stream.client import LogClient, LogProducer, Message
+from mindspore_rec.stream.columns import to_record_batch
+from mindspore_rec.stream.formats import ArrowFormat, pack
+from mindspore_rec.stream.interleave import Sequence as MessageNumber
+from mindspore_rec.stream.kafka_client import KafkaClient, KafkaWriter, ensure_topic
+from mindspore_rec.stream.kafka_source import dead_letters_of
+from mindspore_rec.stream.memory import MemoryTopic
+from mindspore_rec.stream.source import StreamSource
+
+__all__ = ["DataReceiver", "DataSender"]
+
+_PRODUCER, _SEQUENCE = "producer", "sequence"
+
+
+class DataSender:
+    """Sends rows into a channel.
+
+    A broker that is gone is waited for; two minutes in which it confirms nothing are an error. What
+    came into the channel is then a beginning of what was sent: whoever goes on from a saved state
+    loses and doubles nothing.
+
+    Args:
+        address: of Kafka, "host:port" or several; or a `MemoryTopic`.
+        namespace: first part of the channel's name (default "default").
+        num_shards: shards of the channel, at least 1; a channel that is there must have as many
+            (default 1).
+        dataset_name: second part of the channel's name (default "dataset").
+        full_batch: every shard gets all rows. Default: False, each its share.
+        message_rows: rows of a message, at least 1 (default 1000).
+        sender_name: who it is, the same after a restart. Default: one of its own; what is sent
+            again after a restart is then not known for it.
+        kafka_options: settings of `kafka.KafkaProducer`. Default: none.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        ImportError, ConnectionError: as for `KafkaSource`.
+
+    After `mindpandas.channel.DataSender`.
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore_rec.stream import MemoryTopic, StopWhen
+        >>> topic = MemoryTopic()
+        >>> sender = DataSender(topic, sender_name="worker-0", message_rows=2)
+        >>> state = sender.state_dict()
+        >>> sender.send({"x": np.arange(5)})
+        >>> sender.load_state_dict(state)  # as after a crash
+        >>> sender.send({"x": np.arange(5)})
+        >>> with DataReceiver(topic, batch_size=5, stop=StopWhen(idle_seconds=0.1)) as receiver:
+        ...     [batch["x"].to_pylist() for batch in receiver]
+        [[0, 1, 2, 3, 4]]
+    """
+
+    def __init__(
+        self,
+        address: str | Sequence[str] | MemoryTopic,
+        namespace: str = "default",
+        num_shards: int = 1,
+        dataset_name: str = "dataset",
+        full_batch: bool = False,
+        *,
+        message_rows: int = 1000,
+        sender_name: str | None = None,
+        kafka_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.num_shards = check_int("num_shards", num_shards, 1, 1 << 16)
+        if not isinstance(full_batch, bool):
+            raise TypeError(f"full_batch must be a bool, got {full_batch!r}")
+        self._message_rows = check_int("message_rows", message_rows, 1, 1 << 24)
+        self.sender_name = uuid.uuid4().hex if sender_name is None else sender_name
+        self.topic = _topic(namespace, dataset_name)
+        self._full_batch = full_batch
+        self._next = 0
+        self._producer, there = self._open(address, kafka_options or {})
+        if there != self.num_shards:
+            self._producer.close()
+            raise ValueError(f"num_shards must be {there}, as channel {self.topic!r} has")
+
+    def _open(self, address: Any, options: Mapping[str, Any]) -> tuple[LogProducer, int]:
+        if isinstance(address, MemoryTopic):
+            return address.producer(), len(address.client().partitions())
+        there = ensure_topic(address, self.topic, self.num_shards, options)
+        return KafkaWriter(address, options), there
+
+    def send(self, obj: Any) -> None:
+        """Sends rows; they are in the channel when `flush` returns.
+
+        Args:
+            obj: a DataFrame, an Arrow RecordBatch or Table, or a dict of arrays ``[B]`` or
+                ``[B, N]``.
+
+        Raises:
+            TypeError, ValueError: it is nothing of these.
+            RuntimeError: earlier rows did not get into the channel.
+        """
+        rows = to_record_batch(obj)
+        for begin in range(0, rows.num_rows, self._message_rows):
+            value = pack(rows.slice(begin, self._message_rows))
+            headers = [
+                (_PRODUCER, self.sender_name.encode()),
+                (_SEQUENCE, str(self._next).encode()),
+            ]
+            to = range(self.num_shards) if self._full_batch else [self._next % self.num_shards]
+            for shard in to:
+                self._producer.send(self.topic, shard, value, headers)
+            self._next += 1
+
+    def flush(self) -> None:
+        """Returns when all rows are in the channel; raises RuntimeError if they cannot be."""
+        self._producer.flush()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is: to be saved with the place in the input that was reached."""
+        self.flush()
+        return {"sender_name": self.sender_name, "next": self._next}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on at that place.
+
+        Raises:
+            ValueError: the state is of a sender with another name.
+        """
+        if state["sender_name"] != self.sender_name:
+            raise ValueError(
+                f"state must be of sender {self.sender_name!r}, got {state['sender_name']!r}"
+            )
+        self._next = int(state["next"])
+
+    def close(self) -> None:
+        """Flushes and releases what it holds."""
+        self._producer.close()
+
+    def __enter__(self) -> DataSender:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class DataReceiver(StreamSource):
+    """Batches of rows out of a channel's shards; see `StreamSource` for what is guaranteed.
+
+    Args:
+        address: as for `DataSender`.
+        namespace: first part of the channel's name (default "default").
+        shard_id: the shard to read, or several; None is all of them (default 0).
+        dataset_name: second part of the channel's name (default "dataset").
+        schema: the columns with their types. Default: those of the first message.
+        batch_size: rows of a batch, at least 1 (default 4096).
+        dead_letters: topic for messages that are no such rows. Default: None, the first is an
+            error.
+        kafka_options: settings of `kafka.KafkaConsumer`. Default: none.
+        **options: as for `StreamSource`.
+
+    Raises:
+        ImportError, ConnectionError, TypeError, ValueError: as for `KafkaSource`.
+
+    After `mindpandas.channel.DataReceiver`.
+    """
+
+    def __init__(
+        self,
+        address: str | Sequence[str] | MemoryTopic,
+        namespace: str = "default",
+        shard_id: int | Sequence[int] | None = 0,
+        dataset_name: str = "dataset",
+        *,
+        schema: pa.Schema | None = None,
+        batch_size: int = 4096,
+        dead_letters: str | None = None,
+        kafka_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        client: LogClient
+        letters = None
+        if isinstance(address, MemoryTopic):
+            if dead_letters is not None:
+                raise ValueError("dead_letters must be None for a MemoryTopic")
+            client = address.client()
+        else:
+            client = KafkaClient(address, _topic(namespace, dataset_name), kafka_options)
+        self.num_shards = len(client.partitions())
+        shards = [shard_id] if isinstance(shard_id, int) else shard_id
+        if dead_letters is not None:
+            letters = dead_letters_of(address, dead_letters, kafka_options)  # type: ignore[arg-type]
+        super().__init__(
+            client,
+            ArrowFormat(schema),
+            batch_size,
+            partitions=None if shards is None else list(shards),
+            dead_letters=letters,
+            sequence_of=_sequence,
+            **options,
+        )
+        self.shard_id = shard_id
+
+    def recv(self) -> pa.RecordBatch:
+        """The next batch.
+
+        Raises:
+            EOFError: the stream has ended; `stop_reason` says why.
+        """
+        for batch in self:
+            return batch
+        raise EOFError(f"channel {self.topic!r} has ended: {self.stop_reason}")
+
+
+def _topic(namespace: str, dataset_name: str) -> str:
+    for argument, value in (("namespace", namespace), ("dataset_name", dataset_name)):
+        if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", value):
+            raise ValueError(
+                f"{argument} must be 1 to 100 letters, digits, '_' or '-', got {value!r}"
+            )
+    return f"{namespace}.{dataset_name}"
+
+
+def _sequence(message: Message) -> MessageNumber | None:
+    headers = dict(message.headers)
+    try:
+        return MessageNumber(headers[_PRODUCER].decode(), int(headers[_SEQUENCE]))
+    except (KeyError, ValueError):
+        return None  # someone else's message

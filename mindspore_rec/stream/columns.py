@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Between Arrow record batches and whole-batch NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec.stream.formats import join_rows
+
+__all__ = ["to_arrays", "to_record_batch"]
+
+
+def to_arrays(rows: pa.RecordBatch) -> dict[str, np.ndarray]:
+    """The columns as arrays: ``[B]`` of plain values, ``[B, N]`` of fixed-size lists.
+
+    Args:
+        rows: numbers, or fixed-size lists of numbers, without missing values but for floats, where
+            they are NaN.
+
+    Returns:
+        Arrays by name, which may be read only and share the batch's memory.
+
+    Raises:
+        ValueError: a column has missing values or no numbers.
+
+    Example:
+        >>> rows = to_record_batch({"ids": np.array([[1, 2], [3, 4]]), "label": np.zeros(2)})
+        >>> {name: array.shape for name, array in to_arrays(rows).items()}
+        {'ids': (2, 2), 'label': (2,)}
+    """
+    return {name: _to_array(name, rows.column(i)) for i, name in enumerate(rows.schema.names)}
+
+
+def _to_array(name: str, column: pa.Array) -> np.ndarray:
+    kind = column.type
+    if pa.types.is_fixed_size_list(kind):
+        if column.null_count:
+            raise ValueError(f"column {name!r} has missing lists")
+        return _to_array(name, column.flatten()).reshape(len(column), kind.list_size)
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+        if column.null_count and pa.types.is_integer(kind):
+            raise ValueError(f"column {name!r} of {kind} has missing values")
+        return column.to_numpy(zero_copy_only=False)
+    if pa.types.is_boolean(kind):
+        if column.null_count:
+            raise ValueError(f"column {name!r} of {kind} has missing values")
+        return column.to_numpy(zero_copy_only=False)
+    raise ValueError(f"column {name!r} is {kind}, not numbers: a transform has to make some of it")
+
+
+def to_record_batch(rows: Any) -> pa.RecordBatch:
+    """Rows of any kind as one record batch.
+
+    Args:
+        rows: an Arrow RecordBatch or Table, a pandas DataFrame, or a dict of arrays ``[B]`` or
+            ``[B, N]``.
+
+    Raises:
+        TypeError: it is none of them.
+        ValueError: columns of different lengths, or arrays of more dimensions.
+
+    Example:
+        >>> to_record_batch({"ids": np.array([[1, 2]])}).schema.field("ids").type
+        FixedSizeListType(fixed_size_list<item: int64>[2])
+    """
+    if isinstance(rows, pa.RecordBatch):
+        return rows
+    if isinstance(rows, Mapping):
+        arrays = {str(name): _to_column(str(name), values) for name, values in rows.items()}
+        lengths = {name: len(array) for name, array in arrays.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns must have the same number of rows, got {lengths}")
+        return pa.RecordBatch.from_pydict(arrays)
+    if not isinstance(rows, pa.Table):
+        import pandas as pd
+
+        if not isinstance(rows, pd.DataFrame):
+            raise TypeError(
+                "rows must be an Arrow RecordBatch or Table, a DataFrame or a dict of arrays, "
+                f"got {type(rows).__name__}"
+            )
+        rows = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+    batches = rows.to_batches()
+    if not batches:
+        return pa.RecordBatch.from_pylist([], rows.schema)
+    return join_rows(batches)
+
+
+def _to_column(name: str, values: Any) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
+    array = np.asarray(values)
+    if array.ndim == 1:
+        return pa.array(values)
+    if array.ndim != 2:
+        raise ValueError(f"column {name!r} must have 1 or 2 dimensions, got {array.ndim}")
+    flat = pa.array(np.ascontiguousarray(array).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, array.shape[1])

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dead-letter topic: where messages go that are no rows, with why and whence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mindspore_rec.stream.client import LogClient, LogProducer
+from mindspore_rec.stream.interleave import BadEntry
+from mindspore_rec.stream.kafka_writer import Unsent
+
+__all__ = ["DeadLetters"]
+
+
+class DeadLetters:
+    """Sends bad messages to a topic.
+
+    The key is ``topic/partition/offset`` of the message; the headers are ``reason``, ``detail``,
+    ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and ``size`` (bytes) as text.
+    The value is the message's, or its beginning where it is long. After a restart the messages of
+    the part that is read again are not sent again: what is in the topic is looked up first.
+
+    Args:
+        producer: of the topic.
+        topic: its name.
+        client: reads the topic, to find what is there already; None does not look.
+    """
+
+    def __init__(self, producer: LogProducer, topic: str, client: LogClient | None = None) -> None:
+        self.topic = topic
+        self._producer = producer
+        self._client = client
+        self._there: set[bytes | None] = set()
+        self._old_marks: dict[str, int] = {}
+        self._new_marks: dict[str, int] = {}
+
+    def send(self, topic: str, partition: int, entry: BadEntry) -> None:
+        """Sends one message, unless it is there."""
+        key = f"{topic}/{partition}/{entry.offset}".encode()
+        if key in self._there:
+            self._there.discard(key)
+            return
+        headers = {
+            "reason": entry.error.reason,
+            "detail": entry.error.detail,
+            "topic": topic,
+            "partition": partition,
+            "offset": entry.offset,
+            "timestamp": entry.timestamp,
+            "size": entry.size,
+        }
+        encoded = [(name, str(value).encode()) for name, value in headers.items()]
+        self._producer.send(self.topic, None, entry.value, encoded, key)
+
+    def flush(self) -> None:
+        """Returns when all are in the topic."""
+        self._producer.flush()
+
+    def look_up(
+        self, topic: str, offsets: Mapping[int, int], marks: Mapping[str, int] | None
+    ) -> None:
+        """Reads which messages from these offsets on are there already.
+
+        Args:
+            topic: whose messages will be sent.
+            offsets: by partition, the message that is read next.
+            marks: `marks` of an earlier run; None reads all letters.
+        """
+        if self._client is None:
+            return
+        keys, self._old_marks, self._new_marks = self._read(self._client, marks or {})
+        self._there = {key for key in keys if _is_due(key, topic, offsets)}
+
+    def still_missing(self, messages: list[Unsent]) -> list[Unsent]:
+        """Those of messages to this topic that are not in it."""
+        if self._client is None:
+            return messages
+        there, _, _ = self._read(self._client, self._new_marks)
+        return [message for message in messages if message.key not in there]
+
+    def _read(
+        self, client: LogClient, marks: Mapping[str, int]
+    ) -> tuple[set[bytes | None], dict[str, int], dict[str, int]]:
+        """Keys of the letters from marks on; the marks of where they begin and end."""
+        bounds = client.bounds(client.partitions())
+        begins = {p: max(first, marks.get(str(p), 0)) for p, (first, _) in bounds.items()}
+        behind = {p for p, begin in begins.items() if begin < bounds[p][1]}
+        client.seek({p: begins[p] for p in behind})
+        keys: set[bytes | None] = set()
+        while behind:
+            for p, messages in client.poll(0.1, ()).items():
+                keys.update(message.key for message in messages)
+                if messages[-1].offset + 1 >= bounds[p][1]:
+                    behind.discard(p)
+        first_marks = {str(p): begin for p, begin in begins.items()}
+        return keys, first_marks, {str(p): last for p, (_, last) in bounds.items()}
+
+    @property
+    def marks(self) -> dict[str, int]:
+        """From where a later run has to look, by partition of the dead-letter topic."""
+        return self._old_marks if self._there else self._new_marks
+
+    def close(self) -> None:
+        """Flushes and releases what it holds."""
+        self._producer.close()
+        if self._client is not None:
+            self._client.close()
+
+
+def _is_due(key: bytes | None, topic: str, offsets: Mapping[int, int]) -> bool:
+    """Whether a letter's message is one that will be read (again)."""
+    try:
+        name, partition, offset = (key or b"").decode().rsplit("/", 2)
+        return name == topic and int(offset) >= offsets.get(int(partition), 1 << 62)
+    except ValueError:
+        return False  # someone else's letter

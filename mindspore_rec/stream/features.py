@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Features of one column: from raw values to int64 keys or float32 numbers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mindspore_rec.checks import check_number, check_one_of
+from mindspore_rec.feature.hashing import category_keys
+
+__all__ = ["Category", "Feature", "Key", "Number", "TimeCycle", "TimePart", "time_parts"]
+
+_PARTS = {"minute": 60, "hour": 24, "weekday": 7, "day": 31, "month": 12}
+_GREATEST = float(np.finfo(np.float32).max)
+_YEAR_1, _YEAR_10000 = -62_135_596_800.0, 253_402_300_800.0  # in seconds since 1970
+
+
+class Feature(ABC):
+    """What a model reads of one column.
+
+    Args:
+        column: the column's name.
+    """
+
+    dtype: ClassVar[type]
+    """np.int64 for keys, np.float32 for numbers."""
+
+    width = 1
+    """Values a row."""
+
+    def __init__(self, column: str) -> None:
+        if not isinstance(column, str) or not column:
+            raise TypeError(f"column must be a name, got {column!r}")
+        self.column = column
+
+    @abstractmethod
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """The values as an array ``[B]`` or ``[B, width]``; `learn` takes them into statistics."""
+
+    def state_dict(self) -> list[float] | None:
+        """What it has learned, as JSON values; None where it learns nothing."""
+        return None
+
+    def load_state_dict(self, state: Any) -> None:
+        """Goes on from there."""
+        if state is not None:
+            raise ValueError(f"state of column {self.column!r} must be None, got {state!r}")
+
+
+class Category(Feature):
+    """Keys of strings or integers, by the hash of `mindspore_rec.feature.hashing.category_keys`.
+
+    Args:
+        column: strings or integers; a missing value has a key of its own.
+        field: what salts the hash; columns with one field share their keys. Default: the column's
+            name.
+
+    Example:
+        >>> Category("C1").apply(pa.array(["68fd1e64", None]), learn=False)
+        array([-7456674149910260318,  7144392874354540487])
+    """
+
+    dtype = np.int64
+
+    def __init__(self, column: str, field: str | None = None) -> None:
+        super().__init__(column)
+        self.field = column if field is None else field
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """The keys."""
+        if pa.types.is_dictionary(values.type) and len(values.dictionary) > len(values):
+            # a slice: hash the values that it has, not all that its block has
+            used, places = np.unique(pc.fill_null(values.indices, -1), return_inverse=True)
+            known = pa.array(used, pa.int64(), mask=used < 0)
+            keys = category_keys(self.field, values.dictionary.take(known))
+            return keys[places]
+        return category_keys(self.field, values)
+
+
+class Key(Feature):
+    """Keys that are there already, as int64.
+
+    Args:
+        column: integers without missing values.
+
+    Example:
+        >>> Key("user").apply(pa.array([7, -1]), learn=False)
+        array([ 7, -1])
+    """
+
+    dtype = np.int64
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """The keys."""
+        if not pa.types.is_integer(values.type) or values.null_count:
+            raise ValueError(
+                f"column {self.column!r} must be integers without missing values, it is "
+                f"{values.type} with {values.null_count} missing"
+            )
+        return values.cast(pa.int64()).to_numpy()
+
+
+class Number(Feature):
+    """Numbers as they are.
+
+    Args:
+        column: numbers.
+        missing: what a missing or NaN value becomes, and one beyond the range of float32
+            (default 0).
+
+    Example:
+        >>> Number("price", missing=-1).apply(pa.array([0.5, None]), learn=False)
+        array([ 0.5, -1. ], dtype=float32)
+    """
+
+    dtype = np.float32
+
+    def __init__(self, column: str, missing: float = 0.0) -> None:
+        super().__init__(column)
+        self.missing = check_number("missing", missing)
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """The numbers."""
+        numbers = self._numbers(values)
+        there = np.abs(numbers) <= _GREATEST
+        numbers[~there] = 0.0  # one absurd value must not spoil what is learned for good
+        made = self._scaled(numbers, there, learn)
+        if not there.all():
+            made[~there] = self.missing
+        return made.astype(np.float32)
+
+    def _numbers(self, values: pa.Array) -> np.ndarray:
+        """float64, NaN where missing; a copy."""
+        if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+            raise ValueError(f"column {self.column!r} must be numbers, it is {values.type}")
+        return np.array(values.to_numpy(zero_copy_only=False), np.float64)
+
+    def _scaled(self, numbers: np.ndarray, there: np.ndarray, learn: bool) -> np.ndarray:
+        return numbers
+
+
+class TimePart(Feature):
+    """A part of a time as a category.
+
+    Args:
+        column: seconds since 1970, or an Arrow timestamp; UTC. A missing time, and one that is
+            not in the years 1 to 9999, has a key of its own.
+        part: "minute", "hour", "weekday" (Monday is 0), "day" of the month from 0, "month" from 0.
+
+    Example:
+        >>> friday_noon = pa.array([1_700_222_400, None])
+        >>> keys = TimePart("time", "weekday").apply(friday_noon, learn=False)
+        >>> keys.tolist() == category_keys("time.weekday", [4, None]).tolist()
+        True
+    """
+
+    dtype = np.int64
+
+    def __init__(self, column: str, part: str) -> None:
+        super().__init__(column)
+        self.part = check_one_of("part", part, tuple(_PARTS))
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """The keys."""
+        parts, there = time_parts(self.column, values, self.part)
+        return category_keys(f"{self.column}.{self.part}", pa.array(parts, mask=~there))
+
+
+class TimeCycle(Feature):
+    """A part of a time as sine and cosine, so that its end is next to its beginning.
+
+    Args:
+        column: as for `TimePart`; both are 0 where the time is missing.
+        part: as for `TimePart`.
+
+    Example:
+        >>> TimeCycle("time", "hour").apply(pa.array([6 * 3600]), learn=False).round(3)
+        array([[1., 0.]], dtype=float32)
+    """
+
+    dtype = np.float32
+    width = 2
+
+    def __init__(self, column: str, part: str) -> None:
+        super().__init__(column)
+        self.part = check_one_of("part", part, tuple(_PARTS))
+
+    def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
+        """Sine and cosine."""
+        parts, there = time_parts(self.column, values, self.part)
+        angle = parts * (2 * np.pi / _PARTS[self.part])
+        return (np.stack([np.sin(angle), np.cos(angle)], axis=1) * there[:, None]).astype(
+            np.float32
+        )
+
+
+def time_parts(column: str, values: pa.Array, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """int64 parts of times, 0 where missing, and which are not missing."""
+    if pa.types.is_timestamp(values.type):
+        seconds = values.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
+    elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        seconds = pc.floor(values) if pa.types.is_floating(values.type) else values
+    else:
+        raise ValueError(f"column {column!r} must be seconds or timestamps, it is {values.type}")
+    about = seconds.cast(pa.float64(), safe=False)
+    real = pc.and_(pc.greater_equal(about, _YEAR_1), pc.less(about, _YEAR_10000))
+    times = pc.if_else(real, seconds, None).cast(pa.int64()).cast(pa.timestamp("s"))
+    found = {
+        "minute": pc.minute,
+        "hour": pc.hour,
+        "weekday": pc.day_of_week,
+        "day": pc.day,
+        "month": pc.month,
+    }[part](times)
+    there = found.is_valid().to_numpy(zero_copy_only=False)
+    numbers = pc.fill_null(found, 0).to_numpy(zero_copy_only=False)
+    from_one = there if part in ("day", "month") else 0
+    return numbers - from_one, there

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads ahead of a stream in a thread: polls the log, decodes, hands blocks over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec.stream.client import LogClient, Message
+from mindspore_rec.stream.formats import BadMessageError, Format
+from mindspore_rec.stream.interleave import BadEntry, Block, Interleaver, Sequence
+
+__all__ = ["Fetcher", "Limits"]
+
+_KEPT_OF_BAD = 1 << 16
+
+
+class Limits:
+    """What a message must keep to.
+
+    Args:
+        message_bytes: the most bytes it may have.
+        event_time: column with the time of events, in seconds since 1970 or as an Arrow timestamp.
+        future_seconds: how much later than the message's own timestamp an event may be; None for no
+            limit.
+    """
+
+    def __init__(
+        self, message_bytes: int, event_time: str | None, future_seconds: float | None
+    ) -> None:
+        self.message_bytes = message_bytes
+        self.event_time = event_time
+        self.future_seconds = future_seconds
+
+
+class Fetcher:
+    """A thread that fills an `Interleaver` and holds back where enough is waiting.
+
+    Args:
+        client: used by this thread only while it runs.
+        format: what messages mean.
+        limits: what is refused besides.
+        interleaver: gets the blocks; guarded by `changed`.
+        changed: notified when a block, or an error, is there.
+        buffer_bytes: a partition with more than its share of these waiting is not read on.
+        sequence_of: the sequence of a message; None where there are none.
+    """
+
+    def __init__(
+        self,
+        client: LogClient,
+        format: Format,
+        limits: Limits,
+        interleaver: Interleaver,
+        changed: threading.Condition,
+        buffer_bytes: int,
+        sequence_of: Callable[[Message], Sequence | None] | None,
+    ) -> None:
+        self.error: BaseException | None = None
+        self.ends: dict[int, int] = {}
+        self.paused: set[int] = set()
+        self._client = client
+        self._format = format
+        self._limits = limits
+        self._interleaver = interleaver
+        self._changed = changed
+        self._share = max(1, buffer_bytes // len(interleaver.partitions))
+        self._sequence_of = sequence_of
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stream-fetcher", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread; the client must be at the right offsets."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread and waits for its end."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                found = self._client.poll(0.1, sorted(self._full()))
+                blocks = {p: self._decode(messages) for p, messages in found.items()}
+                with self._changed:
+                    self.ends = self._client.ends()
+                    for p, block in blocks.items():
+                        self._interleaver.push(p, block)
+                    if blocks:
+                        self._changed.notify_all()
+        except BaseException as error:
+            with self._changed:
+                self.error = error
+                self._changed.notify_all()
+
+    def _full(self) -> set[int]:
+        """Partitions that have enough waiting; half of it must be taken before they go on."""
+        with self._changed:
+            waiting = {p: self._interleaver.waiting_bytes(p) for p in self._interleaver.partitions}
+        self.paused = {
+            p
+            for p, size in waiting.items()
+            if size > (self._share // 2 if p in self.paused else self._share)
+        }
+        return self.paused
+
+    def _decode(self, messages: list[Message]) -> Block:
+        values: list[bytes] = []
+        places: list[int] = []
+        bad: dict[int, BadMessageError] = {}
+        for i, message in enumerate(messages):
+            value = message.value
+            if not value:
+                bad[i] = BadMessageError("empty", "no bytes")
+            elif len(value) > self._limits.message_bytes:
+                bad[i] = BadMessageError(
+                    "size", f"{len(value)} bytes, at most {self._limits.message_bytes} are taken"
+                )
+            else:
+                values.append(value)
+                places.append(i)
+        rows, found, wrong = self._format.decode(values)
+        rows, found, late = self._refuse_future(rows, found, [messages[i] for i in places])
+        bad.update({places[i]: error for i, error in {**wrong, **late}.items()})
+        counts = np.zeros(len(messages), np.int64)
+        counts[places] = found
+        sequences = None
+        if self._sequence_of is not None:
+            sequences = [self._sequence_of(message) for message in messages]
+        return Block(
+            np.fromiter((m.offset for m in messages), np.int64, len(messages)),
+            counts,
+            rows,
+            {i: _entry(messages[i], error) for i, error in bad.items()},
+            sequences,
+            sum(len(m.value or b"") + 100 for m in messages),
+        )
+
+    def _refuse_future(
+        self, rows: pa.RecordBatch, counts: np.ndarray, messages: list[Message]
+    ) -> tuple[pa.RecordBatch, np.ndarray, Mapping[int, BadMessageError]]:
+        """Takes out the messages with an event later than the log's own time allows."""
+        column, most = self._limits.event_time, self._limits.future_seconds
+        if column is None or most is None or not rows.num_rows:
+            return rows, counts, {}
+        owner = np.repeat(np.arange(len(messages)), counts)
+        stamps = np.fromiter((m.timestamp for m in messages), np.float64, len(messages)) / 1000
+        stamps[stamps < 0] = np.inf
+        times = event_seconds(rows.column(column))
+        wrong = np.unique(owner[times > stamps[owner] + most])
+        if not len(wrong):
+            return rows, counts, {}
+        keep = ~np.isin(owner, wrong)
+        late = {
+            int(i): BadMessageError(
+                "time", f"an event is {np.max(times[owner == i]) - stamps[i]:.0f} s in the future"
+            )
+            for i in wrong
+        }
+        counts = counts.copy()
+        counts[wrong] = 0
+        return rows.filter(pa.array(keep)), counts, late
+
+
+def event_seconds(column: Any) -> np.ndarray:
+    """float64 seconds since 1970 of a column of numbers or timestamps; a missing one is -inf."""
+    second = 1.0
+    if pa.types.is_timestamp(column.type):
+        second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[column.type.unit]
+        column = column.cast(pa.int64())
+    values = column.to_numpy(zero_copy_only=False).astype(np.float64) / second
+    return np.nan_to_num(values, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+
+
+def _entry(message: Message, error: BadMessageError) -> BadEntry:
+    value = message.value or b""
+    return BadEntry(message.offset, message.timestamp, error, value[:_KEPT_OF_BAD], len(value))

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the bytes of messages mean: Arrow record batches, lines of TSV, lines of JSON.
+
+A format reads many messages at once, for one row in a message is common and a parser's call is
+dear. Where the reading of several fails, they are halved until the bad ones are found.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+from pyarrow import json as arrow_json
+
+__all__ = [
+    "ArrowFormat",
+    "BadMessageError",
+    "Decoded",
+    "Format",
+    "JsonFormat",
+    "TsvFormat",
+    "join_rows",
+    "pack",
+]
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_WORTH_THREADS = 1 << 16
+_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+class BadMessageError(ValueError):
+    """A message that is no rows of the schema.
+
+    Args:
+        reason: one of "empty" (no bytes), "size" (too many), "format" (not of this format),
+            "schema" (columns or types other than declared), "null" (a value is missing that must
+            not be), "time" (an event from the future).
+        detail: what was found.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class Decoded(NamedTuple):
+    """The rows of messages.
+
+    Args:
+        rows: of all good messages, in order.
+        counts: int64, the rows of each message; 0 for a bad one.
+        bad: what is wrong with the bad ones, by their place.
+    """
+
+    rows: pa.RecordBatch
+    counts: np.ndarray
+    bad: dict[int, BadMessageError]
+
+
+def pack(rows: Any) -> bytes:
+    """Rows as the bytes of one message of `ArrowFormat`: an Arrow IPC stream.
+
+    Args:
+        rows: an Arrow RecordBatch or Table.
+
+    Example:
+        >>> value = pack(pa.table({"x": [1, 2]}))
+        >>> ArrowFormat().decode([value]).rows.num_rows
+        2
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write(rows)
+    return bytes(memoryview(sink.getvalue()))
+
+
+def join_rows(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One after the other, at least one; of one schema."""
+    if len(parts) == 1:
+        return parts[0]
+    table = pa.Table.from_batches(parts)
+    arrays = [_one(table.column(i)) for i in range(table.num_columns)]
+    return pa.RecordBatch.from_arrays(arrays, schema=parts[0].schema)
+
+
+class Format(ABC):
+    """Reads messages of one schema.
+
+    Args:
+        schema: the columns that must be there, with their types. A field that is not nullable must
+            have no missing value. Columns that are not in it are left out.
+    """
+
+    def __init__(self, schema: pa.Schema | None) -> None:
+        if schema is not None and not isinstance(schema, pa.Schema):
+            raise TypeError(f"schema must be a pyarrow.Schema, got {type(schema).__name__}")
+        if schema is not None and (not len(schema) or len(set(schema.names)) < len(schema)):
+            raise ValueError(f"schema must have columns with distinct names, got {schema.names}")
+        self.schema = schema
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """The rows of messages, none of them empty; never raises for what is in one."""
+        refused = {i: why for i, value in enumerate(values) if (why := self._refusal(value))}
+        places = [i for i in range(len(values)) if i not in refused]
+        found = np.zeros(len(places), np.int64)
+        wrong: dict[int, BadMessageError] = {}
+        parts: list[pa.RecordBatch] = []
+        if places:
+            chosen = [values[i] for i in places] if refused else values
+            self._halve(chosen, 0, found, wrong, parts)
+        counts = np.zeros(len(values), np.int64)
+        counts[places] = found
+        bad = {i: BadMessageError("format", why) for i, why in refused.items()}
+        bad.update({places[i]: error for i, error in wrong.items()})
+        schema = self.schema if self.schema is not None else pa.schema([])
+        rows = join_rows(parts) if parts else pa.RecordBatch.from_pylist([], schema)
+        return Decoded(rows, counts, bad)
+
+    def _halve(
+        self,
+        values: Sequence[bytes],
+        place: int,
+        counts: np.ndarray,
+        bad: dict[int, BadMessageError],
+        parts: list[pa.RecordBatch],
+    ) -> None:
+        try:
+            rows, found = self._read(values)
+        except BadMessageError as error:
+            if len(values) == 1:
+                bad[place] = error
+                return
+            half = len(values) // 2
+            self._halve(values[:half], place, counts, bad, parts)
+            self._halve(values[half:], place + half, counts, bad, parts)
+            return
+        counts[place : place + len(values)] = found
+        if rows.num_rows:
+            parts.append(rows)
+
+    def _refusal(self, value: bytes) -> str:
+        """What can be told to be wrong of a message at a glance, or nothing."""
+        return ""
+
+    @abstractmethod
+    def _read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray]:
+        """Rows and their number in each message; raises BadMessageError where any is bad."""
+
+    def _checked(self, rows: pa.Table) -> pa.RecordBatch:
+        """The schema's columns, of the right types, with no missing values where forbidden."""
+        assert self.schema is not None
+        arrays = []
+        for field in self.schema:
+            place = rows.schema.get_field_index(field.name)
+            if place < 0:
+                raise BadMessageError("schema", f"column {field.name!r} is missing or there twice")
+            column = rows.column(place)
+            if column.type != field.type:
+                raise BadMessageError(
+                    "schema", f"column {field.name!r} is {column.type}, expected {field.type}"
+                )
+            if not field.nullable and column.null_count:
+                raise BadMessageError("null", f"column {field.name!r} has missing values")
+            arrays.append(_one(column))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+class ArrowFormat(Format):
+    """Each message is an Arrow IPC stream with any number of rows, about 1000 for speed.
+
+    Args:
+        schema: the columns; None takes the ones of the first message that can be read.
+
+    Example:
+        >>> packed = pack(pa.table({"x": [1, 2]}))
+        >>> decoded = ArrowFormat(pa.schema({"x": pa.int64()})).decode([packed, packed[:-20]])
+        >>> decoded.counts.tolist(), list(decoded.bad), decoded.bad[1].reason
+        ([2, 0], [1], 'format')
+    """
+
+    def __init__(self, schema: pa.Schema | None = None) -> None:
+        super().__init__(schema)
+
+    def decode(self, values: Sequence[bytes]) -> Decoded:
+        """The rows of messages."""
+        if self.schema is None:  # message by message, until one can be read
+            for value in values:
+                try:
+                    self.schema = _open(value).schema.remove_metadata()
+                    break
+                except BadMessageError:
+                    continue
+        return super().decode(values)
+
+    def _halve(
+        self,
+        values: Sequence[bytes],
+        place: int,
+        counts: np.ndarray,
+        bad: dict[int, BadMessageError],
+        parts: list[pa.RecordBatch],
+    ) -> None:
+        for i, value in enumerate(values):
+            super()._halve([value], place + i, counts, bad, parts)
+
+    def _read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray]:
+        rows = self._checked(_open(values[0]))
+        return rows, np.array([rows.num_rows])
+
+
+class TsvFormat(Format):
+    """Each message is one line, or several, of values between tabs, without a header.
+
+    Args:
+        schema: the columns in their order.
+        null_values: texts that stand for a missing value (default: only the empty one).
+
+    Example:
+        >>> tsv = TsvFormat(pa.schema({"label": pa.int8(), "C1": pa.string()}))
+        >>> decoded = tsv.decode([b"1\\tabc", b"x\\tdef", b"0\\t\\n"])
+        >>> decoded.rows.to_pylist(), decoded.bad[1].reason
+        ([{'label': 1, 'C1': 'abc'}, {'label': 0, 'C1': None}], 'format')
+    """
+
+    def __init__(self, schema: pa.Schema, null_values: Sequence[str] = ("",)) -> None:
+        super().__init__(schema)
+        self._nulls = list(null_values)
+
+    def _refusal(self, value: bytes) -> str:
+        assert self.schema is not None
+        if value.startswith(_BYTE_ORDER_MARK):  # Arrow would skip it
+            return "a byte order mark"
+        lines = value.count(b"\n") + (not value.endswith(b"\n"))
+        tabs, expected = value.count(b"\t"), lines * (len(self.schema) - 1)
+        return "" if tabs == expected else f"{tabs} tabs in {lines} lines, expected {expected}"
+
+    def _read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray]:
+        text, counts = _lines(values)
+        schema = self.schema
+        assert schema is not None
+        try:
+            table = csv.read_csv(
+                pa.BufferReader(text),
+                csv.ReadOptions(
+                    column_names=schema.names,
+                    block_size=max(len(text) + 1, 1 << 20),
+                    use_threads=len(text) > _WORTH_THREADS,
+                ),
+                csv.ParseOptions(
+                    delimiter="\t", quote_char=False, escape_char=False, ignore_empty_lines=False
+                ),
+                csv.ConvertOptions(
+                    column_types=schema,
+                    null_values=self._nulls,
+                    strings_can_be_null=True,
+                    check_utf8=True,
+                ),
+            )
+        except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+            raise BadMessageError("format", _short(error)) from error
+        return _counted(self._checked(table), counts)
+
+
+class JsonFormat(Format):
+    """Each message is one JSON object in one line, or several such lines.
+
+    Args:
+        schema: the columns; an object without a column has a missing value there.
+
+    Example:
+        >>> lines = JsonFormat(pa.schema({"user": pa.int64()}))
+        >>> decoded = lines.decode([b'{"user": 7, "more": 1}', b'{"user": "x"}'])
+        >>> decoded.rows.to_pylist(), decoded.bad[1].reason
+        ([{'user': 7}], 'format')
+    """
+
+    def _refusal(self, value: bytes) -> str:
+        # The parser looks for objects, not lines: halves of one object must not join to a row.
+        for line in value.removesuffix(b"\n").split(b"\n"):
+            line = line.strip()
+            if not (line.startswith(b"{") and line.endswith(b"}")):
+                return "a line that is no JSON object"
+        return ""
+
+    def _read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray]:
+        text, counts = _lines(values)
+        try:
+            table = arrow_json.read_json(
+                pa.BufferReader(text),
+                arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+                arrow_json.ParseOptions(
+                    explicit_schema=self.schema, unexpected_field_behavior="ignore"
+                ),
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise BadMessageError("format", _short(error)) from error
+        return _counted(self._checked(table), counts)
+
+
+def _open(value: bytes) -> pa.Table:
+    # Arrow takes a stream that just ends for a whole one: a cut one could lose rows in silence.
+    if not value.endswith(_END):
+        raise BadMessageError("format", "an Arrow stream without its end")
+    try:
+        table = pa.ipc.open_stream(value).read_all()
+        table.validate(full=True)  # what a faulty producer wrote must not crash a kernel
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise BadMessageError("format", _short(error)) from error
+    return table
+
+
+def _lines(values: Sequence[bytes]) -> tuple[bytes, np.ndarray]:
+    """Whole lines in one piece, and how many each value has."""
+    ended = [value if value.endswith(b"\n") else value + b"\n" for value in values]
+    counts = np.fromiter((value.count(b"\n") for value in ended), np.int64, len(ended))
+    return b"".join(ended), counts
+
+
+def _counted(rows: pa.RecordBatch, counts: np.ndarray) -> tuple[pa.RecordBatch, np.ndarray]:
+    if rows.num_rows != counts.sum():
+        raise BadMessageError("format", f"{counts.sum()} lines and {rows.num_rows} rows")
+    return rows, counts
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    merged = column.combine_chunks()
+    return merged if isinstance(merged, pa.Array) else merged.chunk(0)
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else text[:297] + "..."

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which order the messages of several partitions are taken: by counting, never by time.
+
+Partitions take turns, each of so many messages, duplicates not counted; who has the turn is waited
+for. So the order is a function of what the partitions contain, whatever came first over the
+network, and what one sender dealt out to the partitions in turn comes in its order, also where it
+sent some of it twice. Where a partition may be idle for long the caller may let it leave and join,
+and has to remember when it did (`journal.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from mindspore_rec.stream.formats import BadMessageError
+
+__all__ = ["BadEntry", "Block", "Interleaver", "Sequence"]
+
+
+class Sequence(NamedTuple):
+    """Who made a message, and its number among those that it made."""
+
+    producer: str
+    number: int
+
+
+class BadEntry(NamedTuple):
+    """A message that is no rows.
+
+    Args:
+        offset: in its partition.
+        timestamp: of the message, in milliseconds.
+        error: what is wrong.
+        value: its bytes, or the first of them.
+        size: how many bytes it has.
+    """
+
+    offset: int
+    timestamp: int
+    error: BadMessageError
+    value: bytes
+    size: int
+
+
+class Block:
+    """Decoded messages of one partition that follow each other.
+
+    Args:
+        offsets: int64, of the messages.
+        counts: int64, rows of each.
+        rows: of all of them.
+        bad: those that are no rows, by their place.
+        sequences: of each message; None where it does not matter. A message whose number is not
+            above the last of its producer is a duplicate.
+        size: bytes that it stands for.
+    """
+
+    def __init__(
+        self,
+        offsets: np.ndarray,
+        counts: np.ndarray,
+        rows: pa.RecordBatch,
+        bad: Mapping[int, BadEntry],
+        sequences: list[Sequence | None] | None,
+        size: int,
+    ) -> None:
+        self.offsets = offsets
+        self.ends = np.cumsum(counts)
+        self.rows = rows
+        self.bad = bad
+        self.sequences = sequences
+        self.size = size
+        self.place = 0  # of the message that is next
+
+    def begin(self, place: int) -> int:
+        """The first row of a message."""
+        return int(self.ends[place - 1]) if place else 0
+
+
+class Interleaver:
+    """Takes rows from the partitions' blocks, in their order.
+
+    Args:
+        partitions: ascending.
+        turn: messages of a turn, at least 1.
+
+    Attributes:
+        offsets: by partition, the message that is next.
+        row: rows already taken of the message that is next in `current`.
+        idle: partitions that the turn leaves out.
+        taken: messages taken in the stream's life.
+        last: by partition and producer, the last sequence number taken.
+        duplicates: messages left out because their sequence number had been taken.
+    """
+
+    def __init__(self, partitions: list[int], turn: int) -> None:
+        self.partitions = partitions
+        self.turn = turn
+        self.offsets = dict.fromkeys(partitions, 0)
+        self.row = 0
+        self.idle: set[int] = set()
+        self.taken = 0
+        self.duplicates = 0
+        self.last: dict[int, dict[str, int]] = {p: {} for p in partitions}
+        self._at = 0  # the place of the partition that has the turn
+        self._used = 0  # messages of its turn
+        self._blocks: dict[int, deque[Block]] = {p: deque() for p in partitions}
+        self.on_bad: Callable[[int, BadEntry], None] | None = None
+
+    # ---- blocks
+
+    def push(self, partition: int, block: Block) -> None:
+        """Adds messages after those that are there."""
+        self._blocks[partition].append(block)
+
+    def waiting_bytes(self, partition: int) -> int:
+        """Bytes of the partition that are there and not taken, by whole blocks."""
+        return sum(block.size for block in self._blocks[partition])
+
+    def has(self, partition: int) -> bool:
+        """Whether a message of the partition is there."""
+        return bool(self._blocks[partition])
+
+    def clear(self) -> None:
+        """Forgets the blocks."""
+        for blocks in self._blocks.values():
+            blocks.clear()
+
+    # ---- turns
+
+    @property
+    def current(self) -> int | None:
+        """The partition whose turn it is; None where all are idle."""
+        partition = self.partitions[self._at]
+        return None if partition in self.idle else partition
+
+    def leave(self, partition: int) -> None:
+        """Goes round without the partition from now on; not while a part of a message is taken."""
+        self.idle.add(partition)
+        if self.partitions[self._at] == partition:
+            self._pass_turn()
+
+    def join(self, partition: int) -> None:
+        """Goes round with it again."""
+        if self.current is None:
+            self._at, self._used = self.partitions.index(partition), 0
+        self.idle.discard(partition)
+
+    def _pass_turn(self) -> None:
+        """To the next partition that is not idle, maybe the same one."""
+        self._used = 0
+        for step in range(1, len(self.partitions) + 1):
+            place = (self._at + step) % len(self.partitions)
+            if self.partitions[place] not in self.idle:
+                self._at = place
+                return
+
+    def take(self, most: int, stop: int | None = None) -> pa.RecordBatch | None:
+        """Some rows, at most so many, in the stream's order.
+
+        Args:
+            most: at least 1.
+            stop: end when `taken` is there. Default: no limit.
+
+        Returns:
+            A slice, maybe without rows; None where the partition whose turn it is has nothing yet,
+            or `stop` is reached.
+        """
+        partition = self.current
+        if partition is None or not self._blocks[partition]:
+            return None
+        if stop is not None and self.taken >= stop:
+            return None
+        block = self._blocks[partition][0]
+        if block.sequences is not None:
+            got = self._take_one(partition, block, most)
+        else:
+            end = len(block.offsets)
+            if len(self.partitions) > 1:
+                end = min(end, block.place + self.turn - self._used)
+            if stop is not None:
+                end = min(end, block.place + stop - self.taken)
+            got = self._take_several(partition, block, end, most)
+        if block.place == len(block.offsets):
+            self._blocks[partition].popleft()
+        if self._used >= self.turn or len(self.partitions) == 1:
+            self._pass_turn()
+        return got
+
+    def _take_several(self, partition: int, block: Block, stop: int, most: int) -> pa.RecordBatch:
+        """Messages before `stop`, until there are so many rows, the last one maybe in part."""
+        begin = block.begin(block.place) + self.row
+        goal = begin + most
+        whole = int(np.searchsorted(block.ends, goal))
+        if whole < stop and block.ends[whole] == goal:
+            whole += 1
+        whole = min(whole, stop)
+        end = block.begin(whole)
+        self._finish(partition, block, whole)
+        if whole < stop and end < goal:
+            self.row = goal - end
+            end = goal
+        return block.rows.slice(begin, end - begin)
+
+    def _take_one(self, partition: int, block: Block, most: int) -> pa.RecordBatch:
+        """One message, or a part of it, unless its sequence number was taken before."""
+        place = block.place
+        assert block.sequences is not None
+        sequence = block.sequences[place]
+        begin, end = block.begin(place) + self.row, block.begin(place + 1)
+        last = self.last[partition]
+        if sequence is not None and sequence.number <= last.get(sequence.producer, -1):
+            self.duplicates += 1
+            self._finish(partition, block, place + 1)
+            self._used -= 1
+            return block.rows.slice(end, 0)
+        if end - begin > most:
+            self.row += most
+            return block.rows.slice(begin, most)
+        self._finish(partition, block, place + 1)
+        if sequence is not None:
+            last[sequence.producer] = sequence.number
+        return block.rows.slice(begin, end - begin)
+
+    def _finish(self, partition: int, block: Block, place: int) -> None:
+        """Counts the messages before a place as taken."""
+        if place == block.place:
+            return
+        if block.bad and self.on_bad is not None:
+            for i in range(block.place, place):
+                if i in block.bad:
+                    self.on_bad(partition, block.bad[i])
+        self.taken += place - block.place
+        self._used += place - block.place
+        self.offsets[partition] = int(block.offsets[place - 1]) + 1
+        self.row = 0
+        block.place = place
+
+    # ---- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is, as JSON values."""
+        return {
+            "offsets": {str(p): offset for p, offset in self.offsets.items()},
+            "turn_of": self.partitions[self._at],
+            "row": self.row,
+            "idle": sorted(self.idle),
+            "used": self._used,
+            "taken": self.taken,
+            "duplicates": self.duplicates,
+            "sequences": {str(p): dict(last) for p, last in self.last.items() if last},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes where that state says, without blocks."""
+        self.clear()
+        self.offsets = {int(p): int(offset) for p, offset in state["offsets"].items()}
+        self.row = int(state["row"])
+        self.idle = set(state["idle"])
+        self._used = int(state["used"])
+        self.taken = int(state["taken"])
+        self.duplicates = int(state["duplicates"])
+        self.last = {p: dict(state["sequences"].get(str(p), {})) for p in self.partitions}
+        self._at = self.partitions.index(int(state["turn_of"]))

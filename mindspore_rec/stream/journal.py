@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stream decided because of the time, kept so that it decides the same after a restart."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Decision", "Journal"]
+
+
+class Decision(NamedTuple):
+    """One decision.
+
+    Args:
+        taken: messages that the stream had taken in its life when it decided.
+        kind: "leave": the partition is idle, the turn goes round without it; "join": it is back;
+            "cut": the batch ends here, short of its size.
+        partition: whose; -1 for "cut".
+    """
+
+    taken: int
+    kind: str
+    partition: int
+
+
+class Journal:
+    """Decisions in order, on disk before they take effect.
+
+    Where nothing depends on the time, which is what a stream does unless asked otherwise, there are
+    none.
+
+    Args:
+        path: the file; made where it is missing. None keeps them in memory only: a restart of the
+            process then decides anew, with each row still trained once.
+
+    Raises:
+        ValueError: the file is no journal.
+        OSError: it cannot be read.
+
+    Example:
+        >>> journal = Journal()
+        >>> journal.append(Decision(12, "cut", -1))
+        >>> journal[0].taken, len(journal)
+        (12, 1)
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self._path = None if path is None else Path(path)
+        self._decisions: list[Decision] = []
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        text = self._path.read_bytes() if self._path.exists() else b""
+        whole, _, torn = text.rpartition(b"\n")
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                taken, kind, partition = json.loads(line)
+                self._decisions.append(Decision(int(taken), str(kind), int(partition)))
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{self._path}, line {number} is no decision: {error}") from error
+        if torn:  # a crash while it was written: it had not taken effect
+            os.truncate(self._path, len(text) - len(torn))
+
+    def append(self, decision: Decision) -> None:
+        """Keeps one; when this returns, it is on disk."""
+        if self._path is not None:
+            with open(self._path, "ab") as file:
+                file.write(json.dumps(list(decision)).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        self._decisions.append(decision)
+
+    def __len__(self) -> int:
+        return len(self._decisions)
+
+    def __getitem__(self, number: int) -> Decision:
+        return self._decisions[number]

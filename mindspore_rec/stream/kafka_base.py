@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What reading from Kafka and writing to it share: the client's package, and making topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["PATIENCE", "ensure_topic", "kafka_module"]
+
+PATIENCE = 60.0  # seconds for a broker that starts again
+
+
+def kafka_module() -> Any:
+    """The package kafka-python with fast checksums.
+
+    Raises:
+        ImportError: it, or crc32c, is not installed.
+    """
+    try:
+        import crc32c  # noqa: F401  kafka-python uses it by itself
+        import kafka
+    except ImportError as error:
+        raise ImportError(
+            "streams from Kafka need kafka-python and crc32c: pip install 'mindspore_rec[kafka]'"
+        ) from error
+    return kafka
+
+
+def ensure_topic(
+    brokers: str | Sequence[str], topic: str, partitions: int, options: Mapping[str, Any]
+) -> int:
+    """Makes a topic where there is none; its number of partitions.
+
+    Raises:
+        ConnectionError: no broker answers within a minute.
+    """
+    kafka = kafka_module()
+    from kafka.admin import KafkaAdminClient, NewTopic
+    from kafka.errors import TopicAlreadyExistsError
+
+    settings: dict[str, Any] = {
+        "reconnect_backoff_max_ms": 1000,
+        "bootstrap_timeout_ms": int(PATIENCE * 1000),
+        **options,
+    }
+    give_up = time.monotonic() + PATIENCE
+    while True:
+        try:
+            admin = KafkaAdminClient(bootstrap_servers=brokers, **settings)
+        except kafka.errors.KafkaTimeoutError as error:
+            raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
+        try:
+            admin.create_topics([NewTopic(topic, partitions, -1)])
+            return partitions
+        except TopicAlreadyExistsError:
+            return len(admin.describe_topics([topic])[0]["partitions"])
+        except kafka.errors.KafkaConnectionError as error:
+            # The broker went away between its first answer and this one; it may be back soon.
+            if time.monotonic() > give_up:
+                raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
+            time.sleep(0.5)
+        finally:
+            admin.close()

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KafkaClient: reads from Kafka through kafka-python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mindspore_rec.stream.client import Message
+from mindspore_rec.stream.kafka_base import PATIENCE, ensure_topic, kafka_module
+from mindspore_rec.stream.kafka_writer import KafkaWriter
+
+__all__ = ["KafkaClient", "KafkaWriter", "ensure_topic"]
+
+
+class KafkaClient:
+    """Reads partitions by offsets of the caller's: no consumer group, nothing committed.
+
+    Args:
+        brokers: "host:port", or several.
+        topic: it must exist.
+        options: further settings of `kafka.KafkaConsumer`, for security for example.
+
+    Raises:
+        ImportError: kafka-python or crc32c is missing.
+        ValueError: there is no such topic.
+        ConnectionError: no broker answers within a minute.
+    """
+
+    def __init__(
+        self, brokers: str | Sequence[str], topic: str, options: Mapping[str, Any] | None = None
+    ) -> None:
+        kafka = kafka_module()
+        self.topic = topic
+        self._kafka = kafka
+        settings: dict[str, Any] = {
+            "max_partition_fetch_bytes": 4 << 20,
+            "reconnect_backoff_max_ms": 1000,
+            "max_poll_records": 5000,
+            "metrics_enabled": False,
+            "bootstrap_timeout_ms": int(PATIENCE * 1000),
+            **(options or {}),
+            "bootstrap_servers": brokers,
+            "group_id": None,
+            "enable_auto_commit": False,
+            "allow_auto_create_topics": False,
+            "auto_offset_reset": "none",  # what is gone must not be passed over in silence
+        }
+        try:
+            self._consumer = kafka.KafkaConsumer(**settings)
+        except kafka.errors.KafkaTimeoutError as error:
+            raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
+        self._paused: set[int] = set()
+        self._assigned: list[int] = []
+
+    def partitions(self) -> list[int]:
+        """The topic's partitions."""
+        deadline = time.monotonic() + 3
+        while True:
+            found = self._consumer.partitions_for_topic(self.topic)
+            if found:
+                return sorted(found)
+            if time.monotonic() > deadline:
+                raise ValueError(f"topic must exist, and the brokers have no {self.topic!r}")
+            time.sleep(0.1)
+
+    def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """First offset and the one after the last, by partition."""
+        places = [self._place(p) for p in partitions]
+        first = self._consumer.beginning_offsets(places)
+        last = self._consumer.end_offsets(places)
+        return {p: (first[place], last[place]) for p, place in zip(partitions, places, strict=True)}
+
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        """Goes to these offsets."""
+        self._assigned = sorted(offsets)
+        self._paused = set()
+        self._consumer.assign([self._place(p) for p in self._assigned])
+        for partition, offset in offsets.items():
+            self._consumer.seek(self._place(partition), offset)
+
+    def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
+        """What came."""
+        wanted = set(paused)
+        if wanted != self._paused:
+            self._consumer.resume(*map(self._place, self._paused - wanted))
+            self._consumer.pause(*map(self._place, wanted - self._paused))
+            self._paused = wanted
+        try:
+            found = self._consumer.poll(timeout_ms=int(seconds * 1000))
+        except self._kafka.errors.OffsetOutOfRangeError as error:
+            raise LookupError(
+                f"topic {self.topic!r} no longer has messages that are to be read next: {error}"
+            ) from error
+        except self._kafka.errors.KafkaError as error:
+            if not error.retriable:
+                raise
+            time.sleep(seconds)
+            return {}
+        return {
+            place.partition: [
+                Message(r.offset, r.timestamp, r.value, r.headers, r.key) for r in records
+            ]
+            for place, records in found.items()
+        }
+
+    def ends(self) -> dict[int, int]:
+        """The offset after the last, by partition, as the last answers said."""
+        known = {p: self._consumer.highwater(self._place(p)) for p in self._assigned}
+        return {p: end for p, end in known.items() if end is not None}
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._consumer.close()
+
+    def _place(self, partition: int) -> Any:
+        return self._kafka.TopicPartition(self.topic, partition)

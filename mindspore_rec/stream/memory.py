@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A topic in this process's memory, to try a pipeline out without a broker."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from mindspore_rec.checks import check_int
+from mindspore_rec.stream.client import Headers, Message
+
+__all__ = ["MemoryTopic"]
+
+
+class MemoryTopic:
+    """Partitions as lists; any thread may append.
+
+    Args:
+        partitions: how many, at least 1 (default 1).
+        topic: its name (default "memory").
+
+    Raises:
+        ValueError: `partitions` is out of range.
+
+    Example:
+        >>> topic = MemoryTopic()
+        >>> topic.append(b"first")
+        0
+        >>> reader = topic.client()
+        >>> reader.seek({0: 0})
+        >>> [message.value for message in reader.poll(0.0, ())[0]]
+        [b'first']
+    """
+
+    def __init__(self, partitions: int = 1, topic: str = "memory") -> None:
+        count = check_int("partitions", partitions, 1, 1 << 20)
+        self.topic = topic
+        self._logs: list[list[Message]] = [[] for _ in range(count)]
+        self._changed = threading.Condition()
+
+    def append(
+        self,
+        value: bytes | None,
+        partition: int = 0,
+        headers: Headers = (),
+        key: bytes | None = None,
+        timestamp: int | None = None,
+    ) -> int:
+        """Adds a message and returns its offset; `timestamp` in milliseconds is now by default."""
+        with self._changed:
+            log = self._logs[partition]
+            stamp = int(time.time() * 1000) if timestamp is None else timestamp
+            log.append(Message(len(log), stamp, value, headers, key))
+            self._changed.notify_all()
+            return len(log) - 1
+
+    def messages(self, partition: int = 0) -> list[Message]:
+        """All messages of a partition so far."""
+        with self._changed:
+            return list(self._logs[partition])
+
+    def client(self, most: int = 500) -> MemoryClient:
+        """A reader; `most` messages of a partition come at once (default 500)."""
+        return MemoryClient(self, most)
+
+    def producer(self) -> MemoryProducer:
+        """A writer to this topic."""
+        return MemoryProducer(self)
+
+
+class MemoryClient:
+    """Reads a `MemoryTopic`; a `LogClient`."""
+
+    def __init__(self, log: MemoryTopic, most: int) -> None:
+        self.topic = log.topic
+        self._log = log
+        self._most = most
+        self._next: dict[int, int] = {}
+
+    def partitions(self) -> list[int]:
+        """The topic's partitions."""
+        return list(range(len(self._log._logs)))
+
+    def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """First offset and the one after the last, by partition."""
+        return {p: (0, len(self._log._logs[p])) for p in partitions}
+
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        """Goes to these offsets."""
+        self._next = dict(offsets)
+
+    def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
+        """What came."""
+        with self._log._changed:
+            found = self._take(paused)
+            if not found and seconds > 0:
+                self._log._changed.wait(seconds)
+                found = self._take(paused)
+            return found
+
+    def ends(self) -> dict[int, int]:
+        """The offset after the last, by partition."""
+        return {p: len(self._log._logs[p]) for p in self._next}
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    def _take(self, paused: Sequence[int]) -> dict[int, list[Message]]:
+        found = {}
+        for p, start in self._next.items():
+            messages = self._log._logs[p][start : start + self._most]
+            if messages and p not in paused:
+                found[p] = messages
+                self._next[p] = messages[-1].offset + 1
+        return found
+
+
+class MemoryProducer:
+    """Appends to one `MemoryTopic`, whatever the name asked for; a `LogProducer`."""
+
+    def __init__(self, log: MemoryTopic) -> None:
+        self._log = log
+
+    def send(
+        self,
+        topic: str,
+        partition: int | None,
+        value: bytes,
+        headers: Headers = (),
+        key: bytes | None = None,
+    ) -> None:
+        """Appends the message."""
+        self._log.append(value, partition or 0, headers, key)
+
+    def flush(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to do."""

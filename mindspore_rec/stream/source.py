@@ -1,0 +1,460 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StreamSource: batches of rows from a topic, the same ones after every restart."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from mindspore_rec.checks import check_int
+from mindspore_rec.stream.client import LogClient, Message
+from mindspore_rec.stream.dead_letters import DeadLetters
+from mindspore_rec.stream.fetcher import Fetcher, event_seconds
+from mindspore_rec.stream.formats import Format, join_rows
+from mindspore_rec.stream.interleave import BadEntry, Interleaver, Sequence
+from mindspore_rec.stream.journal import Decision, Journal
+from mindspore_rec.stream.source_checks import (
+    STATE_VERSION,
+    check_limits,
+    check_partitions,
+    check_seconds,
+    check_start,
+    check_state,
+)
+from mindspore_rec.stream.stop import StopWhen
+
+__all__ = ["StreamSource"]
+
+_STATES_KEPT = 1024
+_MOST = (1 << 62) - 1
+
+
+class StreamSource:
+    """Iterates over batches of a topic's rows; owns its place in the topic.
+
+    Batches are a function of what the topic holds and of the state it began with, never of the
+    time: all have `batch_size` rows, and partitions take turns by counted messages (`Interleaver`).
+    So a run that goes on from a saved state gets exactly the batches of an uninterrupted run.
+
+    Two options give that up for speed of reaction: with `skip_idle_seconds` and `max_wait_seconds`
+    a batch depends on when messages came. Give a `journal` then, which keeps these decisions for a
+    restart; without one, a restart still gets each row once, maybe in other batches.
+
+    Args:
+        client: reads the topic.
+        format: what messages mean.
+        batch_size: rows of a batch, at least 1.
+        partitions: those to read, the others are someone else's. Default: all.
+        start: where to begin without a state: "earliest", "latest", or offsets by partition.
+            Default: "earliest".
+        turn_messages: messages of a partition's turn, at least 1. Default: 1 for packed messages.
+        event_time: column with the time of events: seconds since 1970, or an Arrow timestamp.
+        max_future_seconds: a message with an event that is later than the message's own timestamp
+            by more than this is bad. Default: None, no limit. Needs `event_time`.
+        max_message_bytes: a larger message is bad (default 4 MiB).
+        dead_letters: where bad messages go. Default: None, the first one is an error.
+        skip_idle_seconds: partitions wait so long for one that has nothing, then leave it out until
+            it has. Default: None, for ever.
+        max_wait_seconds: so long rows wait for their batch to be full. Default: None, for ever.
+        journal: see above. Default: one in memory.
+        buffer_bytes: messages that are read ahead (default 64 MiB, as stored in the topic).
+        stop: when to end by itself. Default: never.
+        sequence_of: the producer's sequence of a message, by which duplicates are dropped.
+
+    Attributes:
+        stop_reason: why iteration ended, or nothing.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+
+    Example:
+        >>> from mindspore_rec.stream import ArrowFormat, MemoryTopic, StopWhen, pack
+        >>> topic = MemoryTopic()
+        >>> for i in range(3):
+        ...     _ = topic.append(pack(pa.table({"x": [4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3]})))
+        >>> rows = StreamSource(topic.client(), ArrowFormat(), 5, stop=StopWhen(batches=2))
+        >>> first, second = [batch["x"].to_pylist() for batch in rows]
+        >>> second, rows.stop_reason
+        ([5, 6, 7, 8, 9], '2 batches')
+        >>> again = StreamSource(topic.client(), ArrowFormat(), 5, stop=StopWhen(batches=2))
+        >>> again.load_state_dict(rows.state_dict(batches=1))
+        >>> next(again)["x"].to_pylist()
+        [5, 6, 7, 8, 9]
+        >>> rows.close(), again.close()
+        (None, None)
+    """
+
+    def __init__(
+        self,
+        client: LogClient,
+        format: Format,
+        batch_size: int,
+        *,
+        partitions: list[int] | None = None,
+        start: str | Mapping[int, int] = "earliest",
+        turn_messages: int = 1,
+        event_time: str | None = None,
+        max_future_seconds: float | None = None,
+        max_message_bytes: int = 4 << 20,
+        dead_letters: DeadLetters | None = None,
+        skip_idle_seconds: float | None = None,
+        max_wait_seconds: float | None = None,
+        journal: Journal | None = None,
+        buffer_bytes: int = 64 << 20,
+        stop: StopWhen | None = None,
+        sequence_of: Callable[[Message], Sequence | None] | None = None,
+    ) -> None:
+        self.batch_size = check_int("batch_size", batch_size, 1, _MOST)
+        self.topic = client.topic
+        self.format = format
+        self.stop_reason = ""
+        self._client = client
+        self._partitions = check_partitions(partitions, client.partitions(), client.topic)
+        turn = check_int("turn_messages", turn_messages, 1, _MOST)
+        self._buffer = check_int("buffer_bytes", buffer_bytes, 1, _MOST)
+        self._limits = check_limits(format, event_time, max_future_seconds, max_message_bytes)
+        self._skip_idle = check_seconds("skip_idle_seconds", skip_idle_seconds)
+        self._max_wait = check_seconds("max_wait_seconds", max_wait_seconds)
+        if stop is not None and stop.watermark is not None and event_time is None:
+            raise ValueError("event_time must be given to stop at a watermark")
+        self._stop_when = stop if stop is not None else StopWhen()
+        self._dead_letters = dead_letters
+        self._sequence_of = sequence_of
+        self._journal = journal if journal is not None else Journal()
+        if start == "latest" and len(self._journal):
+            raise ValueError("journal must be new where start is 'latest': it is of another stream")
+        self._order = Interleaver(self._partitions, turn)
+        self._order.offsets = self._first_offsets(check_start(start, self._partitions))
+        self._order.on_bad = self._on_bad
+        self._changed = threading.Condition()
+        self._fetcher: Fetcher | None = None
+        self._closed = False
+        self._schema: str | None = None
+        self._pending: list[pa.RecordBatch] = []
+        self._rows_pending = 0
+        self._decided = 0
+        self._batches = 0
+        self._first_batch = 0
+        self._rows = 0
+        self._watermark: float | None = None
+        self._dead: dict[str, int] = {}
+        self._dead_marks: dict[str, int] | None = None
+        self._states: deque[dict[str, Any]] = deque(maxlen=_STATES_KEPT)
+        self._waits: dict[int, float] = {}
+        self._began = 0.0
+        self._last_row = 0.0
+
+    # ---- iteration
+
+    def __iter__(self) -> StreamSource:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._closed and self.stop_reason:
+            raise StopIteration
+        self._begin()
+        reason = self._stop_when.before(
+            self._batches - self._first_batch, time.monotonic() - self._began, self._watermark
+        )
+        try:
+            filled = not reason and self._fill()
+        except BaseException:  # Ctrl-C for example, maybe between taking rows and keeping them
+            self._rewind()
+            raise
+        if not filled:
+            self._finish(reason or self.stop_reason)
+            raise StopIteration
+        return self._hand_out()
+
+    def _rewind(self) -> None:
+        """Back to the end of the last batch; the next one is read anew."""
+        assert self._fetcher is not None
+        self._fetcher.stop()
+        self._fetcher = None
+        self._pending, self._rows_pending = [], 0
+        states = list(self._states)
+        self.load_state_dict(states[-1])
+        self._states.extend(states)
+
+    def _begin(self) -> None:
+        if self._closed:
+            raise ValueError("this stream is closed")
+        if self._fetcher is not None:
+            return
+        self._check_kept()
+        if self._dead_letters is not None:
+            self._dead_letters.look_up(self.topic, self._order.offsets, self._dead_marks)
+        self._client.seek(self._order.offsets)
+        self._fetcher = Fetcher(
+            self._client,
+            self.format,
+            self._limits,
+            self._order,
+            self._changed,
+            self._buffer,
+            self._sequence_of,
+        )
+        self._first_batch = self._batches
+        if self._states:
+            self._states.pop()
+        self._states.append(self._snapshot())
+        self._began = self._last_row = time.monotonic()
+        self._fetcher.start()
+
+    def _fill(self) -> bool:
+        """Takes rows until a batch is there; False where the stream ends before."""
+        first_row: float | None = None
+        while self._rows_pending < self.batch_size:
+            with self._changed:
+                replayed = self._replay()
+                if replayed is not None:
+                    if replayed.kind == "cut":
+                        return True
+                    continue
+                rows = self._take()
+                if rows is None:
+                    if self._wait(first_row):
+                        return True
+                    if self.stop_reason:
+                        return False
+                    continue
+            if rows.num_rows:
+                self._pending.append(rows)
+                self._rows_pending += rows.num_rows
+                self._last_row = time.monotonic()
+                first_row = first_row or self._last_row
+        return True
+
+    def _take(self) -> pa.RecordBatch | None:
+        stop = None
+        if self._decided < len(self._journal):
+            stop = self._journal[self._decided].taken
+        elif self._order.row == 0:
+            self._rejoin()
+        rows = self._order.take(self.batch_size - self._rows_pending, stop)
+        if rows is not None:
+            self._waits.clear()
+        return rows
+
+    def _replay(self) -> Decision | None:
+        """Does what was decided at this point in an earlier run."""
+        if self._decided == len(self._journal):
+            return None
+        decision = self._journal[self._decided]
+        if decision.taken > self._order.taken:
+            return None
+        self._decided += 1
+        self._apply(decision)
+        return decision
+
+    def _decide(self, kind: str, partition: int = -1) -> None:
+        decision = Decision(self._order.taken, kind, partition)
+        self._journal.append(decision)
+        self._decided += 1
+        self._apply(decision)
+
+    def _apply(self, decision: Decision) -> None:
+        if decision.kind == "leave":
+            self._order.leave(decision.partition)
+        elif decision.kind == "join":
+            self._order.join(decision.partition)
+
+    def _rejoin(self) -> None:
+        for partition in sorted(self._order.idle):
+            if self._order.has(partition):
+                self._decide("join", partition)
+
+    def _wait(self, first_row: float | None) -> bool:
+        """Waits for messages; True where the batch is to end as it is."""
+        fetcher = self._fetcher
+        assert fetcher is not None
+        if fetcher.error is not None:
+            raise fetcher.error
+        now = time.monotonic()
+        live = self._decided == len(self._journal) and self._order.row == 0
+        until = now + 1.0  # a signal's handler runs in between
+        if live and self._max_wait is not None and first_row is not None:
+            if now >= first_row + self._max_wait:
+                self._decide("cut")
+                return True
+            until = min(until, first_row + self._max_wait)
+        current = self._order.current
+        if live and self._skip_idle is not None and current is not None:
+            since = self._waits.setdefault(current, now)
+            if now >= since + self._skip_idle and len(self._partitions) > 1:
+                self._decide("leave", current)
+                return False
+            until = min(until, since + self._skip_idle)
+        self.stop_reason = self._stop_when.waiting(now - self._began, now - self._last_row)
+        if self.stop_reason:
+            if self._rows_pending and live and self._stop_when.keeps_rest(self.stop_reason):
+                self._decide("cut")
+                return True
+            self._pending, self._rows_pending = [], 0
+            return False
+        until = min(until, self._stop_when.next_look(now, self._began, self._last_row))
+        self._changed.wait(max(until - now, 0.001))
+        return False
+
+    def _hand_out(self) -> pa.RecordBatch:
+        pieces, self._pending, self._rows_pending = self._pending, [], 0
+        batch = join_rows(pieces)
+        self._batches += 1
+        self._rows += batch.num_rows
+        if self._limits.event_time is not None:
+            latest = float(event_seconds(batch.column(self._limits.event_time)).max())
+            self._watermark = max(latest, self._watermark or latest)
+        with self._changed:
+            self._states.append(self._snapshot())
+        return batch
+
+    def _finish(self, reason: str) -> None:
+        self.stop_reason = reason
+        self.close()
+
+    def _on_bad(self, partition: int, entry: BadEntry) -> None:
+        if self._dead_letters is None:
+            raise ValueError(
+                f"message {entry.offset} of partition {partition} of topic {self.topic!r} is bad "
+                f"({entry.error}), and there is no dead-letter topic to put it in"
+            )
+        self._dead_letters.send(self.topic, partition, entry)
+        self._dead[entry.error.reason] = self._dead.get(entry.error.reason, 0) + 1
+
+    # ---- places
+
+    def _first_offsets(self, start: str | Mapping[int, int]) -> dict[int, int]:
+        if isinstance(start, Mapping):
+            return dict(start)
+        side = 0 if start == "earliest" else 1
+        return {p: b[side] for p, b in self._client.bounds(self._partitions).items()}
+
+    def _check_kept(self) -> None:
+        for p, (first, last) in self._client.bounds(self._partitions).items():
+            offset = self._order.offsets[p]
+            if offset < first:
+                raise LookupError(
+                    f"partition {p} of topic {self.topic!r} begins at message {first}, and "
+                    f"message {offset} is next: {first - offset} messages were deleted unread"
+                )
+            if offset > last:
+                raise LookupError(
+                    f"partition {p} of topic {self.topic!r} ends at message {last}, and message "
+                    f"{offset} is next: it is another topic of the same name"
+                )
+
+    # ---- state
+
+    @property
+    def lag(self) -> int:
+        """Messages in the topic that are not in a batch yet, as far as known."""
+        with self._changed:
+            ends = self._fetcher.ends if self._fetcher is not None else {}
+            return sum(max(0, end - self._order.offsets[p]) for p, end in ends.items())
+
+    @property
+    def batches(self) -> int:
+        """Batches taken in the stream's life."""
+        return self._batches
+
+    @property
+    def watermark(self) -> float | None:
+        """The latest event in a batch, in seconds since 1970."""
+        return self._watermark
+
+    @property
+    def position(self) -> dict[int, int]:
+        """By partition the offset of the message that is taken next, as of the last batch."""
+        offsets = self.state_dict()["order"]["offsets"]
+        return {int(p): offset for p, offset in offsets.items()}
+
+    def state_dict(self, batches: int | None = None) -> dict[str, Any]:
+        """Where the stream is, as JSON values.
+
+        Bad messages before that place are in the dead-letter topic when this returns.
+
+        Args:
+            batches: as it was after so many batches in the stream's life; for a reader that is
+                ahead of the training. The last 1024 are known. Default: after the last one.
+
+        Raises:
+            ValueError: that state is not known.
+        """
+        if self._dead_letters is not None:
+            self._dead_letters.flush()
+        with self._changed:
+            if not self._states:
+                self._states.append(self._snapshot())
+            if batches is None:
+                return dict(self._states[-1])
+            for state in self._states:
+                if state["batches"] == batches:
+                    return dict(state)
+        first, last = self._states[0]["batches"], self._states[-1]["batches"]
+        raise ValueError(f"batches must be in [{first}, {last}], got {batches}")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where that state was taken; before the first batch only.
+
+        Raises:
+            TypeError, ValueError: it is no state, or one of another topic or other partitions.
+            RuntimeError: batches have been taken.
+        """
+        if self._fetcher is not None:
+            raise RuntimeError("a state must be loaded before the first batch is taken")
+        check_state(state, self.topic, self._partitions)
+        schema = state["schema"]
+        if self.format.schema is None and schema is not None:
+            self.format.schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema)))
+        self._order.load_state_dict(state["order"])
+        self._decided = min(int(state["decisions"]), len(self._journal))
+        self._batches = int(state["batches"])
+        self._rows = int(state["rows"])
+        self._watermark = state["watermark"]
+        self._dead = dict(state["dead"])
+        self._dead_marks = state["dead_marks"]
+        self._states.clear()
+
+    def _snapshot(self) -> dict[str, Any]:
+        if self._schema is None and self.format.schema is not None:
+            self._schema = self.format.schema.serialize().to_pybytes().hex()
+        return {
+            "version": STATE_VERSION,
+            "topic": self.topic,
+            "partitions": self._partitions,
+            "batches": self._batches,
+            "rows": self._rows,
+            "watermark": self._watermark,
+            "dead": dict(self._dead),
+            "dead_marks": self._marks(),
+            "decisions": self._decided,
+            "schema": self._schema,
+            "order": self._order.state_dict(),
+        }
+
+    def _marks(self) -> dict[str, int] | None:
+        if self._dead_letters is None or self._fetcher is None:
+            return self._dead_marks
+        return dict(self._dead_letters.marks)
+
+    def close(self) -> None:
+        """Ends the reading; states can still be asked for."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._fetcher is not None:
+            self._fetcher.stop()
+        if self._dead_letters is not None:
+            self._dead_letters.close()
+        self._client.close()
+
+    def __enter__(self) -> StreamSource:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what a `StreamSource` is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from mindspore_rec.checks import check_int, check_number
+from mindspore_rec.stream.fetcher import Limits
+from mindspore_rec.stream.formats import Format
+
+__all__ = [
+    "STATE_VERSION",
+    "check_limits",
+    "check_partitions",
+    "check_seconds",
+    "check_start",
+    "check_state",
+]
+
+STATE_VERSION = 1
+
+
+def check_partitions(wanted: Sequence[int] | None, there: list[int], topic: str) -> list[int]:
+    """The partitions to read, ascending."""
+    if wanted is None:
+        return there
+    found = sorted(check_int("partitions", p, 0, 1 << 31) for p in wanted)
+    if not found or len(set(found)) < len(found) or not set(found) <= set(there):
+        raise ValueError(
+            f"partitions must be distinct ones of {there}, which topic {topic!r} has, got {wanted}"
+        )
+    return found
+
+
+def check_start(start: Any, partitions: list[int]) -> Any:
+    """Where to begin."""
+    if isinstance(start, Mapping):
+        if sorted(start) != partitions:
+            raise ValueError(f"start must have an offset for each of {partitions}, got {start}")
+        return {p: check_int("start", start[p], 0, (1 << 63) - 1) for p in partitions}
+    if start not in ("earliest", "latest"):
+        raise ValueError(
+            f"start must be 'earliest', 'latest' or offsets by partition, got {start!r}"
+        )
+    return start
+
+
+def check_seconds(argument: str, value: Any) -> float | None:
+    """A time above 0, or None."""
+    if value is None:
+        return None
+    seconds = check_number(argument, value)
+    if seconds <= 0:
+        raise ValueError(f"{argument} must be above 0, got {value}")
+    return seconds
+
+
+def check_limits(
+    format: Format, event_time: Any, future_seconds: Any, message_bytes: Any
+) -> Limits:
+    """What messages must keep to."""
+    most = check_int("max_message_bytes", message_bytes, 1, 1 << 31)
+    if event_time is None:
+        if future_seconds is not None:
+            raise ValueError("max_future_seconds needs event_time, the column with the time")
+        return Limits(most, None, None)
+    if not isinstance(event_time, str):
+        raise TypeError(f"event_time must be a column's name, got {event_time!r}")
+    schema = format.schema
+    if schema is None:
+        raise ValueError("event_time needs a format with a schema that has that column")
+    if event_time not in schema.names or not _is_time(schema.field(event_time).type):
+        raise ValueError(
+            f"event_time must be a column of numbers or timestamps of {schema.names}, "
+            f"got {event_time!r}"
+        )
+    if future_seconds is not None:
+        future_seconds = check_number("max_future_seconds", future_seconds)
+        if not 0 <= future_seconds < math.inf:
+            raise ValueError(f"max_future_seconds must be at least 0, got {future_seconds}")
+    return Limits(most, event_time, future_seconds)
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def check_state(state: Any, topic: str, partitions: list[int]) -> None:
+    """A state that fits the stream."""
+    if not isinstance(state, Mapping) or "version" not in state or "order" not in state:
+        raise TypeError(f"state must be what state_dict() returned, got {type(state).__name__}")
+    if state["version"] != STATE_VERSION:
+        raise ValueError(f"state must be of version {STATE_VERSION}, got {state['version']}")
+    if state["topic"] != topic or list(state["partitions"]) != partitions:
+        raise ValueError(
+            f"state must be of topic {topic!r}, partitions {partitions}; it is of topic "
+            f"{state['topic']!r}, partitions {state['partitions']}"
+        )

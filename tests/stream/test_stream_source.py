@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StreamSource over a topic in memory: batches, states, decisions, stops, refusals."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from mindspore_rec.stream import (
+    ArrowFormat,
+    DeadLetters,
+    Journal,
+    MemoryTopic,
+    StopWhen,
+    StreamSource,
+    TsvFormat,
+    pack,
+)
+
+SCHEMA = pa.schema({"x": pa.int64(), "t": pa.float64()})
+
+
+def message(begin: int, rows: int, time: float = 0.0) -> bytes:
+    x = np.arange(begin, begin + rows)
+    return pack(pa.table({"x": x, "t": np.full(rows, time)}, SCHEMA))
+
+
+def fill(topic: MemoryTopic, messages: int, seed: int, partitions: int) -> None:
+    rng = np.random.default_rng(seed)
+    for i in range(messages):
+        topic.append(message(1000 * i, int(rng.integers(0, 9))), int(rng.integers(partitions)))
+
+
+def source(topic: MemoryTopic, batch: int, most: int = 3, **options: Any) -> StreamSource:
+    options.setdefault("stop", StopWhen(idle_seconds=0.5))
+    return StreamSource(topic.client(most), ArrowFormat(SCHEMA), batch, **options)
+
+
+def values(batches: list[pa.RecordBatch]) -> list[list[int]]:
+    return [batch["x"].to_pylist() for batch in batches]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_run_from_any_state_gets_the_same_batches(partitions: int) -> None:
+    topic = MemoryTopic(partitions)
+    fill(topic, 60, 1, partitions)
+    whole = source(topic, 10, turn_messages=4)
+    expected = values(list(whole))
+    assert [len(batch) for batch in expected[:-1]] == [10] * (len(expected) - 1)
+    states = [whole.state_dict(batches=i) for i in range(len(expected) + 1)]
+    for i in range(0, len(expected), 3):
+        with source(topic, 10, most=1 + i, turn_messages=4) as again:
+            again.load_state_dict(states[i])
+            for j in range(i, min(i + 4, len(expected) - 1)):
+                assert next(again)["x"].to_pylist() == expected[j]
+                state = again.state_dict()
+                assert {**state, "decisions": 0} == {**states[j + 1], "decisions": 0}
+
+
+def test_every_row_once_and_counts_add_up() -> None:
+    topic = MemoryTopic(1)
+    fill(topic, 40, 2, 1)
+    stream = source(topic, 7)
+    rows = sum(values(list(stream)), [])
+    assert len(rows) == len(set(rows)) == stream.state_dict()["rows"]
+    assert stream.state_dict()["order"]["taken"] == 40
+    assert stream.lag == 0 and stream.position == {0: 40}
+
+
+def test_a_partition_without_messages_is_waited_for_or_left_out(tmp_path: Path) -> None:
+    topic = MemoryTopic(3)
+    for i in range(6):
+        topic.append(message(100 * i, 2), partition=2 * (i % 2))
+    waiting = source(topic, 2, stop=StopWhen(seconds=0.3))
+    assert values(list(waiting)) == [[0, 1]]  # then it is partition 1's turn
+    path = tmp_path / "journal"
+
+    def late(stop: StopWhen) -> StreamSource:
+        return source(topic, 3, skip_idle_seconds=0.05, journal=Journal(path), stop=stop)
+
+    first = late(StopWhen(seconds=1.0))
+    states, batches = [first.state_dict()], []
+    timer = threading.Timer(0.3, lambda: topic.append(message(900, 5), partition=1))
+    timer.start()
+    for batch in first:
+        batches.append(batch)
+        states.append(first.state_dict())
+    timer.join()
+    expected = values(batches)
+    flat = sum(expected, [])
+    assert set(flat) <= {100 * i + j for i in range(6) for j in range(2)} | set(range(900, 905))
+    assert len(flat) == 15 and set(range(900, 903)) <= set(flat)
+    kinds = [Journal(path)[i].kind for i in range(len(Journal(path)))]
+    assert "leave" in kinds and "join" in kinds
+    # Now partition 1 has its messages from the start, and still the batches are the same.
+    for i, state in enumerate(states[:-1]):
+        again = late(StopWhen(batches=len(expected) - i))
+        again.load_state_dict(state)
+        assert values(list(again)) == expected[i:]
+
+
+def test_a_batch_may_be_cut_short_and_is_cut_there_again(tmp_path: Path) -> None:
+    topic = MemoryTopic()
+    path = tmp_path / "journal"
+
+    def cutting(stop: StopWhen) -> StreamSource:
+        return source(topic, 10, max_wait_seconds=0.05, journal=Journal(path), stop=stop)
+
+    first = cutting(StopWhen(batches=4))
+    sizes = []
+    for i in range(4):
+        topic.append(message(100 * i, 3 + i))
+        sizes.append(next(first).num_rows)
+    assert sizes == [3, 4, 5, 6]
+    again = cutting(StopWhen(batches=4))  # everything is there at once
+    assert [batch.num_rows for batch in again] == sizes
+
+
+def test_decisions_of_a_torn_journal_are_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    path.write_text('[3, "cut", -1]\n[7, "lea')
+    assert len(Journal(path)) == 1 and path.read_text() == '[3, "cut", -1]\n'
+    path.write_text('[3, "cut", -1]\nnothing\n')
+    with pytest.raises(ValueError, match="line 2 is no decision"):
+        Journal(path)
+
+
+def test_bad_messages_go_to_the_dead_letters_once() -> None:
+    topic, dead = MemoryTopic(), MemoryTopic(topic="dead")
+
+    def stream() -> StreamSource:
+        letters = DeadLetters(dead.producer(), "dead", dead.client())
+        return source(
+            topic, 2, dead_letters=letters, max_message_bytes=5000, event_time="t",
+            max_future_seconds=60.0,
+        )  # fmt: skip
+
+    now = time.time()
+    good = [message(10 * i, 2, now) for i in range(10)]
+    bad = {
+        "empty": None,
+        "format": good[0][:-30],
+        "schema": pack(pa.table({"x": [1]})),
+        "size": message(0, 5000, now),
+        "time": message(0, 3, now + 3600),
+    }
+    for i, value in enumerate(good):
+        topic.append(value)
+        if i < 5:
+            topic.append(list(bad.values())[i])
+    first = stream()
+    assert values([next(first) for _ in range(4)]) == [[0, 1], [10, 11], [20, 21], [30, 31]]
+    state = first.state_dict()
+    assert sum(state["dead"].values()) == 3  # the one after a full batch is the next batch's
+    values(list(first))
+    assert first.state_dict()["dead"] == dict.fromkeys(bad, 1)
+    second = stream()  # crashed after its second letter: the third run still knows the others
+    second.load_state_dict(state)
+    next(second)
+    state = second.state_dict()
+    assert sum(state["dead"].values()) == 4
+    second.close()
+    third, anew = stream(), stream()
+    third.load_state_dict(state)
+    for again in (third, anew):  # and one that begins anew knows them all
+        values(list(again))
+        assert again.state_dict()["dead"] == dict.fromkeys(bad, 1)
+    found = dead.messages()
+    assert [dict(m.headers)["reason"].decode() for m in found] == list(bad)
+    offsets = [i for i, m in enumerate(topic.messages()) if m.value in bad.values()]
+    assert [(m.key or b"").decode() for m in found] == [f"memory/0/{o}" for o in offsets]
+    assert [m.value for m in found][1] == bad["format"]
+
+
+def test_an_interrupted_wait_loses_no_rows() -> None:
+    topic = MemoryTopic(2)
+    for i in range(7):
+        topic.append(message(10 * i, 3), partition=i % 2)
+    stream = source(topic, 4, stop=StopWhen(seconds=60.0))
+    got = [next(stream)["x"].to_pylist() for _ in range(5)]
+    state = stream.state_dict(batches=3)
+    timer = threading.Timer(0.5, signal.raise_signal, (signal.SIGINT,))
+    # MindSpore leaves a handler of its own behind that ends the process.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        timer.start()  # one row is there, three are missing
+        with pytest.raises(KeyboardInterrupt):
+            next(stream)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    assert stream.state_dict(batches=3) == state
+    assert stream.state_dict()["batches"] == 5
+    topic.append(message(70, 3), partition=1)
+    got += values([next(stream)])
+    assert got[-1] == [62, 70, 71, 72]
+    assert sum(got, []) == [10 * i + j for i in range(8) for j in range(3)]
+    stream.close()
+
+
+def test_without_dead_letters_a_bad_message_is_an_error() -> None:
+    topic = MemoryTopic()
+    topic.append(message(0, 2))
+    topic.append(b"rubbish")
+    with source(topic, 4) as stream, pytest.raises(ValueError, match="message 1 of partition 0"):
+        next(stream)
+
+
+def test_stops() -> None:
+    topic = MemoryTopic()
+    for i in range(10):
+        topic.append(message(i, 1, float(i)))
+    for stop, count, reason in (
+        (StopWhen(batches=3), 3, "3 batches"),
+        (StopWhen(watermark=4.5), 6, "watermark 4.5"),
+        (StopWhen(seconds=0.2), 10, "0.2 seconds"),
+        (StopWhen(idle_seconds=0.1), 10, "idle for 0.1 seconds"),
+    ):
+        stream = source(topic, 1, event_time="t", stop=stop)
+        assert (len(list(stream)), stream.stop_reason) == (count, reason)
+        assert list(stream) == []
+
+
+def test_messages_that_are_gone_or_never_were_are_an_error() -> None:
+    topic = MemoryTopic()
+    fill(topic, 5, 1, 1)
+    with source(topic, 1, start={0: 6}) as stream:
+        with pytest.raises(LookupError, match="ends at message 5, and message 6 is next"):
+            next(stream)
+    with source(topic, 1, start="latest") as stream:
+        topic.append(message(500, 1))
+        assert values(list(stream)) == [[500]]
+
+
+def test_reading_ahead_is_bounded() -> None:
+    topic = MemoryTopic()
+    for i in range(200):
+        topic.append(message(1000 * i, 100))
+    size = len(message(0, 100)) + 100
+    with source(topic, 10, buffer_bytes=20 * size, stop=StopWhen(seconds=30.0)) as stream:
+        next(stream)
+        time.sleep(0.5)
+        assert len(stream._order._blocks[0]) * 3 <= 20 + 2 * 3
+        assert len(list(next(stream) for _ in range(1900))) == 1900
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"partitions": [0, 0]}, "partitions must be distinct ones of"),
+    ({"partitions": [7]}, "partitions must be distinct ones of"),
+    ({"start": "middle"}, "start must be"),
+    ({"start": {1: 0}}, "start must have an offset"),
+    ({"turn_messages": 0}, "turn_messages must be in"),
+    ({"event_time": "y"}, "event_time must be a column"),
+    ({"max_future_seconds": 1.0}, "max_future_seconds needs event_time"),
+    ({"skip_idle_seconds": 0.0}, "skip_idle_seconds must be above 0"),
+    ({"max_wait_seconds": -1.0}, "max_wait_seconds must be above 0"),
+    ({"buffer_bytes": 0}, "buffer_bytes must be in"),
+    ({"stop": StopWhen(watermark=1.0)}, "event_time must be given"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), REFUSED)
+def test_refusals(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        source(MemoryTopic(), 1, **options)
+
+
+def test_states_of_other_streams_are_refused() -> None:
+    state = source(MemoryTopic(2), 1).state_dict()
+    with pytest.raises(ValueError, match="it is of topic 'memory', partitions"):
+        source(MemoryTopic(1), 1).load_state_dict(state)
+    with pytest.raises(TypeError, match="what state_dict"):
+        source(MemoryTopic(1), 1).load_state_dict({})
+    with pytest.raises(ValueError, match="of version 1, got 99"):
+        source(MemoryTopic(2), 1).load_state_dict({**state, "version": 99})
+
+
+def test_lines_mixed_with_bad_ones_in_turns() -> None:
+    topic, dead = MemoryTopic(2), MemoryTopic(topic="dead")
+    for i in range(400):
+        text = b"broken" if i % 7 == 3 else b"%d\t%d" % (i, i)
+        topic.append(text, partition=i % 2)
+    stream = StreamSource(
+        topic.client(50), TsvFormat(SCHEMA), 7, turn_messages=8,
+        dead_letters=DeadLetters(dead.producer(), "dead"), stop=StopWhen(batches=343 // 7),
+    )  # fmt: skip
+    rows = sum(values(list(stream)), [])
+    good = [i for i in range(400) if i % 7 != 3]
+    assert sorted(rows) == good and len(dead.messages()) == 400 - len(good)
+    assert rows[:7] == [i for i in range(0, 16, 2) if i % 7 != 3]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_event_times_of_any_unit(unit: str) -> None:
+    """pandas has nanoseconds; and a time beyond all is one in the future, not an error."""
+    second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    schema = pa.schema({"t": pa.timestamp(unit)})
+    topic = MemoryTopic()
+    for t in (1_700_000_000 * second + (unit != "s"), (1 << 63) - 1, None):
+        topic.append(pack(pa.table({"t": pa.array([t], pa.timestamp(unit))})))
+    letters = MemoryTopic(topic="letters")
+    stream = StreamSource(
+        topic.client(), ArrowFormat(schema), 1, event_time="t", max_future_seconds=3600.0,
+        dead_letters=DeadLetters(letters.producer(), "letters", letters.client()),
+        stop=StopWhen(idle_seconds=0.5),
+    )  # fmt: skip
+    batches = list(stream)
+    assert len(batches) == 2 and stream.state_dict()["dead"] == {"time": 1}
+    assert stream.watermark == pytest.approx(1_700_000_000, abs=0.01)
