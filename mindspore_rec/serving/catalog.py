@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checkpoints of a run as a follower sees them, and the way from one state to the newest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mindspore_rec.checkpoint.chain import Entry, entry_at
+from mindspore_rec.checkpoint.manifest import MANIFEST
+
+__all__ = ["Catalog", "ChainError"]
+
+
+class ChainError(ValueError):
+    """A checkpoint that cannot be applied; the message names the file and the reason.
+
+    Attributes:
+        path: its directory.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+class Catalog:
+    """Remembers manifests that were read, for as long as their files stay the same ones.
+
+    Args:
+        root: the directory of a run, which may be missing yet; or a single full checkpoint.
+
+    Attributes:
+        good: checkpoints whose manifests are right and that nobody rejected, by step.
+        names: (step, kind) of all directories, the bad ones included.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.good: list[Entry] = []
+        self.names: dict[Path, tuple[int, str]] = {}
+        self._known: dict[Path, tuple[Any, Entry]] = {}  # with what the manifest's file was then
+        self._bad: dict[Path, tuple[Any, ChainError]] = {}  # with what its files were then
+
+    def refresh(self) -> None:
+        """Looks at the directory again.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        if (self.root / MANIFEST).is_file():
+            self._refresh_single()
+            return
+        names: dict[Path, tuple[int, str]] = {}
+        known: dict[Path, tuple[Any, Entry]] = {}
+        try:
+            found = list(os.scandir(self.root))
+        except FileNotFoundError:
+            found = []
+        for each in found:
+            path = self.root / each.name
+            step, _, kind = each.name.partition(".")
+            if not step.isdigit() or kind not in ("full", "delta"):
+                continue
+            names[path] = (int(step), kind)
+            if path in self._bad and self._bad[path][0] == _fingerprint(path):
+                continue
+            self._bad.pop(path, None)
+            try:
+                # Not the directory's inode: one that was removed and written again, by a training
+                # that went back, often has the same.
+                identity = _manifest_identity(path)
+                before = self._known.get(path)
+                if before is None or before[0] != identity:
+                    before = identity, entry_at(path)
+                known[path] = before
+            except FileNotFoundError:
+                if not path.is_dir():
+                    del names[path]  # removed meanwhile
+                    continue
+                self._pass_over(ChainError(path, f"{path} has no manifest"))
+            except ValueError as error:
+                self._pass_over(ChainError(path, str(error)))
+        self.names, self._known = names, known
+        self._bad = {path: bad for path, bad in self._bad.items() if path in names}
+        entries = (entry for _, entry in known.values())
+        self.good = sorted(entries, key=lambda entry: (entry.step, entry.kind))
+
+    def _refresh_single(self) -> None:
+        """The directory is a checkpoint itself, as `save_checkpoint` writes them."""
+        if self.good:
+            return
+        self.names = {self.root: (0, "full")}
+        try:
+            entry = entry_at(self.root)
+        except ValueError as error:
+            self._pass_over(ChainError(self.root, str(error)))
+            return
+        if entry.kind == "full":
+            self.good = [entry]
+        else:
+            reason = f"{self.root} is a delta; give the directory of its run"
+            self._pass_over(ChainError(self.root, reason))
+
+    def reject(self, error: ChainError) -> None:
+        """Passes a checkpoint over until its files change.
+
+        If that happened already, what was wrong was to read the files of one by the manifest of
+        another: the next refresh sees the new one.
+        """
+        known = self._known.pop(error.path, None)
+        if known is None or known[0] == _manifest_identity(error.path):
+            self._pass_over(error)
+        self.good = [entry for entry in self.good if entry.path != error.path]
+
+    def _pass_over(self, error: ChainError) -> None:
+        self._bad[error.path] = (_fingerprint(error.path), error)
+
+    def errors(self, after: int) -> list[ChainError]:
+        """Why checkpoints of later steps are passed over, the first one first."""
+        found = [
+            (self.names[path][0], error)
+            for path, (_, error) in self._bad.items()
+            if path in self.names and self.names[path][0] > after
+        ]
+        return [error for _, error in sorted(found, key=lambda pair: pair[0])]
+
+    def lag(self, step: int) -> int:
+        """Deltas that are newer than a step."""
+        return sum(kind == "delta" and at > step for at, kind in self.names.values())
+
+    def first_chain(self) -> list[Entry]:
+        """A full checkpoint and the deltas to the newest state that can be reached; maybe empty."""
+        return self._chain_to(self.good) or []
+
+    def next_chain(self, applied: Entry) -> list[Entry]:
+        """What leads on from a state: a delta; or a full checkpoint with deltas, which replaces
+        everything; or nothing.
+
+        A training that went back to an earlier step has removed what was newer: the state of its
+        newest checkpoint then is the one to go to.
+
+        Raises:
+            ChainError: there are newer checkpoints, but no way there.
+        """
+        own = [entry for entry in self.good if entry.run == applied.run]
+        for entry in own:
+            if entry.kind == "delta" and entry.parent == applied.state:
+                return [entry]
+        newer = [entry for entry in own if entry.step > applied.step]
+        if newer:
+            chain = self._chain_to(newer)
+            if chain is None:
+                first = newer[0]
+                raise ChainError(
+                    first.path,
+                    f"{first.path} starts from state {first.parent}, but this predictor is at "
+                    f"state {applied.state} (step {applied.step}): a delta is missing",
+                )
+            return chain
+        there = any(entry.state == applied.state for entry in own) or applied.path in self._bad
+        if own and not there:
+            return self._chain_to(own) or []
+        strangers = [entry for entry in self.good if entry.run != applied.run]
+        if strangers:
+            last = strangers[-1]
+            raise ChainError(
+                last.path,
+                f"{last.path} is of run {last.run}, this predictor follows run {applied.run}",
+            )
+        return []
+
+    def _chain_to(self, targets: Sequence[Entry]) -> list[Entry] | None:
+        fulls = {entry.state: entry for entry in self.good if entry.kind == "full"}
+        deltas = {entry.state: entry for entry in self.good if entry.kind == "delta"}
+        for target in reversed(targets):
+            chain: list[Entry] = []
+            state: str | None = target.state
+            while state is not None:
+                if state in fulls:
+                    return [fulls[state], *reversed(chain)]
+                if state not in deltas or len(chain) > len(deltas):
+                    break
+                chain.append(deltas[state])
+                state = deltas[state].parent
+        return None
+
+
+def _fingerprint(path: Path) -> Any:
+    try:
+        stats = [(each.name, each.stat()) for each in os.scandir(path)]
+    except OSError:
+        return None
+    return sorted((name, _identity(at)) for name, at in stats)
+
+
+def _manifest_identity(path: Path) -> tuple[int, ...] | None:
+    try:
+        return _identity(os.stat(path / MANIFEST))
+    except OSError:
+        return None
+
+
+def _identity(at: os.stat_result) -> tuple[int, ...]:
+    """Differs between two files, also where the second has the inode of the first."""
+    return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predictor: answers from the newest state of a training run, and follows it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mindspore import nn
+
+from mindspore_rec.checkpoint.chain import Entry, entry_at
+from mindspore_rec.checks import check_number
+from mindspore_rec.graph_lock import graph_lock
+from mindspore_rec.serving.catalog import ChainError
+from mindspore_rec.serving.followed_run import FollowedRun
+from mindspore_rec.serving.graph import GraphRunner
+from mindspore_rec.serving.status import Status
+from mindspore_rec.serving.tensors import TensorSpec, datatype_of, input_specs
+
+__all__ = ["Predictor"]
+
+logger = logging.getLogger("mindspore_rec")
+
+_MOST_SECONDS = 1e9
+
+
+class Predictor:
+    """A network that answers from the newest checkpoint of a run and takes over new ones.
+
+    Files are read, checked and decoded while predictions go on; then all tables and dense
+    parameters change together between two predictions: no answer ever mixes two states. A
+    checkpoint with a wrong checksum, or that does not start from the present state, is never
+    applied: the last good state answers, and `status().error` says why. As soon as there is a way
+    on, it is taken. Where deltas that were needed are gone, the newest full checkpoint replaces
+    everything, and predictions wait while its rows are copied; it takes memory for them twice.
+
+    Tables hold values without optimizer state. Any number of threads may predict; calls of
+    MindSpore go one at a time.
+
+    Args:
+        path: the directory that `RecCheckpoint` writes; or one that `save_checkpoint` wrote, which
+            is served as it is.
+        network: the Cell, or a function that makes it; from inputs to predictions, with tables and
+            parameters of the names that were trained. Default: the `builder` that `RecCheckpoint`
+            was given.
+        inputs: what the network takes, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'.
+            With them (or `set_inputs` of the network) one graph for all batch sizes is compiled at
+            once. Default: as `set_inputs`, else whatever comes.
+        follow: apply new deltas by a thread. Default: True.
+        poll_seconds: how often that looks for some, above 0. Default: 0.1.
+        wait_seconds: how long to wait for a first checkpoint, at least 0. Default: 60.
+
+    Attributes:
+        inputs: what the network takes, `TensorSpec` objects, or None where that is not known.
+        outputs: what it gives, if `inputs` is known; a first dimension of -1 goes with the batch.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; a file is damaged; tables or parameters are
+            not those of the checkpoint.
+        TimeoutError: no checkpoint came.
+
+    Example:
+        >>> import tempfile
+        >>> import mindspore as ms
+        >>> from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecCheckpoint, RecModel
+        >>> ms.set_context(mode=ms.GRAPH_MODE)
+        >>> def network():
+        ...     rows = HashEmbeddingLookup(4, ms.int64, name="doc.predictor")
+        ...     return nn.SequentialCell(rows, nn.Flatten(), nn.Dense(8, 1))
+        >>> net = network()
+        >>> model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params()))
+        >>> batch = np.array([[1, 2], [3, 4]]), np.array([[0], [1]], np.float32)
+        >>> directory = tempfile.mkdtemp()
+        >>> checkpoint = RecCheckpoint(directory, every_steps=2)
+        >>> summary = model.online_train([batch] * 3, checkpoint, progress=False)
+        >>> expected = model.predict(batch[0]).asnumpy()
+        >>> net[0].embedding_table.close()  # serving is another process: here the name must be free
+        >>> with Predictor(directory, network, inputs=["input_data:INT64:-1,2"]) as predictor:
+        ...     print(predictor.status().version)
+        ...     print(np.allclose(predictor.predict(batch[0]), expected))
+        3
+        True
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        network: nn.Cell | Callable[[], nn.Cell] | None = None,
+        *,
+        inputs: Sequence[TensorSpec | str] | None = None,
+        follow: bool = True,
+        poll_seconds: float = 0.1,
+        wait_seconds: float = 60.0,
+    ) -> None:
+        self._poll_seconds = _seconds("poll_seconds", poll_seconds)
+        if self._poll_seconds == 0:
+            raise ValueError("poll_seconds must be above 0, got 0")
+        wait_seconds = _seconds("wait_seconds", wait_seconds)
+        if not isinstance(follow, bool):
+            raise TypeError(f"follow must be a bool, got {follow!r}")
+        if network is not None and not isinstance(network, nn.Cell) and not callable(network):
+            raise TypeError(f"network must be a Cell or a function, got {type(network).__name__}")
+        self._closed = threading.Event()
+        self._awake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._run = FollowedRun(Path(path), network, wait_seconds, self._poll_seconds)
+        try:
+            self.inputs = input_specs(self._run.network, inputs)
+            self._graph = GraphRunner(self._run.network, self.inputs)
+            self.outputs = self._try_network()
+        except BaseException:
+            self._run.close()
+            raise
+        if follow:
+            self._thread = threading.Thread(target=self._follow, name="predictor", daemon=True)
+            self._thread.start()
+
+    @property
+    def network(self) -> nn.Cell:
+        """The Cell that answers."""
+        return self._run.network
+
+    # ---- predictions
+
+    def predict(self, *inputs: Any) -> Any:
+        """What the network makes of inputs: an array, or a tuple of arrays where it gives several.
+
+        Args:
+            *inputs: arrays or Tensors, in the order of its arguments. Keys without a row read the
+                table's default.
+
+        Raises:
+            TypeError, ValueError: they are not what the network takes.
+            RuntimeError: the network fails on them, or the predictor is closed.
+        """
+        outputs, _ = self.predict_versioned(*inputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def predict_versioned(self, *inputs: Any) -> tuple[list[np.ndarray], int]:
+        """All outputs, and the version that they are of (`Status.version`).
+
+        Args and Raises: as for `predict`.
+        """
+        arrays = self._graph.arrays(inputs)
+        return self._run.run(lambda: self._answer(arrays))
+
+    def _answer(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        if self._closed.is_set():
+            raise RuntimeError("the predictor is closed")
+        return self._graph(*arrays)
+
+    # ---- checkpoints
+
+    def apply(self, entry: Entry | str | os.PathLike[str]) -> None:
+        """Applies a checkpoint: the delta that starts from the present state, or a newer full one.
+
+        Args:
+            entry: the checkpoint, or its directory.
+
+        Raises:
+            ChainError: (a ValueError) it is damaged, of another run, applied already, older, or
+                starts from another state; the message names the file. Nothing has changed.
+            FileNotFoundError: there is no checkpoint.
+        """
+        if not isinstance(entry, Entry):
+            path = Path(entry)
+            try:
+                entry = entry_at(path)
+            except ValueError as error:
+                raise ChainError(path, str(error)) from error
+        self._run.apply(entry)
+
+    def wake(self) -> None:
+        """Tells the following thread to look for new checkpoints now."""
+        self._awake.set()
+
+    def status(self) -> Status:
+        """What it answers from, now."""
+        following = self._thread is not None and self._thread.is_alive()
+        if not following:
+            self._run.look()
+        return self._run.status(following)
+
+    def close(self) -> None:
+        """Stops following, and frees the tables of a network that it made itself."""
+        self._closed.set()
+        self._awake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._run.close()
+
+    def __enter__(self) -> Predictor:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # ---- inside
+
+    def _try_network(self) -> tuple[TensorSpec, ...] | None:
+        """Compiles the graph, and sees what it gives."""
+        if self.inputs is None:
+            return None
+        specs = self.inputs
+        with graph_lock:
+            one, three = (self._graph(*(spec.zeros(rows) for spec in specs)) for rows in (1, 3))
+        names = ["output"] if len(one) == 1 else [f"output_{i}" for i in range(len(one))]
+        return tuple(
+            TensorSpec(
+                name,
+                datatype_of(a.dtype),
+                tuple(m if m == n else -1 for m, n in zip(a.shape, b.shape, strict=True)),
+            )
+            for name, a, b in zip(names, one, three, strict=True)
+        )
+
+    def _follow(self) -> None:
+        said = ""
+        while not self._closed.is_set():
+            self._awake.clear()
+            try:
+                self._run.catch_up()
+                said = ""
+            except Exception as error:  # whatever it is, the last good state answers
+                if str(error) != said:
+                    logger.warning("following %s failed", self._run.path, exc_info=True)
+                said = str(error)
+            self._awake.wait(self._poll_seconds)
+
+
+def _seconds(name: str, value: float) -> float:
+    number = check_number(name, value)
+    if not 0 <= number <= _MOST_SECONDS:
+        raise ValueError(f"{name} must be in [0, {_MOST_SECONDS:.0f}] seconds, got {value}")
+    return float(number)

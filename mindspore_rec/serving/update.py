@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints read and checked, ready to be put into a network between two predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from mindspore import Tensor, nn
+
+from mindspore_rec.checkpoint.array_file import read_arrays
+from mindspore_rec.checkpoint.chain import Entry, verify
+from mindspore_rec.checkpoint.dense import dense_parameters, matched
+from mindspore_rec.checkpoint.load import TableUpdate, check_tables
+from mindspore_rec.checkpoint.snapshot import DENSE
+from mindspore_rec.nn.embedding import tables_of
+from mindspore_rec.serving.catalog import ChainError
+
+__all__ = ["Served", "Update"]
+
+
+class Served:
+    """What of a network a checkpoint changes.
+
+    Args:
+        network: the network.
+    """
+
+    def __init__(self, network: nn.Cell) -> None:
+        self.tables = {table.name: table for table in tables_of(network)}
+        self.natives = {name: table.native for name, table in self.tables.items()}
+        self.parameters = dense_parameters(network)
+
+
+class Update:
+    """One checkpoint, or a chain of them that replaces everything.
+
+    All reading, checking and decoding is done here; `apply` only copies.
+
+    Args:
+        served: what it is for.
+        chain: a delta; or a full checkpoint and the deltas after it.
+
+    Raises:
+        ChainError: a file is damaged, or is not of such a network.
+        FileNotFoundError: a checkpoint was removed meanwhile.
+    """
+
+    def __init__(self, served: Served, chain: Sequence[Entry]) -> None:
+        self.chain = list(chain)
+        self.last = chain[-1]
+        self._served = served
+        self._tables: list[tuple[str, TableUpdate]] = []
+        for entry in chain:
+            try:
+                verify(entry)
+                check_tables(served.tables, entry)
+            except ValueError as error:
+                if not entry.path.is_dir():
+                    raise FileNotFoundError(f"{entry.path} was removed") from None
+                raise ChainError(entry.path, str(error)) from error
+            self._tables += [(name, TableUpdate(entry, name)) for name in served.tables]
+        source = self.last.path / DENSE
+        try:
+            self._dense = matched(served.parameters, read_arrays(source), source)
+        except ValueError as error:
+            raise ChainError(self.last.path, str(error)) from error
+
+    def apply(self) -> None:
+        """Changes the network; nobody may use it meanwhile."""
+        for name, update in self._tables:
+            update.apply(self._served.natives[name])
+        for parameter, values in self._dense:
+            # In place: the compiled graph keeps the memory that it knows.
+            held = parameter.asnumpy()
+            held[...] = values
+            if not np.shares_memory(held, parameter.asnumpy()):
+                parameter.set_data(Tensor(values))

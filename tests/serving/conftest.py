@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's directory for the tests of serving."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Full at step 0 and 4, deltas of each step up to 6."""
+    from tests.serving.serving_network import train
+
+    root = tmp_path_factory.mktemp("serving") / "run"
+    train(root, 6, every_steps=4, delta_every_steps=1, keep=5)
+    return root
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy that the test may change."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Starts trainers in processes of their own: (directory, pause, steps between fulls, keys)."""
+    started = []
+
+    def start(root: Path, pause: float = 0.05, fulls: int = 10, keys: int = 50) -> Any:
+        command = [sys.executable, "-m", "tests.serving.serving_network"]
+        process = subprocess.Popen(
+            [*command, str(root), str(pause), str(fulls), str(keys)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def wait() -> Callable[..., None]:
+    """Waits until something is so."""
+
+    def until(condition: Callable[[], Any], seconds: float = 90.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "it did not come about"
+            time.sleep(0.02)
+
+    return until

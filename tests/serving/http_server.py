@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server process of the tests, and what asks it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+
+
+class Client:
+    """One connection that is kept."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def ask(
+        self, path: str, body: Any = None, method: str | None = None, **headers: str
+    ) -> tuple[int, Any]:
+        """Status and JSON."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self._connection.request(method or ("GET" if data is None else "POST"), path, data, named)
+        response = self._connection.getresponse()
+        text = response.read()
+        assert response.getheader("content-type") == "application/json"
+        return response.status, json.loads(text)
+
+    def infer(self, ids: np.ndarray, model: str = "model", **more: Any) -> tuple[int, Any]:
+        """Asks for rows of `Marked`."""
+        one = {"name": "ids", "shape": list(ids.shape), "datatype": "INT64", "data": ids.tolist()}
+        return self.ask(f"/v2/models/{model}/infer", {"inputs": [one], **more})
+
+
+class Server:
+    """`python -m mindspore_rec.serving`, at a free port; `ready=False`: it will not listen."""
+
+    def __init__(
+        self, root: Path, *options: str, ready: bool = True, python_path: Path = ROOT
+    ) -> None:
+        command = [sys.executable, "-m", "mindspore_rec.serving", str(root), "--port", "0"]
+        self.process = subprocess.Popen(
+            [*command, *options],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(python_path), str(ROOT)])},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if not ready:
+            return
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline()
+        found = re.match(r"listening at http://127\.0\.0\.1:(\d+)/", said)
+        assert found, self.process.communicate()
+        self.port = int(found[1])
+
+    def client(self) -> Client:
+        """A new connection."""
+        return Client(self.port)
+
+    def wait_ready(self, seconds: float = 60) -> None:
+        """Until it answers."""
+        deadline = time.monotonic() + seconds
+        while self.client().ask("/v2/health/ready")[0] != 200:
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.communicate()
