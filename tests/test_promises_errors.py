@@ -71,8 +71,16 @@ NATIVE: list[tuple[Callable[[_native.Table], Any], type[Exception], str]] = [
     (lambda t: t.apply(0.1, float("inf")), ValueError, "weight_decay must be a finite number >= 0"),
     (lambda t: t.accumulate(999, ROWS), RuntimeError, "a lookup it no longer knows"),
     (lambda t: t.set_admission_threshold(-2), ValueError, r"admission threshold must be in \[-1"),
-    (lambda t: t.set_max_idle_steps(0), ValueError, "max_idle_steps must be -1 or >= 1, got 0"),
-    (lambda t: t.set_max_idle_steps(-2), ValueError, "max_idle_steps must be -1 or >= 1, got -2"),
+    (
+        lambda t: t.set_eviction(max_idle_steps=0),
+        ValueError,
+        "max_idle_steps must be -1 or >= 1",
+    ),
+    (
+        lambda t: t.set_eviction(max_idle_steps=-2),
+        ValueError,
+        "max_idle_steps must be -1 or >= 1",
+    ),
     (lambda t: t.set_clock(-1, 0), ValueError, r"step must be in \[0, 2\^32\)"),
     (lambda t: t.export_since(1), ValueError, "mark 1 is not one of this table's"),
     (lambda t: t.import_rows(KEYS, ROWS[:1]), ValueError, "values must have one row"),

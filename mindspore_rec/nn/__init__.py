@@ -1,7 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells: embeddings over tables, and the blocks models are made of."""
 
+from mindspore_rec.nn.cross import CrossNet, CrossNetMix, CrossNetV2
+from mindspore_rec.nn.dot_interaction import DotInteraction
 from mindspore_rec.nn.embedding import EmbeddingBag, EmbeddingLookup, HashEmbeddingLookup, tables_of
+from mindspore_rec.nn.factorization import FactorizationMachine
+from mindspore_rec.nn.grouped import GroupedEmbedding
 from mindspore_rec.nn.mlp import MLP
+from mindspore_rec.nn.mmoe import MMoE
 
-__all__ = ["EmbeddingBag", "EmbeddingLookup", "HashEmbeddingLookup", "MLP", "tables_of"]
+__all__ = [
+    "CrossNet",
+    "CrossNetMix",
+    "CrossNetV2",
+    "DotInteraction",
+    "EmbeddingBag",
+    "EmbeddingLookup",
+    "FactorizationMachine",
+    "GroupedEmbedding",
+    "HashEmbeddingLookup",
+    "MLP",
+    "MMoE",
+    "tables_of",
+]

@@ -10,9 +10,18 @@ import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 
+from mindspore_rec.cache.config import CacheConfig, check_cache
 from mindspore_rec.checks import check_int, check_number, check_one_of
-from mindspore_rec.parameter import MapParameter, StaticParameter, TableParameter
+from mindspore_rec.parameter import (
+    Admission,
+    Eviction,
+    MapParameter,
+    StaticParameter,
+    TableParameter,
+)
 from mindspore_rec.parameter.table_parameter import COMBINERS
+
+MAX_COEFFICIENT = 1 << 20
 
 
 def _max_norm(value: float | None) -> float | None:
@@ -43,14 +52,18 @@ class _TableLookup(nn.Cell):
     """Looks ids up in a table, in the way the training flag asks for."""
 
     def __init__(
-        self, table: TableParameter, max_norm: float | None, padding_key: int | None
+        self,
+        table: TableParameter,
+        max_norm: float | None,
+        padding_key: int | None,
+        faae_coefficient: int = 1,
     ) -> None:
         super().__init__()
         self.embedding_table = table
         self.embedding_size = table.dim
         self.max_norm = _max_norm(max_norm)
         self.padding_key = _padding_key(padding_key)
-        self.handle = table.make_handle(self.padding_key)
+        self.handle = table.make_handle(self.padding_key, faae_coefficient=faae_coefficient)
 
     def construct(self, ids: Tensor) -> Tensor:
         if self.training:
@@ -83,6 +96,13 @@ class HashEmbeddingLookup(_TableLookup):
         table: an existing MapParameter to share; then the arguments that describe a table must be
             left at their defaults.
         seed: of the first values. Default: 0.
+        admission: who gets a row, as for `MapParameter`, instead of `permit_filter_value`.
+        eviction: who leaves, as for `MapParameter`, instead of `evict_filter_value`.
+        unknown_value: what an id without a row reads, as for `MapParameter`.
+        serving_unknown_value: the same in evaluation and prediction.
+        faae_coefficient: what one occurrence in this lookup counts for in admission, 1 to 2**20.
+            Default: 1.
+        cache: the tiers the rows live in, a `CacheConfig`. Default: all rows in host memory.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
@@ -119,10 +139,17 @@ class HashEmbeddingLookup(_TableLookup):
         padding_key: int | None = None,
         table: MapParameter | None = None,
         seed: int = 0,
+        admission: Admission | None = None,
+        eviction: Eviction | None = None,
+        unknown_value: Any = None,
+        serving_unknown_value: Any = None,
+        faae_coefficient: int = 1,
+        cache: CacheConfig | None = None,
     ) -> None:
         _require_sparse(sparse)
         _max_norm(max_norm)
         _padding_key(padding_key)
+        faae_coefficient = check_int("faae_coefficient", faae_coefficient, 1, MAX_COEFFICIENT)
         table = hash_table(
             embedding_size,
             key_dtype=key_dtype,
@@ -132,8 +159,13 @@ class HashEmbeddingLookup(_TableLookup):
             name=name,
             table=table,
             seed=seed,
+            admission=admission,
+            eviction=eviction,
+            unknown_value=unknown_value,
+            serving_unknown_value=serving_unknown_value,
+            cache=cache,
         )
-        super().__init__(table, max_norm, padding_key)
+        super().__init__(table, max_norm, padding_key, faae_coefficient)
         self.key_dtype = table.key_dtype
 
 
@@ -144,6 +176,11 @@ _TABLE_DEFAULTS = {
     "evict_filter_value": sys.maxsize,
     "name": None,
     "seed": 0,
+    "admission": None,
+    "eviction": None,
+    "unknown_value": None,
+    "serving_unknown_value": None,
+    "cache": None,
 }
 _unnamed = [0]
 
@@ -158,7 +195,7 @@ def hash_table(
             raise TypeError(f"table must be a MapParameter, got {type(table).__name__}")
         for argument, value in described.items():
             default = _TABLE_DEFAULTS[argument]
-            if value is not default and value != default:
+            if value is not default and (default is None or value != default):
                 raise ValueError(
                     f"{argument} describes a new table; with table= it must be left out"
                 )
@@ -179,6 +216,11 @@ def hash_table(
         permit_filter_value=described["permit_filter_value"],
         evict_filter_value=described["evict_filter_value"],
         seed=described["seed"],
+        admission=described["admission"],
+        eviction=described["eviction"],
+        unknown_value=described["unknown_value"],
+        serving_unknown_value=described["serving_unknown_value"],
+        cache=described["cache"],
     )
 
 
@@ -206,6 +248,11 @@ class EmbeddingLookup(nn.Cell):
         name: the table's name, unique among open tables. Only for 'CPU'.
         padding_key: an id that reads zeros and is never trained. Only for 'CPU'.
         seed: of the first values. Only for 'CPU'.
+        cache: the tiers the rows live in, a `CacheConfig`. Only for 'CPU'. Default: all rows in
+            host memory.
+        vocab_cache_size: upstream's name for a table on the host whose most used rows are on the
+            device, with either target: the same as `cache=CacheConfig(device_rows=...)`. 0: none.
+            Default: 0.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
@@ -242,6 +289,8 @@ class EmbeddingLookup(nn.Cell):
         name: str | None = None,
         padding_key: int | None = None,
         seed: int = 0,
+        cache: CacheConfig | None = None,
+        vocab_cache_size: int = 0,
     ) -> None:
         super().__init__()
         check_one_of("target", target, ("CPU", "DEVICE"))
@@ -255,7 +304,8 @@ class EmbeddingLookup(nn.Cell):
         self.embedding_size = embedding_size
         self.target = target
         self.max_norm = _max_norm(max_norm)
-        if target == "CPU":
+        cache = _with_device_rows(check_cache(cache), vocab_cache_size)
+        if target == "CPU" or vocab_cache_size:
             _require_sparse(sparse)
             _padding_key(padding_key)
             table = StaticParameter(
@@ -265,6 +315,7 @@ class EmbeddingLookup(nn.Cell):
                 name=name,
                 out_of_range=out_of_range,
                 seed=seed,
+                cache=cache,
             )
             self.lookup = _TableLookup(table, max_norm, padding_key)
             self.embedding_table = table
@@ -272,7 +323,7 @@ class EmbeddingLookup(nn.Cell):
         if sparse is not False:
             raise ValueError("sparse must be False with target='DEVICE': its gradient is dense")
         given = {"out_of_range": out_of_range != "error", "name": name is not None}
-        given.update(padding_key=padding_key is not None, seed=seed != 0)
+        given.update(padding_key=padding_key is not None, seed=seed != 0, cache=cache is not None)
         for argument, is_given in given.items():
             if is_given:
                 raise ValueError(f"{argument} is for target='CPU' only")
@@ -285,6 +336,14 @@ class EmbeddingLookup(nn.Cell):
     def construct(self, ids: Tensor) -> Tensor:
         """Rows of ids."""
         return self.lookup(ids)
+
+
+def _with_device_rows(cache: CacheConfig | None, vocab_cache_size: int) -> CacheConfig | None:
+    if check_int("vocab_cache_size", vocab_cache_size, 0, 1 << 40) == 0:
+        return cache
+    if cache is not None:
+        raise ValueError("vocab_cache_size is the device_rows of cache: with cache leave it out")
+    return CacheConfig(device_rows=vocab_cache_size)
 
 
 class _DenseLookup(nn.Cell):
@@ -326,6 +385,12 @@ class EmbeddingBag(nn.Cell):
         name: the table's name. Default: numbered.
         table: an existing MapParameter to share.
         seed: of the first values. Default: 0.
+        admission: as for `HashEmbeddingLookup`.
+        eviction: as for `HashEmbeddingLookup`.
+        unknown_value: as for `HashEmbeddingLookup`.
+        serving_unknown_value: as for `HashEmbeddingLookup`.
+        faae_coefficient: as for `HashEmbeddingLookup`.
+        cache: as for `HashEmbeddingLookup`, also with `vocab_size`.
 
     Inputs:
         ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.
@@ -366,8 +431,15 @@ class EmbeddingBag(nn.Cell):
         name: str | None = None,
         table: MapParameter | None = None,
         seed: int = 0,
+        admission: Admission | None = None,
+        eviction: Eviction | None = None,
+        unknown_value: Any = None,
+        serving_unknown_value: Any = None,
+        faae_coefficient: int = 1,
+        cache: CacheConfig | None = None,
     ) -> None:
         super().__init__()
+        faae = check_int("faae_coefficient", faae_coefficient, 1, MAX_COEFFICIENT)
         self.mode = check_one_of("mode", mode, tuple(COMBINERS))
         self.padding_key = _padding_key(padding_key)
         if vocab_size is None:
@@ -380,6 +452,11 @@ class EmbeddingBag(nn.Cell):
                 name=name,
                 table=table,
                 seed=seed,
+                admission=admission,
+                eviction=eviction,
+                unknown_value=unknown_value,
+                serving_unknown_value=serving_unknown_value,
+                cache=cache,
             )
         else:
             for argument, given in (
@@ -387,15 +464,21 @@ class EmbeddingBag(nn.Cell):
                 ("permit_filter_value", permit_filter_value != 1),
                 ("evict_filter_value", evict_filter_value != sys.maxsize),
                 ("table", table is not None),
+                ("admission", admission is not None),
+                ("eviction", eviction is not None),
+                ("unknown_value", unknown_value is not None),
+                ("serving_unknown_value", serving_unknown_value is not None),
+                ("faae_coefficient", faae != 1),
             ):
                 if given:
                     raise ValueError(f"{argument} is for hash tables; with vocab_size leave it out")
             self.embedding_table = StaticParameter(
-                vocab_size, embedding_size, param_init, name=name, seed=seed
+                vocab_size, embedding_size, param_init, name=name, seed=seed, cache=cache
             )
+        self.embedding_table.refuse_device("an EmbeddingBag")
         self.embedding_size = self.embedding_table.dim
-        self.plain = self.embedding_table.make_handle(self.padding_key, mode, False)
-        self.weighted = self.embedding_table.make_handle(self.padding_key, mode, True)
+        self.plain = self.embedding_table.make_handle(self.padding_key, mode, False, faae)
+        self.weighted = self.embedding_table.make_handle(self.padding_key, mode, True, faae)
 
     def construct(
         self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from mindspore import Tensor, nn
 from mindspore.common.initializer import HeUniform, Initializer, XavierUniform
 
-from mindspore_rec.checks import check_int, check_number, check_one_of
+from mindspore_rec.checks import check_int, check_one_of
+from mindspore_rec.nn.dropout import SeededDropout, check_rate
 
 __all__ = ["ACTIVATIONS", "MLP"]
 
@@ -75,8 +76,7 @@ class MLP(nn.Cell):
         if not len(hidden) and out_features is None:
             raise ValueError("hidden must have at least one layer where out_features is None")
         activation = check_one_of("activation", activation, ACTIVATIONS)
-        if not 0 <= check_number("dropout", dropout) < 1:
-            raise ValueError(f"dropout must be in [0, 1), got {dropout}")
+        dropout = check_rate("dropout", dropout)
         if not isinstance(batch_norm, bool):
             raise TypeError(f"batch_norm must be a bool, got {batch_norm!r}")
         first: Initializer = HeUniform() if activation in _RECTIFIERS else XavierUniform()
@@ -88,7 +88,7 @@ class MLP(nn.Cell):
                 layers.append(nn.BatchNorm1d(units))
             layers.append(nn.get_activation(activation))
             if dropout > 0:
-                layers.append(nn.Dropout(p=float(dropout)))
+                layers.append(SeededDropout(units, dropout))
             width = units
         if out_features is not None:
             units = check_int("out_features", out_features, 1, _MOST_UNITS)

@@ -18,6 +18,8 @@ from mindspore_rec.optim.checks import (
     check_number,
     check_weight_decay,
 )
+from mindspore_rec.optim.device_step import DeviceStep
+from mindspore_rec.optim.handles import apply_by_handle
 from mindspore_rec.optim.tables import bind_table, table_of
 
 __all__ = ["SparseOptimizer"]
@@ -136,6 +138,19 @@ class SparseOptimizer(nn.Optimizer):
         self._bindings = tuple(
             Tensor(np.array([self.table_bindings[owner.native.id]], np.int64)) for owner in tables
         )
+        # A table whose rows are on a device that is not the CPU steps there.
+        on_device = [owner.device is not None and not owner.device.shared for owner in tables]
+        self._device_place = tuple(
+            sum(on_device[:j]) if on_device[j] else -1 for j in range(len(tables))
+        )
+        self._device_steps: Any = nn.CellList(
+            [
+                DeviceStep(owner, rule, constants, binding)
+                for owner, binding, on in zip(tables, self._bindings, on_device, strict=True)
+                if on
+            ],
+            auto_prefix=False,
+        )
         self._table_step = custom_op("MsrStep", ms.float32)
         self._table_norm = custom_op("MsrGradNorm", ms.float32)
         self._no_decay = Tensor(np.zeros(1, np.float32))
@@ -204,17 +219,24 @@ class SparseOptimizer(nn.Optimizer):
         done: Any = ()
         for j in range(len(self._table_index)):
             i = self._table_index[j]
-            done += (
-                self._table_step(
-                    gradients[i],
-                    self._handles[j],
-                    self._rate_of(lr, i).reshape((1,)),
-                    self._decay_of(decay, i).reshape((1,)) if self._decays[i] else self._no_decay,
-                    scale.reshape((1,)),
-                    step,
-                    self._bindings[j],
-                ),
-            )
+            rate = self._rate_of(lr, i).reshape((1,))
+            decay_j = self._decay_of(decay, i).reshape((1,)) if self._decays[i] else self._no_decay
+            scale_j = scale.reshape((1,))
+            if self._device_place[j] >= 0:
+                device_step = self._device_steps[self._device_place[j]]
+                done += (device_step(gradients[i], rate, decay_j, scale_j, step),)
+            else:
+                done += (
+                    self._table_step(
+                        gradients[i],
+                        self._handles[j],
+                        rate,
+                        decay_j,
+                        scale_j,
+                        step,
+                        self._bindings[j],
+                    ),
+                )
         gradients = self._dense_gradients(gradients, scale, unscaled, decay)
         prepared = self.prepare(ops.cast(step, ms.float32).reshape(()))
         for j in range(len(self._dense_index)):
@@ -234,9 +256,11 @@ class SparseOptimizer(nn.Optimizer):
             g = ops.cast(_require_tensor(gradients[i]), ms.float32) * self.reciprocal_scale
             total = total + (g * g).sum()
         for j in range(len(self._table_index)):
-            squares = self._table_norm(gradients[self._table_index[j]], self._handles[j]).reshape(
-                ()
-            )
+            token = gradients[self._table_index[j]]
+            if self._device_place[j] >= 0:
+                squares = self._device_steps[self._device_place[j]].squared_norm(token).reshape(())
+            else:
+                squares = self._table_norm(token, self._handles[j]).reshape(())
             total = total + squares * self.reciprocal_scale * self.reciprocal_scale
         return total
 
@@ -262,6 +286,34 @@ class SparseOptimizer(nn.Optimizer):
         # nn.Optimizer multiplies the decay by the loss scale, to apply it to scaled gradients.
         value = decay[i] if self.is_group else decay
         return ops.cast(value, ms.float32).reshape(()) * self.reciprocal_scale
+
+    def apply_by_handle(self, grads: Any, handles: Any) -> None:
+        """One step of tables alone, outside a graph, by the handles of `lookup_with_handles`.
+
+        Gradients of a row that occurs several times are added; those of ids that were not admitted
+        are dropped. Counts as one step of the optimizer. Either all of it is done or nothing.
+
+        Args:
+            grads: float32 array or Tensor `[n, dim]` (or `[*ids.shape, dim]`), or a list of them.
+            handles: what `lookup_with_handles` gave for the same ids, `[n, 2]`, or a list of them.
+
+        Raises:
+            StaleHandleError: a row has left the table since the handles were given.
+            ValueError: handles of a table that this optimizer does not train; shapes that do not
+                fit.
+
+        Example:
+            >>> import mindspore as ms
+            >>> import numpy as np
+            >>> from mindspore_rec import SGD, MapParameter
+            >>> table = MapParameter("doc.handles", value_shape=2, default_value="ones")
+            >>> optimizer = SGD([table.anchor], learning_rate=0.5)
+            >>> rows, handles = table.lookup_with_handles(np.array([7, 9]))
+            >>> optimizer.apply_by_handle(np.ones((2, 2), np.float32), handles)
+            >>> table.native.lookup(np.array([7]))
+            array([[0.5, 0.5]], dtype=float32)
+        """
+        apply_by_handle(self, grads, handles)
 
     # ---- where the update runs
 

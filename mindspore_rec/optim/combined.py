@@ -111,6 +111,10 @@ class CombinedOptimizer(nn.Optimizer):
         self.assignadd(self.global_step, self.global_step_increase_tensor)
         return done
 
+    def apply_by_handle(self, grads: Any, handles: Any) -> None:
+        """Not for a combination: call it on the optimizer that trains the table."""
+        raise TypeError("apply_by_handle must be called on the optimizer that trains the table")
+
     def _span(self, gradients: Any, k: int) -> Any:
         return gradients[self._spans[k][0] : self._spans[k][1]]
 

@@ -53,6 +53,8 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
             stacklevel=4,
         )
     number = owner.native.bind_optimizer(rule, **constants)
+    if owner.device is not None:
+        owner.device.bind()
     _trainers[owner.native.id] = (weakref.ref(optimizer), rule, number)
     return int(number)
 

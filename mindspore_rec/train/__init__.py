@@ -8,25 +8,36 @@ from mindspore_rec.train.callbacks import (
     StopOnNaN,
     TimeMonitor,
 )
+from mindspore_rec.train.event_time import EventTime
+from mindspore_rec.train.evict import EvictCallback, EvictedKeysCallback
+from mindspore_rec.train.feature_batches import FeatureBatches
 from mindspore_rec.train.placement import (
     Placement,
     PlacementMonitor,
     PlacementReport,
     placement_report,
 )
+from mindspore_rec.train.progressive import ProgressiveValidation
 from mindspore_rec.train.rec_model import RecModel
 from mindspore_rec.train.step import TrainStep
 from mindspore_rec.train.summary import TableSummary, TrainSummary
+from mindspore_rec.train.table_stats import TableStats
 
 __all__ = [
     "EarlyStopping",
     "EvalCallback",
+    "EventTime",
+    "EvictCallback",
+    "EvictedKeysCallback",
+    "FeatureBatches",
     "Placement",
     "PlacementMonitor",
     "PlacementReport",
     "ProgressBar",
+    "ProgressiveValidation",
     "RecModel",
     "StopOnNaN",
+    "TableStats",
     "TableSummary",
     "TimeMonitor",
     "TrainStep",

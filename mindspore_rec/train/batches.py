@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import mindspore as ms
 import numpy as np
@@ -12,7 +12,23 @@ from mindspore import Tensor
 from mindspore.dataset import Dataset, GeneratorDataset
 from mindspore.dataset.engine.datasets import RepeatDataset
 
-__all__ = ["as_tensors", "batch_count", "check_source", "iterate", "row_count"]
+__all__ = [
+    "TellsAtStep",
+    "as_tensors",
+    "batch_count",
+    "check_source",
+    "iterate",
+    "read_ahead",
+    "row_count",
+]
+
+
+@runtime_checkable
+class TellsAtStep(Protocol):
+    """A source that has something to do when a batch's step begins, not when it is read."""
+
+    def read_ahead(self) -> Iterator[tuple[Any, Callable[[], None]]]:
+        """One pass: each batch, and what to call just before its step."""
 
 
 def check_source(source: Any, argument: str) -> None:
@@ -99,21 +115,70 @@ def iterate(source: Any) -> Generator[tuple[Tensor, ...], None, None]:
         for element in source.create_tuple_iterator(num_epochs=1, do_copy=False):
             yield tuple(element)
         return
-    names: list[str] | None = None
+    columns = _Columns()
     for batch in source:
-        if isinstance(batch, Mapping):
-            names = list(batch) if names is None else names
-            if set(names) != set(batch):
-                raise ValueError(f"batches must have the same columns {names}, got {list(batch)}")
-            batch = tuple(batch[name] for name in names)
-        yield as_tensors(batch)
+        yield as_tensors(columns.of(batch))
 
 
-def as_tensors(batch: Any) -> tuple[Tensor, ...]:
+def read_ahead(
+    source: Any,
+) -> Generator[tuple[tuple[Tensor, ...], Callable[[], None]], None, None]:
+    """One pass over a source whose batches are kept while the next ones are read.
+
+    Args:
+        source: as for `iterate`.
+
+    Yields:
+        The batch's columns, copied, and what to call just before its step.
+
+    Raises:
+        TypeError, ValueError: as for `as_tensors`.
+
+    Example:
+        >>> array = np.array([1])
+        >>> first, second = (columns for columns, _ in read_ahead([(array,), (array,)]))
+        >>> array[0] = 2
+        >>> int(first[0])
+        1
+    """
+    if isinstance(source, Dataset):
+        for element in source.create_tuple_iterator(num_epochs=1, do_copy=True):
+            yield tuple(element), _nothing
+        return
+    columns = _Columns()
+    if isinstance(source, TellsAtStep):
+        for batch, tell in source.read_ahead():
+            yield as_tensors(columns.of(batch), copy=True), tell
+        return
+    for batch in source:
+        yield as_tensors(columns.of(batch), copy=True), _nothing
+
+
+def _nothing() -> None:
+    """What most sources have to do when a step begins."""
+
+
+class _Columns:
+    """Columns in one order, for batches that are dicts."""
+
+    def __init__(self) -> None:
+        self._names: list[str] | None = None
+
+    def of(self, batch: Any) -> Any:
+        if not isinstance(batch, Mapping):
+            return batch
+        self._names = list(batch) if self._names is None else self._names
+        if set(self._names) != set(batch):
+            raise ValueError(f"batches must have the same columns {self._names}, got {list(batch)}")
+        return tuple(batch[name] for name in self._names)
+
+
+def as_tensors(batch: Any, *, copy: bool = False) -> tuple[Tensor, ...]:
     """A batch's columns as Tensors.
 
     Args:
         batch: tuple or list of NumPy arrays and Tensors, or one of them alone.
+        copy: whether the arrays may change while the Tensors are in use. Default: they do not.
 
     Returns:
         Tensors; without a copy where the step that reads them is over when its call returns.
@@ -129,8 +194,18 @@ def as_tensors(batch: Any) -> tuple[Tensor, ...]:
     columns = tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
     if not columns:
         raise ValueError("a batch must have at least one column, got none")
-    share = ms.get_context("mode") == ms.GRAPH_MODE and ms.get_context("device_target") == "CPU"
+    on_cpu = ms.get_context("device_target") == "CPU"
+    share = on_cpu and ms.get_context("mode") == ms.GRAPH_MODE
+    if copy:
+        columns = tuple(_copy(column, on_cpu) for column in columns)
     return tuple(_as_tensor(column, i, share) for i, column in enumerate(columns))
+
+
+def _copy(column: Any, on_cpu: bool) -> Any:
+    # A Tensor on the CPU may share its memory with an array; one on a device does not.
+    if isinstance(column, Tensor) and on_cpu:
+        return Tensor.from_numpy(np.array(column.asnumpy()))
+    return np.array(column, order="C") if isinstance(column, np.ndarray) else column
 
 
 def _as_tensor(column: Any, place: int, share: bool) -> Tensor:

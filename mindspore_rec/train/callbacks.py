@@ -278,6 +278,8 @@ class StopOnNaN(Callback):
 class ProgressBar(Callback):
     """Shows samples a second, the loss, and the last evaluation's metrics, on standard error.
 
+    Of a stream also its lag: messages in the topic that no batch has yet.
+
     On a terminal a bar; elsewhere (a log file) one line every so many seconds.
 
     Args:
@@ -329,6 +331,8 @@ class ProgressBar(Callback):
         speed = (run.samples - self._shown_samples) / max(now - self._shown, 1e-9)
         loss = loss_value(run.get("net_outputs"))
         figures = [f"{speed:,.0f} samples/s", f"loss {loss:.4f}"]
+        lag = getattr(run.get("train_dataset"), "lag", None)  # messages of a stream not read yet
+        figures += [] if lag is None else [f"lag {lag:,}"]
         figures += [f"{name} {value:.4f}" for name, value in (run.get("metrics") or {}).items()]
         if self._bar is not None:
             self._bar.set_postfix_str(", ".join(figures), refresh=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 from mindspore import Tensor
 from mindspore.train import Callback, RunContext
 
-from mindspore_rec.train.batches import iterate, row_count
+from mindspore_rec.cache.prefetch import PrefetchStage, ReadBatch
+from mindspore_rec.train.batches import iterate, read_ahead, row_count
 from mindspore_rec.train.callbacks import loss_value
 from mindspore_rec.train.interrupt import Interruption
 from mindspore_rec.train.shapes import CellCaller
@@ -33,6 +34,7 @@ class TrainLoop:
         run: what callbacks see as `run_context.original_args()`.
         callbacks: a callback, or the manager of several.
         interruption: says whether Ctrl-C was pressed.
+        stage: hands the batches over.
         max_steps: end after that many steps; None for no limit.
 
     Attributes:
@@ -45,6 +47,7 @@ class TrainLoop:
         run: Any,
         callbacks: Callback,
         interruption: Interruption,
+        stage: PrefetchStage,
         max_steps: int | None,
     ) -> None:
         self.summary = TrainSummary(history=run.history)
@@ -53,7 +56,9 @@ class TrainLoop:
         self._context = RunContext(run)
         self._callbacks = callbacks
         self._interruption = interruption
+        self._stage = stage
         self._max_steps = max_steps
+        self._last = max_steps  # more batches than these steps take are not read
 
     def run_passes(self, source: Any, epochs: int, epoch_steps: int | None) -> None:
         """Trains for epochs, each one pass over the source or, if given, of that many steps.
@@ -61,35 +66,41 @@ class TrainLoop:
         Raises:
             ValueError: a pass over the source gives no batch.
         """
-        endless = _repeated(source)
-        with _Begun(self._callbacks, self._context), closing(endless):
+        if epoch_steps is None:
+            with _Begun(self._callbacks, self._context):
+                for epoch in range(epochs):
+                    with self._reading(_not_empty(self._batches(source))):
+                        self._epoch(epoch + 1, None)
+                    if self._over():
+                        break
+            return
+        self._limit(epochs * epoch_steps)
+        with (
+            _Begun(self._callbacks, self._context),
+            self._reading(self._repeated(source)),
+        ):
             for epoch in range(epochs):
-                if epoch_steps is None:
-                    with closing(_not_empty(source)) as one_pass:
-                        self._epoch(epoch + 1, one_pass, None)
-                else:
-                    self._epoch(epoch + 1, endless, epoch_steps)
+                self._epoch(epoch + 1, epoch_steps)
                 if self._over():
                     break
 
     def run_stream(self, source: Any, epoch_steps: int) -> None:
         """Trains on one pass over the source, which need not end; an epoch is a number of steps."""
-        stream = iterate(source)
-        with _Begun(self._callbacks, self._context), closing(stream):
+        with _Begun(self._callbacks, self._context), self._reading(self._batches(source)):
             epoch = 0
             taken = epoch_steps
             while taken == epoch_steps and not self._over():
                 epoch += 1
-                taken = self._epoch(epoch, stream, epoch_steps)
+                taken = self._epoch(epoch, epoch_steps)
 
-    def _epoch(self, number: int, stream: Iterator[_Batch], steps: int | None) -> int:
+    def _epoch(self, number: int, steps: int | None) -> int:
         run = self._run
         run.cur_epoch_num = number
         self._callbacks.on_train_epoch_begin(self._context)
         taken = 0
         while (steps is None or taken < steps) and not self._over():
             begin = time.perf_counter()
-            batch = self._next(stream)
+            batch = self._next()
             if batch is None:
                 break
             self._step(batch, begin)
@@ -99,7 +110,31 @@ class TrainLoop:
         self.summary.epochs += not self._over() or taken == steps
         return taken
 
-    def _next(self, stream: Iterator[_Batch]) -> _Batch | None:
+    # ---- batches
+
+    def _batches(self, source: Any) -> Generator[ReadBatch, None, None]:
+        if self._stage.reads_ahead:
+            for columns, tell in read_ahead(source):
+                yield ReadBatch(columns, tell)
+        else:
+            for columns in iterate(source):
+                yield ReadBatch(columns, _nothing)
+
+    def _repeated(self, source: Any) -> Generator[ReadBatch, None, None]:
+        while True:
+            yield from _not_empty(self._batches(source))
+
+    @contextmanager
+    def _reading(self, stream: Generator[ReadBatch, None, None]) -> Iterator[None]:
+        """Hands out this stream; whatever ends it, no batch that was read ahead stays behind."""
+        self._stage.start(lambda: self._read(stream))
+        try:
+            with closing(stream):
+                yield
+        finally:
+            self._stage.stop()
+
+    def _read(self, stream: Iterator[ReadBatch]) -> ReadBatch | None:
         try:
             self._interruption.waiting = True
             return next(stream, None)
@@ -109,13 +144,24 @@ class TrainLoop:
         finally:
             self._interruption.waiting = False
 
+    def _next(self) -> _Batch | None:
+        most = None if self._last is None else self._last - self._run.cur_step_num
+        batch = self._stage.next(most)
+        # Where Ctrl-C ended the wait for a batch to read ahead, those before it are not trained.
+        return None if self._interruption.requested else batch
+
+    def _limit(self, steps: int) -> None:
+        self._last = steps if self._last is None else min(steps, self._last)
+
     def _step(self, batch: _Batch, begin: float) -> None:
         run, summary = self._run, self.summary
         compilations = self._call.compilations
         run.cur_step_num += 1
         run.train_dataset_element = batch
         self._callbacks.on_train_step_begin(self._context)
+        self._stage.begin_step()
         run.net_outputs = self._call(True, *batch)
+        self._stage.end_step()
         self._interruption.restore()
         rows = row_count(batch)
         run.samples += rows
@@ -157,17 +203,17 @@ class _Begun:
             self._callbacks.on_train_end(self._context)
 
 
-def _not_empty(source: Any) -> Generator[_Batch, None, None]:
+def _not_empty(batches: Generator[ReadBatch, None, None]) -> Generator[ReadBatch, None, None]:
     empty = True
-    for batch in iterate(source):
-        empty = False
-        yield batch
+    with closing(batches):
+        for batch in batches:
+            empty = False
+            yield batch
     if empty:
         raise ValueError(
             "train_dataset gave no batch: it is empty, or an iterator that an earlier epoch used up"
         )
 
 
-def _repeated(source: Any) -> Generator[_Batch, None, None]:
-    while True:
-        yield from _not_empty(source)
+def _nothing() -> None:
+    """A batch that is not read ahead was handed over when it was read."""

@@ -13,6 +13,8 @@ from mindspore import nn
 from mindspore.train import Callback, Model, RunContext
 from mindspore.train.callback import _CallbackManager, _InternalCallbackParam
 
+from mindspore_rec.cache.id_columns import PrefetchIds
+from mindspore_rec.cache.prefetch import PrefetchStage
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.optim import check_covered
@@ -166,6 +168,7 @@ class RecModel(Model):
         *,
         max_steps: int | None = None,
         progress: bool = True,
+        prefetch_ids: PrefetchIds | None = None,
     ) -> TrainSummary:
         """Trains for a number of epochs.
 
@@ -180,6 +183,14 @@ class RecModel(Model):
             max_steps: end after that many steps. Default: no limit.
             progress: show a bar, or lines where there is no terminal, and a closing summary, on
                 standard error. Default: True.
+            prefetch_ids: a function of a batch's columns, NumPy arrays, that returns the ids each
+                table will look up, an array or a list of them by table name: for tables whose
+                cache prefetches, and whose ids the network computes. Default: ids are columns, or
+                fields of columns; which of which table is seen in the first step.
+
+        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead, and a source
+        that reuses its arrays is copied. Batches read and not trained when a callback or Ctrl-C
+        ends the training are lost; `max_steps` ends it without.
 
         Returns:
             Figures of the run.
@@ -203,7 +214,7 @@ class RecModel(Model):
         def work(loop: TrainLoop) -> None:
             loop.run_passes(train_dataset, epochs, epoch_steps)
 
-        return self._run(run, callbacks, max_steps, progress, work)
+        return self._run(run, callbacks, max_steps, progress, prefetch_ids, work)
 
     def online_train(
         self,
@@ -214,16 +225,23 @@ class RecModel(Model):
         *,
         max_steps: int | None = None,
         progress: bool = True,
+        prefetch_ids: PrefetchIds | None = None,
     ) -> TrainSummary:
         """Trains on a stream that need not end: until it ends, a callback stops it, or Ctrl-C.
 
         Args:
-            train_dataset: a Dataset, or an iterable of batches; read once.
+            train_dataset: a Dataset, or an iterable of batches; read once. A
+                `mindspore_rec.stream.StreamingDataset` says when to stop, by `StopWhen`, and from
+                where to go on.
             callbacks: one or several. Default: none.
             dataset_sink_mode: accepted for upstream's signature; batches are fed one by one always.
             sink_size: steps of what callbacks see as an epoch, at least 1. Default: 1.
             max_steps: end after that many steps. Default: no limit.
             progress: as for `train`. Default: True.
+            prefetch_ids: as for `train`.
+
+        With a cache that prefetches, a batch is trained when `CacheConfig.prefetch` more have
+        come: on a stream with pauses a low number trains sooner.
 
         Returns:
             Figures of the run.
@@ -237,8 +255,9 @@ class RecModel(Model):
 
         def work(loop: TrainLoop) -> None:
             loop.run_stream(train_dataset, sink_size)
+            run.stop_reason = run.stop_reason or getattr(train_dataset, "stop_reason", "")
 
-        return self._run(run, callbacks, max_steps, progress, work)
+        return self._run(run, callbacks, max_steps, progress, prefetch_ids, work)
 
     def _run_params(
         self,
@@ -272,14 +291,21 @@ class RecModel(Model):
         return run
 
     def _run(
-        self, run: Any, callbacks: Any, max_steps: int | None, progress: bool, work: Any
+        self,
+        run: Any,
+        callbacks: Any,
+        max_steps: int | None,
+        progress: bool,
+        prefetch_ids: PrefetchIds | None,
+        work: Any,
     ) -> TrainSummary:
         self._check_trainable()
+        stage = PrefetchStage(tables_of(self._train_network), prefetch_ids)
         run.list_callback = _callback_list(callbacks) + ([ProgressBar()] if progress else [])
         begin = time.perf_counter()
         with Interruption() as interruption, _CallbackManager(run.list_callback) as manager:
             loop = TrainLoop(
-                self._caller(self._train_network), run, manager, interruption, max_steps
+                self._caller(self._train_network), run, manager, interruption, stage, max_steps
             )
             work(loop)
         summary = loop.finish(time.perf_counter() - begin)
@@ -412,7 +438,7 @@ def _callback_list(callbacks: Any) -> list[Callback]:
             raise TypeError(
                 f"callbacks must be mindspore.train.Callback objects, got {type(callback).__name__}"
             )
-    return given
+    return sorted(given, key=lambda callback: getattr(callback, "runs_last", False))
 
 
 def _table_summary(table: Any) -> TableSummary:

@@ -43,7 +43,7 @@ class TrainSummary:
         history: `(step, metrics)` of each evaluation.
         tables: the tables at the end.
         interrupted: whether SIGINT ended it.
-        stop_reason: why a callback ended it, or ''.
+        stop_reason: why a callback, or the stream, ended it, or ''.
 
     Example:
         >>> TrainSummary(step_samples=3000, step_seconds=2.0).samples_per_second

@@ -23,7 +23,13 @@ def run(script: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "script", sorted(p.name for p in (ROOT / "benchmarks").glob("*_step.py")), ids=str
+    "script",
+    sorted(
+        p.name
+        for p in (ROOT / "benchmarks").glob("*.py")
+        if "__main__" in p.read_text(encoding="utf-8")
+    ),
+    ids=str,
 )
 def test_help(script):
     assert "--json" in run(script, "--help")
@@ -55,3 +61,22 @@ def test_wide_deep_step(tmp_path):
     figures = json.loads(out.read_text())["shapes"]["criteo_26"]
     assert figures["ours_samples_per_s"] > 0
     assert figures["vanilla_samples_per_s"] > 0
+
+
+def test_grouped_tables(tmp_path):
+    out = tmp_path / "grouped.json"
+    run(
+        "grouped_tables.py", "--batch", "64", "--tables", "3", "--rows", "100", "--steps", "3",
+        "--json", str(out),
+    )  # fmt: skip
+    assert set(json.loads(out.read_text())["milliseconds"]) == {"separate", "grouped", "one_table"}
+
+
+def test_sketch_accuracy(tmp_path):
+    out = tmp_path / "sketch.json"
+    run("sketch_accuracy.py", "--keys", "20000", "--thresholds", "2", "--json", str(out))
+    early = {
+        each["bytes"]: each["admitted_early"] for each in json.loads(out.read_text())["shares"]
+    }
+    assert early[1] > early[2] > early[4] > early[8]
+    assert early[4] < 0.02, "what SketchAdmission promises, with room for chance"

@@ -21,12 +21,14 @@ data:
   test_rows: 8000
   max_cardinality: 200
   pair_cardinality: 50
-model:
+embedding:
   dim: 4
+model:
   hidden: [16]
 optimizer:
-  wide_learning_rate: 0.1
-  deep_learning_rate: 0.01
+  learning_rate: 0.01
+  wide:
+    learning_rate: 0.1
 train:
   batch_size: 500
   epochs: 1
@@ -95,8 +97,8 @@ def test_the_same_seed_gives_the_same_figures(trained):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("model:\n  dims: 4", "dims"),
-        ("optimizer:\n  wide_learning_rate: -1", "wide_learning_rate"),
+        ("embedding:\n  dims: 4", "dims"),
+        ("optimizer:\n  wide:\n    learning_rate: -1", "wide.learning_rate"),
         ("train:\n  batch_size: 0", "batch_size"),
     ],
 )

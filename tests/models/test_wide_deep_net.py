@@ -13,14 +13,19 @@ from mindspore import Tensor, nn
 from mindspore_rec import RecModel, tables_of
 from models.common.config import from_mapping
 from models.common.data import Criteo
-from models.wide_deep.config import Config
-from models.wide_deep.net import WideDeep, make_optimizer
+from models.common.embedding import EmbeddingConfig
+from models.wide_deep.config import Config, FtrlConfig, WideDeepOptimizer, make_optimizer
+from models.wide_deep.net import WideDeep
 
 PLACES: dict[str, dict[str, Any]] = {
-    "hash": {"embedding": "hash"},
-    "static": {"embedding": "static", "buckets": 50},
-    "device": {"embedding": "static", "buckets": 50, "host_device_mix": False},
+    "hash": {"kind": "hash"},
+    "static": {"kind": "static", "buckets": 50},
+    "device": {"kind": "static", "buckets": 50, "host_device_mix": False},
 }
+
+
+def optimizer_of(net: WideDeep, wide: FtrlConfig | None, rate: float = 1e-3) -> nn.Optimizer:
+    return make_optimizer(net, WideDeepOptimizer(learning_rate=rate, wide=wide))
 
 
 def make_batch(rows=12, fields=3, numbers=2):
@@ -43,18 +48,21 @@ def weights(table, ids):
 def test_logits_are_the_formula_after_training(mode, unique, place, numbers):
     ids, dense, label = make_batch(numbers=numbers)
     columns = (ids, dense) if numbers else (ids,)
-    net = WideDeep(3, numbers, 4, (8,), name=unique(), **PLACES[place])
-    model = RecModel(net, nn.BCEWithLogitsLoss(), make_optimizer(net, 0.5, deep_learning_rate=0.05))
+    held = EmbeddingConfig(dim=4, **PLACES[place])
+    net = WideDeep(3, numbers, held, hidden=(8,), name=unique())
+    optimizer = optimizer_of(net, FtrlConfig(0.5), 0.05)
+    model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
     before = model.train(1, [(*columns, label)], progress=False).loss
     assert model.train(30, [(*columns, label)], progress=False).loss < 0.5 * before
     assert len(tables_of(net)) == (0 if place == "device" else 2)
 
     ids = ids if place == "hash" else (ids & 0x7FFFFFFF) % 50
-    wide = weights(net.wide_table, ids).sum(1)
-    deep = weights(net.deep_table, ids).reshape(len(ids), -1)
+    wide = weights(net.wide.ids.table, ids).sum(1)
+    deep = weights(net.inputs.embedding.table, ids).reshape(len(ids), -1)
     assert np.abs(wide).max() > 0.1
     if numbers:
-        wide = wide + dense @ net.wide_dense.weight.asnumpy().T + net.wide_dense.bias.asnumpy()
+        linear = net.wide.numbers
+        wide = wide + dense @ linear.weight.asnumpy().T + linear.bias.asnumpy()
         deep = np.concatenate([deep, dense], 1)
     expected = wide + net.deep.set_train(False)(Tensor(deep)).asnumpy()
     got = model.predict(*columns).asnumpy()
@@ -62,34 +70,25 @@ def test_logits_are_the_formula_after_training(mode, unique, place, numbers):
 
 
 def test_wide_learns_by_ftrl_and_deep_by_lazy_adam(graph_mode, unique):
-    net = WideDeep(3, 2, 4, (8,), name=unique())
-    optimizer = make_optimizer(net, wide_l1=1e6)
-    model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
-    deep = net.deep_table.embedding_table
+    net = WideDeep(3, 2, EmbeddingConfig(dim=4), hidden=(8,), name=unique())
+    model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer_of(net, FtrlConfig(l1=1e6)))
+    deep = net.inputs.embedding.table.embedding_table
     ids, dense, label = make_batch()
     first = deep.native.lookup(ids.reshape(-1), insert=True)
     model.train(1, [(ids, dense, label)] * 3, progress=False)
     # so strong an L1 holds every weight of FTRL at 0, and does not reach the embeddings
-    assert not weights(net.wide_table, ids).any()
-    assert not net.wide_dense.weight.asnumpy().any()
+    assert not weights(net.wide.ids.table, ids).any()
+    assert not net.wide.numbers.weight.asnumpy().any()
     assert (deep.native.lookup(ids.reshape(-1)) != first).all()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"fields": 0, "dense": 1}, "fields"),
-        ({"fields": 1, "dense": -1}, "dense"),
-        ({"fields": 1, "dense": 1, "embedding": "dynamic"}, "embedding"),
-        ({"fields": 1, "dense": 1, "embedding": "static"}, "buckets"),
-        ({"fields": 1, "dense": 1, "buckets": 5}, "buckets"),
-        ({"fields": 1, "dense": 1, "embedding": "static", "buckets": 0}, "buckets"),
-        ({"fields": 1, "dense": 1, "host_device_mix": False}, "host_device_mix"),
-    ],
-)
-def test_arguments_that_do_not_go_together(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        WideDeep(**arguments)
+def test_without_ftrl_lazy_adam_learns_everything(graph_mode, unique):
+    net = WideDeep(3, 2, EmbeddingConfig(dim=4), hidden=(8,), name=unique())
+    model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer_of(net, None, rate=0.01))
+    ids, dense, label = make_batch()
+    model.train(1, [(ids, dense, label)], progress=False)
+    # Adam's first step is as long as its rate, whatever the gradient
+    np.testing.assert_allclose(np.abs(weights(net.wide.ids.table, ids)), 0.01, rtol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +96,9 @@ def test_arguments_that_do_not_go_together(arguments, message):
     [
         ({}, "'data' is missing"),
         ({"data": {"kind": "criteo"}, "modell": {}}, "'modell' is not known"),
-        ({"data": {"kind": "criteo"}, "model": {"dimm": 3}}, "'model.dimm' is not known"),
-        ({"data": {"kind": "criteo"}, "model": {"dim": "3"}}, "'model.dim' must be of type int"),
-        ({"data": {"kind": "criteo"}, "model": {"dim": True}}, "'model.dim' must be of type int"),
+        ({"data": {"kind": "criteo"}, "embedding": {"dimm": 3}}, "'embedding.dimm' is not known"),
+        ({"data": {"kind": "criteo"}, "embedding": {"dim": "3"}}, "'embedding.dim' must be of"),
+        ({"data": {"kind": "criteo"}, "embedding": {"dim": True}}, "'embedding.dim' must be of"),
         ({"data": {"kind": "criteo"}, "model": {"hidden": 3}}, "'model.hidden' must be a list"),
         ({"data": {"kind": "criteo"}, "model": {"hidden": [1, "a"]}}, r"'model.hidden\[1\]'"),
         ({"data": {"kind": "criteo", "rows": 5}}, "'data.rows' is not known"),
@@ -108,6 +107,10 @@ def test_arguments_that_do_not_go_together(arguments, message):
         ({"data": {"kind": "synthetic"}}, "'data.rows' is missing"),
         ({"data": 5}, "'data.kind' is missing"),
         ({"data": {"kind": "criteo"}, "train": {"epochs": 0}}, "'train.epochs'"),
+        (
+            {"data": {"kind": "census_income", "tasks": ["income", "never_married"]}},
+            "'data.tasks' must be one task",
+        ),
     ],
 )
 def test_configurations_are_strict(values, message):
@@ -116,8 +119,13 @@ def test_configurations_are_strict(values, message):
 
 
 def test_configuration_values_arrive():
-    values = {"data": {"kind": "criteo"}, "model": {"hidden": [3, 4]}, "optimizer": {"wide_l1": 1}}
+    values = {
+        "data": {"kind": "criteo"},
+        "model": {"hidden": [3, 4]},
+        "optimizer": {"wide": {"l1": 1}},
+    }
     config = from_mapping(Config, values)
-    assert (config.model.hidden, config.optimizer.wide_l1) == ((3, 4), 1.0)
+    assert config.optimizer.wide is not None
+    assert (config.model.hidden, config.optimizer.wide.l1) == ((3, 4), 1.0)
     assert isinstance(config.data, Criteo)
-    assert config.model.buckets is None and config.data.train == "train"
+    assert config.embedding.buckets is None and config.data.train == "train"

@@ -135,7 +135,7 @@ def test_progress_lines_where_there_is_no_terminal(unique, capsys):
     model = make_model(unique(), {"auc": AUC(from_logits=True)})
     callbacks = [EvalCallback(model, [BATCH], every_steps=2), ProgressBar(every_seconds=1e-9)]
     model.train(1, [BATCH] * 4, callbacks, progress=False)
-    lines = capsys.readouterr().err.splitlines()
+    lines = [line for line in capsys.readouterr().err.splitlines() if "/4: " in line]
     assert len(lines) == 4
     assert lines[0].startswith("step 1/4: ") and "auc" not in lines[0]
     assert "samples/s, loss 0." in lines[3] and lines[3].endswith("auc 1.0000")

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which Parameters the code of a cell reads from cells below it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterable
+from typing import Any
+
+from mindspore import Parameter, nn
+
+__all__ = ["read_in_construct"]
+
+_ITERATORS = ("enumerate", "list", "reversed", "tuple", "zip")
+
+
+def read_in_construct(cell: nn.Cell) -> list[tuple[Parameter, str]]:
+    """Parameters that a cell's own code reads as attributes of cells below it.
+
+    Such as `self.embedding.embedding_table` in an output projection: no cell but the embedding
+    holds that Parameter. Follows attributes, indices, plain assignments, loops and method calls
+    from `construct` on; code of MindSpore is not looked at.
+    """
+    found: list[tuple[Parameter, str]] = []
+    todo, done = [(cell, "construct")], set()
+    while todo:
+        owner, method = todo.pop()
+        for function in _definitions(owner, method):
+            if (id(owner), function) in done:
+                continue
+            done.add((id(owner), function))
+            reader = _Reader(owner, function)
+            found += reader.parameters
+            todo += reader.calls
+    return found
+
+
+def _definitions(cell: nn.Cell, method: str) -> list[Any]:
+    definitions = []
+    for base in type(cell).__mro__:
+        function = vars(base).get(method)
+        if inspect.isfunction(function):
+            if not function.__module__.startswith("mindspore."):
+                definitions.append(function)
+            code = getattr(inspect.unwrap(function), "__code__", None)
+            if code is None or "super" not in code.co_names:
+                break
+    return definitions
+
+
+class _Reader(ast.NodeVisitor):
+    """Runs a method in the abstract: every expression stands for the objects it may be."""
+
+    def __init__(self, cell: nn.Cell, function: Any) -> None:
+        self.parameters: list[tuple[Parameter, str]] = []
+        self.calls: list[tuple[nn.Cell, str]] = []
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        except (OSError, SyntaxError):  # no source: then the graph compiler has none either
+            return
+        if not isinstance(tree, ast.FunctionDef) or not tree.args.args:
+            return
+        self.names: dict[str, list[Any]] = {tree.args.args[0].arg: [cell]}
+        for statement in tree.body:
+            self.visit(statement)
+
+    def visit_Assign(self, node: ast.Assign) -> None:  # noqa: N802
+        """An alias such as `table = self.embedding.embedding_table`."""
+        self.generic_visit(node)
+        for name in node.targets:
+            if isinstance(name, ast.Name):
+                self._may_be(name.id, self.objects(node.value))
+
+    def visit_For(self, node: ast.For) -> None:  # noqa: N802
+        """The variable of a loop may be any member of what is looped over."""
+        self._bind(node)
+        self.generic_visit(node)
+
+    def visit_ListComp(self, node: ast.ListComp) -> None:  # noqa: N802
+        """As `visit_For`; the loops come first."""
+        for loop in node.generators:
+            self._bind(loop)
+        self.generic_visit(node)
+
+    def _bind(self, loop: ast.For | ast.comprehension) -> None:
+        members = [m for o in self.objects(loop.iter) for m in _members(o)]
+        for name in ast.walk(loop.target):
+            if isinstance(name, ast.Name):
+                self._may_be(name.id, members)
+
+    def _may_be(self, name: str, values: list[Any]) -> None:
+        known = self.names.setdefault(name, [])
+        for value in values:
+            if all(value is not other for other in known):
+                known.append(value)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:  # noqa: N802
+        """Where a Parameter is read, or a method of a cell used."""
+        for value in self.objects(node):
+            if isinstance(value, Parameter):
+                self.parameters.append((value, ast.unparse(node)))
+        for owner in self.objects(node.value):
+            if isinstance(owner, nn.Cell) and inspect.isfunction(
+                getattr(type(owner), node.attr, None)
+            ):
+                self.calls.append((owner, node.attr))
+        self.generic_visit(node)
+
+    def objects(self, node: ast.expr) -> list[Any]:
+        """What an expression may be, as far as cells, their attributes and containers go."""
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id, [])
+        if isinstance(node, ast.Attribute):
+            owners = [o for o in self.objects(node.value) if isinstance(o, nn.Cell)]
+            return [v for o in owners for v in _attribute(o, node.attr)]
+        if isinstance(node, ast.Subscript):
+            return [m for o in self.objects(node.value) for m in _members(o)]
+        if isinstance(node, ast.Call):
+            return [o for source in _handed_on(node) for o in self.objects(source)]
+        return []
+
+
+def _handed_on(call: ast.Call) -> list[ast.expr]:
+    """What a call hands the members of on, in `for k, cell in enumerate(self.cells)`."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr in ("items", "values", "cells"):
+        return [function.value]
+    if isinstance(function, ast.Name) and function.id in _ITERATORS:
+        return list(call.args)
+    return []
+
+
+def _attribute(cell: nn.Cell, name: str) -> list[Any]:
+    for place in (vars(cell), cell._params, cell._cells):
+        if name in place:
+            return [place[name]]
+    return []
+
+
+def _members(value: Any) -> Iterable[Any]:
+    if isinstance(value, nn.Cell):
+        return [cell for cell in value._cells.values() if cell is not None]
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, (list, tuple)) else []

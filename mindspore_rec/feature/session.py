@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`init` and `terminate`: settings of a run, and the end of the tables made in it."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+from mindspore_rec.checks import check_int
+from mindspore_rec.native import get_num_threads, set_num_threads
+from mindspore_rec.parameter import TableParameter
+from mindspore_rec.parameter.map_parameter import MAX_SEED
+
+__all__ = ["Session", "adopt", "default_seed", "init", "terminate"]
+
+_CHECKPOINT = "checkpoints are not a session's business: call mindspore_rec.save_checkpoint"
+_DELTA = "delta checkpoints come with a later version: see MapParameter.export_data(incremental)"
+_ONE_PROCESS = "training runs in one process"
+
+# Options of Rec SDK's init and what serves their purpose here.
+_REC_SDK: dict[str, str] = {
+    "max_steps": "give it to the loop: RecModel.train(..., max_steps=N)",
+    "train_steps": "give it to the loop: RecModel.train(..., max_steps=N), and EvalCallback("
+    "every_steps=N) to evaluate on the way",
+    "eval_steps": "RecModel.eval takes one pass over its data set: give it as many batches",
+    "save_steps": f"{_CHECKPOINT} from a callback",
+    "if_load": "call mindspore_rec.load_checkpoint",
+    "restore_model_version": "call mindspore_rec.load_checkpoint on the directory of that step",
+    "save_checkpoint_due_time": f"{_CHECKPOINT} from a callback",
+    "save_delta_checkpoints_secs": _DELTA,
+    "is_incremental_checkpoint": _DELTA,
+    "recent_key_count_threshold": _DELTA,
+    "use_dynamic": "batches may always differ in shape",
+    "bind_cpu": "set num_threads, and bind the process with taskset",
+    "prefetch_batch_number": "give it to the data set: mindspore.dataset.config.set_prefetch_size",
+    "use_mpi": _ONE_PROCESS,
+    "use_lccl": _ONE_PROCESS,
+    "rank_id": _ONE_PROCESS,
+    "rank_size": _ONE_PROCESS,
+    "local_rank_size": _ONE_PROCESS,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """What `init` has set; as a context manager it calls `terminate` at its end.
+
+    Attributes:
+        use_dynamic_expansion: True.
+        num_threads: of the tables' operators.
+        seed: of tables whose `create_table` gives none.
+    """
+
+    use_dynamic_expansion: bool
+    num_threads: int
+    seed: int
+    _threads_before: int = field(repr=False)
+    _tables: list[weakref.ref[TableParameter]] = field(default_factory=list, repr=False)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if _current is self:  # the block may have called terminate() itself
+            terminate()
+
+
+_current: Session | None = None
+
+
+def init(
+    *,
+    use_dynamic_expansion: bool = True,
+    num_threads: int | None = None,
+    seed: int = 0,
+    **unknown: Any,
+) -> Session:
+    """Begins a session: settings that hold until `terminate`, for tables of `create_table`.
+
+    A session is not needed: without one, tables have seed 0 and the threads that
+    `set_num_threads` set. There is one at a time.
+
+    Args:
+        use_dynamic_expansion: only True: a table grows as keys arrive.
+        num_threads: of the tables' operators, 1 to 1024, until `terminate` puts back what was set
+            before. Default: as it is.
+        seed: of tables whose `create_table` gives none, 0 to 2**64 - 1. Default: 0.
+        **unknown: refused, in particular those options of Rec SDK that belong elsewhere; the
+            message says where.
+
+    Returns:
+        The session, also a context manager that ends with `terminate`.
+
+    Raises:
+        RuntimeError: there is a session already.
+        TypeError: an unknown option, or one of the wrong type.
+        ValueError: an option is out of range.
+
+    After `mx_rec.util.initialize.init` of Rec SDK.
+
+    Example:
+        >>> import mindspore as ms
+        >>> import mindspore_rec
+        >>> with mindspore_rec.init(seed=7) as session:
+        ...     table = mindspore_rec.create_table(ms.int64, 4, "doc.init", "normal")
+        ...     print(session.seed, table.seed)
+        7 7
+    """
+    global _current
+    _refuse(unknown)
+    if _current is not None:
+        raise RuntimeError("init was called twice: call terminate() to end the session before")
+    if not isinstance(use_dynamic_expansion, bool):
+        raise TypeError(f"use_dynamic_expansion must be a bool, got {use_dynamic_expansion!r}")
+    if not use_dynamic_expansion:
+        raise ValueError(
+            "use_dynamic_expansion must be True: tables grow as keys arrive and have no capacity "
+            "that could be exceeded. To bound a table, give create_table "
+            "eviction=Eviction(max_rows=N)"
+        )
+    seed = check_int("seed", seed, 0, MAX_SEED)
+    before = get_num_threads()
+    threads = before if num_threads is None else check_int("num_threads", num_threads, 1, 1024)
+    set_num_threads(threads)
+    _current = Session(use_dynamic_expansion, threads, seed, before)
+    return _current
+
+
+def terminate() -> None:
+    """Ends the session: closes the tables `create_table` made in it, puts back the threads.
+
+    Rows and names of those tables are free afterwards; their use is a `TableClosedError`. So save
+    what is to stay before.
+
+    Raises:
+        RuntimeError: there is no session.
+
+    After `mx_rec.util.initialize.terminate_config_initializer` of Rec SDK.
+
+    Example:
+        >>> import mindspore_rec
+        >>> _ = mindspore_rec.init()
+        >>> mindspore_rec.terminate()
+    """
+    global _current
+    if _current is None:
+        raise RuntimeError("terminate was called without a session: call init() first")
+    session, _current = _current, None
+    set_num_threads(session._threads_before)
+    for reference in session._tables:
+        table = reference()
+        if table is not None:
+            _ = table.native  # waits for what PyNative still runs on it
+            table.close()
+
+
+def default_seed() -> int:
+    """The seed of a table that is given none."""
+    return 0 if _current is None else _current.seed
+
+
+def adopt(table: TableParameter) -> None:
+    """Lets the session, where there is one, close the table at its end."""
+    if _current is not None:
+        _current._tables.append(weakref.ref(table))
+
+
+def _refuse(unknown: dict[str, Any]) -> None:
+    for option in unknown:
+        if option in _REC_SDK:
+            raise TypeError(f"init takes no option '{option}': {_REC_SDK[option]}")
+        raise TypeError(
+            f"init takes no option '{option}', only use_dynamic_expansion, num_threads and seed"
+        )

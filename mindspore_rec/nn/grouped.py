@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several tables looked up by one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn, ops
+
+from mindspore_rec.checks import check_int
+from mindspore_rec.native import custom_op
+from mindspore_rec.nn.embedding import MAX_COEFFICIENT, _padding_key
+from mindspore_rec.parameter import TableParameter
+
+__all__ = ["GroupedEmbedding"]
+
+
+class GroupedEmbedding(nn.Cell):
+    """Looks column t of the ids up in table t, all tables in one operator.
+
+    Many small tables then cost little more than one large one: separate lookups would slice the
+    ids, wake the threads and concatenate the rows once for each. The rows, and what the tables
+    learn, are those of separate lookups, bit for bit.
+
+    Args:
+        tables: a MapParameter or StaticParameter for each column, all with rows of the same size;
+            a table may serve several columns, which are then looked up in their order.
+        padding_key: an id that reads zeros and is never trained, in all tables. Default: none.
+        faae_coefficient: what an occurrence counts for in admission, one for all columns or one
+            each, 1 to 2**20. Default: 1.
+
+    Inputs:
+        ids: int32 or int64 Tensor `[..., tables]`.
+
+    Outputs:
+        float32 Tensor `[..., tables, dim]`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        RuntimeError: ids with another number of columns; training without an optimizer that covers
+            the tables.
+
+    After the merged (grouped) embeddings of Rec SDK and the table batching of FBGEMM.
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore import Tensor
+        >>> from mindspore_rec import GroupedEmbedding, MapParameter
+        >>> tables = [MapParameter(f"doc.grouped.{t}", value_shape=4) for t in range(3)]
+        >>> GroupedEmbedding(tables)(Tensor([[1, 2, 3], [4, 5, 6]], ms.int32)).shape
+        (2, 3, 4)
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[TableParameter],
+        *,
+        padding_key: int | None = None,
+        faae_coefficient: int | Sequence[int] = 1,
+    ) -> None:
+        super().__init__()
+        tables = list(tables)
+        if not tables:
+            raise ValueError("tables must have at least one table, got none")
+        for table in tables:
+            if not isinstance(table, TableParameter):
+                raise TypeError(
+                    f"tables must hold Map- or StaticParameters, got {type(table).__name__}"
+                )
+            table.refuse_device("a GroupedEmbedding")
+            if table.dim != tables[0].dim:
+                raise ValueError(
+                    f"tables must have rows of one size: '{tables[0].name}' has {tables[0].dim} "
+                    f"floats, '{table.name}' {table.dim}"
+                )
+        self.padding_key = _padding_key(padding_key)
+        coefficients = _coefficients(faae_coefficient, len(tables))
+        self.tables = nn.CellList(tables, auto_prefix=False)
+        self.embedding_size = tables[0].dim
+        handles = [
+            table.make_handle(self.padding_key, faae_coefficient=each).asnumpy()
+            for table, each in zip(tables, coefficients, strict=True)
+        ]
+        self.handles = Tensor(np.stack(handles))
+        self.like = tables[0].like
+        distinct = list({id(table): table for table in tables}.values())
+        self.anchors = ms.ParameterTuple([table.anchor for table in distinct])
+        self._sum = ops.AddN()
+        self._make_operators()
+
+    def _make_operators(self) -> None:
+        accumulate = custom_op("MsrGroupAccumulate", ms.float32)
+        refuse = custom_op("MsrRefuseGradient", ms.float32)
+        zeros = ops.zeros_like
+
+        def train_bprop(ids, handles, like, anchor, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(ids), handles, like, accumulate(dout[0], out[1], handles)
+
+        def eval_bprop(ids, handles, like, anchor, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(ids), handles, like, refuse(dout, handles)
+
+        self._train = custom_op(
+            "MsrGroupLookupTrain", (ms.float32, ms.int64), train_bprop, multi_output=True
+        )
+        self._eval = custom_op("MsrGroupLookupEval", ms.float32, eval_bprop)
+
+    def construct(self, ids: Tensor) -> Tensor:
+        """Rows of ids."""
+        # The sum hands one token on to every table's anchor.
+        anchor = self._sum(self.anchors)
+        if self.training:
+            return self._train(ids, self.handles, self.like, anchor)[0]
+        return self._eval(ids, self.handles, self.like, anchor)
+
+
+def _coefficients(given: Any, columns: int) -> list[int]:
+    each = list(given) if isinstance(given, (list, tuple)) else [given] * columns
+    if len(each) != columns:
+        raise ValueError(f"faae_coefficient must be one number or {columns}, got {len(each)}")
+    return [check_int("faae_coefficient", value, 1, MAX_COEFFICIENT) for value in each]

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""EventTime: tells tables the time of a batch's events just before its step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindspore import Tensor
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec.checks import check_int
+from mindspore_rec.feature.columns import event_time
+from mindspore_rec.feature.event_tables import event_tables
+from mindspore_rec.feature.feature_spec import check_specs
+
+__all__ = ["EventTime"]
+
+
+class EventTime(Callback):
+    """Tells tables the time of a batch's events, where the network gets the times as an input.
+
+    `FeatureBatches` tells the time when it hands a batch over. This callback is for batches that
+    are read ahead after that, by a thread that prefetches for instance, or that never went through
+    it: it looks at the batch of the step that begins. As in batches of `get_insert_func`, the times
+    are the input after the features.
+
+    Args:
+        specs: features of a batch, FeatureSpec objects, one of them the timestamp.
+        tables: the network, or its tables, that are told the time.
+        place: the place of the times among the batch's columns, from 0. Default: the number of
+            features, which is where `get_insert_func` puts them.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type; no feature is the timestamp; a
+            table that evicts by age is not among the tables; in training, a batch without that
+            column, or whose times are no seconds since 1970.
+
+    Example:
+        >>> from mindspore_rec import EventTime, FeatureSpec, MapParameter
+        >>> specs = [FeatureSpec("doc.event_time"), FeatureSpec("time", is_timestamp=True)]
+        >>> EventTime(specs, [MapParameter("doc.event_time")]).place
+        1
+    """
+
+    def __init__(self, specs: Any, tables: Any, place: int | None = None) -> None:
+        super().__init__()
+        found = check_specs(specs)
+        self.tables = event_tables(found, tables)
+        self._spec = next(spec for spec in found if spec.is_timestamp)
+        self.place = len(found) - 1 if place is None else check_int("place", place, 0, 255)
+
+    def on_train_step_begin(self, run_context: RunContext) -> None:
+        """Tells the time of the batch at hand."""
+        batch = run_context.original_args().train_dataset_element
+        if self.place >= len(batch):
+            raise ValueError(
+                f"feature '{self._spec.name}' is in column {self.place}, and the batch has only "
+                f"{len(batch)} columns"
+            )
+        column = batch[self.place]
+        seconds = event_time(self._spec, column.asnumpy() if isinstance(column, Tensor) else column)
+        for table in self.tables:
+            table.set_event_time(seconds)

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Callbacks of eviction: when it happens, and who was evicted."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec.checks import check_int
+from mindspore_rec.nn.embedding import tables_of
+from mindspore_rec.parameter import EvictedKeys, MapParameter
+
+__all__ = ["EvictCallback", "EvictedKeysCallback"]
+
+logger = logging.getLogger("mindspore_rec")
+
+_MAX = (1 << 31) - 1
+_ROW_METADATA_BYTES = 28  # of a row: metadata and index
+
+
+class EvictCallback(Callback):
+    """Evicts in training when so much time or so many steps have passed, or a table is too large.
+
+    For tables made with `Eviction(..., trigger="callback")`; the ages of their rows are measured
+    when it evicts. What has to go is gone for lookups at once by age, and freed in slices of the
+    following steps, without a pause. Counting starts anew after each eviction.
+
+    Args:
+        evict_enable: False: no eviction at all. Default: True.
+        evict_time_interval: seconds of wall clock between two evictions, 1 to 2**31 - 1, or None.
+            Default: a day.
+        evict_step_interval: training steps between two evictions, in the same range, or None.
+            Default: 10000.
+        evict_rows: evict when a table has more rows than this, checked each step, or None.
+        evict_bytes: the same in bytes of rows and index.
+
+    Attributes:
+        evictions: `(step, cause)` of each, with cause 'time', 'steps', 'rows' or 'bytes'.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range, or none is given.
+        ValueError: when training begins, no table of the network evicts by callback.
+
+    After Rec SDK's `EvictHook`.
+
+    Example:
+        >>> EvictCallback(evict_time_interval=3600, evict_step_interval=None).evictions
+        []
+    """
+
+    def __init__(
+        self,
+        evict_enable: bool = True,
+        evict_time_interval: int | None = 24 * 60 * 60,
+        evict_step_interval: int | None = 10000,
+        *,
+        evict_rows: int | None = None,
+        evict_bytes: int | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(evict_enable, bool):
+            raise TypeError(f"evict_enable must be a bool, got {evict_enable!r}")
+        self.evict_enable = evict_enable
+        self._seconds = _optional("evict_time_interval", evict_time_interval, _MAX)
+        self._steps = _optional("evict_step_interval", evict_step_interval, _MAX)
+        self._rows = _optional("evict_rows", evict_rows, 1 << 40)
+        self._bytes = _optional("evict_bytes", evict_bytes, 1 << 60)
+        if all(each is None for each in (self._seconds, self._steps, self._rows, self._bytes)):
+            raise ValueError(
+                "one of evict_time_interval, evict_step_interval, evict_rows and evict_bytes must "
+                "be given"
+            )
+        self.evictions: list[tuple[int, str]] = []
+        self._tables: list[MapParameter] = []
+        self._step = self._last_step = self._steps_before = 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Steps since the last eviction: to go on after a restart, as one of the `states` of a
+        `RecCheckpoint`."""
+        return {"steps": self._step - self._last_step}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Goes on from there in the next training."""
+        self._steps_before = int(state["steps"])
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Finds the tables."""
+        tables = _hash_tables(run_context)
+        self._tables = [
+            table
+            for table in tables
+            if table.eviction is not None and table.eviction.trigger == "callback"
+        ]
+        if not self._tables:
+            raise ValueError(
+                "EvictCallback needs a table with Eviction(..., trigger='callback'); those of this "
+                f"network ({_names(tables)}) evict at every step or never"
+            )
+        self.evictions = []
+        self._restart(-self._steps_before)
+        self._steps_before = 0
+        self._step = 0
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Evicts where it is due."""
+        if not self.evict_enable:
+            return
+        step = self._step = run_context.original_args().cur_step_num
+        cause = self._cause(step)
+        if cause is None:
+            return
+        for table in self._tables:
+            table.evict()
+        self.evictions.append((step, cause))
+        logger.info("step %d: eviction (%s)", step, cause)
+        self._restart(step)
+
+    def _restart(self, step: int) -> None:
+        self._last_step, self._last_time = step, time.monotonic()
+
+    def _cause(self, step: int) -> str | None:
+        if self._steps is not None and step - self._last_step >= self._steps:
+            return "steps"
+        if self._seconds is not None and time.monotonic() - self._last_time >= self._seconds:
+            return "time"
+        for table in self._tables if self._rows is not None or self._bytes is not None else ():
+            stats = table.stats()
+            if self._rows is not None and stats["rows"] > self._rows:
+                return "rows"
+            row_bytes = _ROW_METADATA_BYTES + 4 * (table.dim + stats["state_width"])
+            if self._bytes is not None and stats["rows"] * row_bytes > self._bytes:
+                return "bytes"
+        return None
+
+
+class EvictedKeysCallback(Callback):
+    """Hands on the keys that were evicted, after each step in which there are any.
+
+    Args:
+        receiver: called with the table's name and its `EvictedKeys`; or a path, to which a line of
+            table, key, reason, step and event time is appended for each key, separated by tabs.
+
+    Raises:
+        TypeError: neither a callable nor a path.
+        ValueError: when training begins, no hash table of the network evicts.
+
+    Example:
+        >>> callback = EvictedKeysCallback(lambda table, evicted: print(table, evicted.keys))
+    """
+
+    def __init__(self, receiver: Callable[[str, EvictedKeys], None] | str | Path) -> None:
+        super().__init__()
+        if not callable(receiver) and not isinstance(receiver, (str, Path)):
+            raise TypeError(f"receiver must be a callable or a path, got {receiver!r}")
+        self._receiver = receiver
+        self._file: TextIO | None = None
+        self._tables: list[MapParameter] = []
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Starts the collection."""
+        tables = _hash_tables(run_context)
+        self._tables = [table for table in tables if table.eviction is not None]
+        if not self._tables:
+            raise ValueError(
+                f"EvictedKeysCallback needs a table that evicts; those of this network "
+                f"({_names(tables)}) never do"
+            )
+        if not callable(self._receiver):
+            self._file = Path(self._receiver).open("a", encoding="utf-8")
+        for table in self._tables:
+            table.collect_evicted(True)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Hands on what there is."""
+        for table in self._tables:
+            evicted = table.take_evicted()
+            if len(evicted) == 0:
+                continue
+            if callable(self._receiver):
+                self._receiver(table.name, evicted)
+            else:
+                self._write(table.name, evicted)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Ends the collection."""
+        self._end()
+
+    def __exit__(self, *error: Any) -> None:
+        """Ends the collection where training ended in an error."""
+        self._end()
+
+    def _write(self, name: str, evicted: EvictedKeys) -> None:
+        columns = zip(
+            evicted.keys.tolist(),
+            evicted.reasons.tolist(),
+            evicted.steps.tolist(),
+            evicted.times.tolist(),
+            strict=True,
+        )
+        assert self._file is not None
+        self._file.writelines(f"{name}\t{k}\t{why}\t{step}\t{at}\n" for k, why, step, at in columns)
+        self._file.flush()
+
+    def _end(self) -> None:
+        for table in self._tables:
+            table.collect_evicted(False)
+        self._tables = []
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _hash_tables(run_context: RunContext) -> list[MapParameter]:
+    network = run_context.original_args().train_network
+    return [table for table in tables_of(network) if isinstance(table, MapParameter)]
+
+
+def _names(tables: list[MapParameter]) -> str:
+    return ", ".join(repr(table.name) for table in tables) or "none"
+
+
+def _optional(argument: str, value: int | None, high: int) -> int | None:
+    return None if value is None else check_int(argument, value, 1, high)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ProgressiveValidation: every batch of a stream is scored before it is trained on."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec.checks import check_int
+from mindspore_rec.metrics import functional
+from mindspore_rec.metrics.inputs import (
+    as_labels,
+    as_predictions,
+    check_same_length,
+    task_column,
+)
+
+__all__ = ["ProgressiveValidation"]
+
+
+class ProgressiveValidation(Callback):
+    """Online AUC, log loss and calibration: of predictions made before the label was learned.
+
+    A step's batch is predicted in evaluation mode just before the step, so every row of the stream
+    is a test row first and a training row after that, and nothing is held back. The figures are of
+    the last `window` rows, exact. They come into `run_context.original_args().metrics`, where the
+    progress bar shows them, together with `drift`: the log loss of the window minus that of all
+    rows so far, above 0 where the model does worse than it did.
+
+    A forward pass more is what it costs.
+
+    Args:
+        model: the RecModel that trains, made with a `loss_fn`, so that a batch's last column is the
+            label; or a function from a batch's columns to predictions.
+        window: rows that the figures are of, at least 1 (default 100,000).
+        every_rows: rows between two reports, at least 1. Default: a tenth of the window.
+        from_logits: whether predictions are logits (default True).
+        task: column, where predictions or labels are ``[B, T]`` (default 0).
+
+    Attributes:
+        history: `(step, rows so far, figures)` of each report.
+        rows: rows scored.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range; while training,
+            predictions that are not finite or labels that are not 0 or 1.
+
+    Progressive validation: Blum, Kalai, Langford 1999
+    (https://doi.org/10.1145/307400.307439).
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore import nn
+        >>> from mindspore_rec import LazyAdam, RecModel
+        >>> ms.set_context(mode=ms.GRAPH_MODE)
+        >>> net = nn.Dense(2, 1)
+        >>> optimizer = LazyAdam(net.trainable_params(), learning_rate=0.1)
+        >>> model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
+        >>> x = np.array([[1, 0], [0, 1]], np.float32)
+        >>> y = np.array([[1], [0]], np.float32)
+        >>> validation = ProgressiveValidation(model, window=20, every_rows=20)
+        >>> summary = model.online_train([(x, y)] * 50, validation, progress=False)
+        >>> validation.history[-1][2]["auc"]  # of the last 20 rows
+        1.0
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        window: int = 100_000,
+        every_rows: int | None = None,
+        from_logits: bool = True,
+        task: int = 0,
+    ) -> None:
+        super().__init__()
+        self.window = check_int("window", window, 1, sys.maxsize)
+        every = max(1, self.window // 10) if every_rows is None else every_rows
+        self.every_rows = check_int("every_rows", every, 1, sys.maxsize)
+        if not isinstance(from_logits, bool):
+            raise TypeError(f"from_logits must be a bool, got {from_logits!r}")
+        self.from_logits = from_logits
+        self.task = check_int("task", task, 0, 1 << 20)
+        self._score = _scorer(model)
+        self.history: list[tuple[int, int, dict[str, float]]] = []
+        self.rows = 0
+        self._loss_sum = 0.0
+        self._reported = 0
+        self._parts: list[tuple[np.ndarray, np.ndarray]] = []
+        self._held = 0
+
+    def on_train_step_begin(self, run_context: RunContext) -> None:
+        """Scores the batch of the step."""
+        run = run_context.original_args()
+        batch = run.train_dataset_element
+        prediction = as_predictions(
+            task_column(_array(self._score(batch)), "prediction", self.task),
+            "prediction",
+            from_logits=self.from_logits,
+        )
+        label = as_labels(task_column(_array(batch[-1]), "label", self.task), "label")
+        check_same_length(prediction=prediction, label=label)
+        self._take(np.array(prediction), np.array(label))
+        if self.rows - self._reported >= self.every_rows:
+            self._report(run)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Reports what the last report did not see."""
+        if self.rows > self._reported:
+            self._report(run_context.original_args())
+
+    def figures(self) -> dict[str, float]:
+        """Of the last `window` rows: auc, log_loss, calibration (predicted / observed), drift.
+
+        A figure that is not defined, such as the AUC of one class, is NaN.
+
+        Raises:
+            ValueError: no row was scored.
+        """
+        if not self.rows:
+            raise ValueError("no row was scored yet")
+        prediction = np.concatenate([part[0] for part in self._parts])[-self.window :]
+        label = np.concatenate([part[1] for part in self._parts])[-self.window :]
+        loss = self._log_loss(label, prediction)
+        rate = functional.sigmoid(prediction) if self.from_logits else prediction
+        observed = float(label.mean())
+        return {
+            "auc": functional.auc(label, prediction),
+            "log_loss": loss,
+            "calibration": float(rate.mean()) / observed if observed else math.nan,
+            "drift": loss - self._loss_sum / self.rows,
+        }
+
+    def _take(self, prediction: np.ndarray, label: np.ndarray) -> None:
+        if not len(label):
+            return
+        self.rows += len(label)
+        self._loss_sum += self._log_loss(label, prediction) * len(label)
+        self._parts.append((prediction, label))
+        self._held += len(label)
+        while self._held - len(self._parts[0][1]) >= self.window:
+            self._held -= len(self._parts.pop(0)[1])
+
+    def _log_loss(self, label: np.ndarray, prediction: np.ndarray) -> float:
+        return float(functional.log_loss(label, prediction, from_logits=self.from_logits))
+
+    def _report(self, run: Any) -> None:
+        self._reported = self.rows
+        figures = self.figures()
+        self.history.append((int(run.cur_step_num), self.rows, figures))
+        run.metrics = {**(run.get("metrics") or {}), **figures}
+
+    # ---- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it has seen, as NumPy arrays and numbers: to go on after a restart."""
+        empty = (np.zeros(0, np.float32), np.zeros(0, bool))
+        parts = self._parts or [empty]
+        return {
+            "rows": self.rows,
+            "loss_sum": self._loss_sum,
+            "reported": self._reported,
+            "prediction": np.concatenate([part[0] for part in parts])[-self.window :],
+            "label": np.concatenate([part[1] for part in parts])[-self.window :],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from there; `history` begins anew."""
+        prediction, label = np.array(state["prediction"]), np.array(state["label"])
+        check_same_length(prediction=prediction, label=label)
+        self.rows, self._reported = int(state["rows"]), int(state["reported"])
+        self._loss_sum = float(state["loss_sum"])
+        self._held = len(label)
+        self._parts = [(prediction, label)] if len(label) else []
+        self.history = []
+
+
+def _scorer(model: Any) -> Callable[[tuple[Tensor, ...]], Any]:
+    if hasattr(model, "predict"):
+        if getattr(model, "_loss_fn", None) is None:
+            raise ValueError(
+                "model must have a loss_fn; without one, give a function from a batch's columns to "
+                "predictions"
+            )
+        return lambda batch: model.predict(*batch[:-1])
+    if not callable(model):
+        raise TypeError(f"model must be a RecModel or a function, got {type(model).__name__}")
+    return lambda batch: model(*batch)
+
+
+def _array(values: Any) -> np.ndarray:
+    return values.asnumpy() if isinstance(values, Tensor) else np.asarray(values)

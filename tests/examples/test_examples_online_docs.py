@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of the guide to online learning run as they are written."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_guide_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    text = (DOCS / "online_learning.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(# (\w+\.py)\n.*?)```", text, re.S)
+    assert [name for _, name in blocks] == ["click_network.py", "train.py", "serve.py"]
+    for code, name in blocks:
+        (tmp_path / name).write_text(code, encoding="utf-8")
+
+    def run(name: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, name],
+            env={**os.environ, "PYTHONPATH": str(DOCS.parent), "GLOG_v": "3"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    (promised,) = re.findall(r"```\n(begins at.*?)```", text, re.S)
+    printed = run("train.py") + run("train.py")
+    assert [without_auc(line) for line in printed] == [
+        without_auc(line) for line in promised.splitlines()
+    ]
+    for line, promise in zip(printed, promised.splitlines(), strict=True):
+        if "AUC" in line:
+            assert abs(float(line.split()[-1]) - float(promise.split()[-1])) < 0.02, line
+    assert run("serve.py") == ["step 80 user 4 clicks more: [ True]"]
+
+
+def without_auc(line: str) -> str:
+    return re.sub(r"AUC: .*", "AUC", line)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MMoE from the command line, on a planted file in Census-Income's form; its promise on the real
+one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datasets.census_income.schema import COLUMNS, FILES, NUMERIC
+
+ROOT = Path(__file__).parents[2]
+
+SMALL = """
+data:
+  kind: census_income
+  tasks: [income, never_married]
+model:
+  dim: 4
+  input_dropout: 0.1
+  expert_dropout: 0.1
+optimizer:
+  learning_rate: 0.01
+train:
+  batch_size: 200
+  epochs: 3
+  evaluations: 2
+"""
+
+
+def census_lines(rows: int, seed: int) -> str:
+    """Rows whose income depends on education, weeks and gains, and never having married on age;
+    children have neither, as in the real file."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(rows):
+        age, weeks, gains = int(rng.integers(0, 80)), int(rng.integers(0, 53)), 0
+        education = str(rng.choice(["Children", "High school", "Bachelors", "Doctorate"]))
+        if rng.random() < 0.2:
+            gains = int(rng.choice([7688, 15024]))
+        score = {"Doctorate": 2.0, "Bachelors": 0.5}.get(education, -2.0) + (weeks - 26) / 20
+        score += {7688: -2.0, 15024: 2.0, 0: 0.0}[gains]
+        earns = age >= 15 and rng.random() < 1 / (1 + np.exp(-score))
+        never = age < 15 or rng.random() < 1 / (1 + np.exp((age - 35) / 5))
+        values: dict[str, object] = dict.fromkeys(COLUMNS, "Not in universe")
+        values.update(dict.fromkeys(NUMERIC, 0), instance_weight=1000.5)
+        values.update(age=age, weeks_worked=weeks, education=education, capital_gains=gains)
+        values.update(marital_stat="Never married" if never else "Divorced")
+        values.update(income_50k="50000+." if earns else "- 50000.")
+        lines.append(", ".join(str(values[name]) for name in COLUMNS))
+    return "\n".join(lines) + "\n"
+
+
+def run(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900
+    )
+
+
+def train(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return run("models.mmoe.train", *arguments)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("mmoe")
+    for seed, (name, rows) in enumerate((("train", 4000), ("test", 2000))):
+        text = census_lines(rows, seed)
+        (directory / FILES[name]).write_bytes(gzip.compress(text.encode()))
+    (directory / "small.yaml").write_text(SMALL)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    out = folder / "figures.json"
+    done = train(
+        "--config", folder / "small.yaml", "--data", folder, "--seed", 1, "--json", out,
+        "--save", folder / "saved",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr, json.loads(out.read_text())
+
+
+def test_both_tasks_are_learnt(trained):
+    _, _, figures = trained
+    metrics = figures["mean"]
+    assert metrics["auc.income"] > 0.8 and metrics["auc.never_married"] > 0.9
+    assert figures["deviation"] is None and figures["runs"][0]["seed"] == 1
+    # without the children, whose labels are constant, both are harder
+    for task in ("income", "never_married"):
+        assert metrics[f"auc.{task}.adult"] < metrics[f"auc.{task}"]
+
+
+def test_adults_are_the_rows_of_18_years_and_more(folder):
+    from models.common.data import CensusIncome, open_data
+
+    data = open_data(CensusIncome(tasks=("never_married", "income")), folder, seed=0)
+    text = gzip.decompress((folder / FILES["test"]).read_bytes()).decode()
+    ages = [int(line.split(",")[0]) for line in text.splitlines()]
+    assert data.groups["adult"].tolist() == [age >= 18 for age in ages]
+    assert data.tasks == ("never_married", "income") and (data.fields, data.dense) == (36, 7)
+    labels = np.concatenate([batch["label"] for batch in data.test])
+    assert labels[:, 0].mean() > labels[:, 1].mean()
+
+
+def test_the_report_has_each_task_on_all_rows_and_on_adults(trained):
+    out, error, figures = trained
+    for group, end in (("all", ""), ("adult", ".adult")):
+        for task in ("income", "never_married"):
+            [auc] = re.findall(rf"^{group} +{task} +(0\.\d+)", out, re.M)
+            assert float(auc) == pytest.approx(figures["mean"][f"auc.{task}{end}"], abs=1e-5)
+    assert re.search(r"[\d,]+ samples/s", error)
+
+
+def test_several_seeds_are_what_each_is_alone(folder, trained):
+    out = folder / "seeds.json"
+    done = train(
+        "--config", folder / "small.yaml", "--data", folder, "--seeds", "0,1", "--json", out
+    )
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(out.read_text())
+    assert [each["seed"] for each in figures["runs"]] == [0, 1]
+    first, second = figures["runs"]
+    # the same seed gives the same figures, alone or after another
+    alone = trained[2]["runs"][0]
+    assert second["history"] == alone["history"] and second["metrics"] == alone["metrics"]
+    assert first["metrics"] != second["metrics"]
+    values = [each["metrics"]["auc.income"] for each in figures["runs"]]
+    assert figures["mean"]["auc.income"] == pytest.approx(np.mean(values))
+    assert figures["deviation"]["auc.income"] == pytest.approx(np.std(values, ddof=1))
+    assert "mean (standard deviation) of 2 seeds" in done.stdout
+
+
+def test_eval_of_the_saved_model_gives_the_trained_figures(folder, trained):
+    out = folder / "eval.json"
+    done = run(
+        "models.mmoe.eval", "--config", folder / "small.yaml", "--data", folder,
+        "--load", folder / "saved", "--json", out,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(out.read_text())["metrics"] == trained[2]["runs"][0]["metrics"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--seed", "0", "--seeds", "0,1"), "--seeds"),
+        (("--seeds", "0,0"), "different whole numbers"),
+        (("--seeds", "a"), "different whole numbers"),
+        (("--seeds", "0,1", "--save", "anywhere"), "--save"),
+        (("--epochs", "0"), "epochs"),
+        (("--data", "nowhere"), "is not there"),
+    ],
+)
+def test_bad_options_are_refused_by_name(folder, options, message):
+    from models.mmoe.train import main
+
+    given = ["--config", str(folder / "small.yaml"), "--data", str(folder), *options]
+    done = subprocess_like(main, given)
+    assert done[0] in (1, 2) and message in done[1]
+
+
+def subprocess_like(main, arguments: list[str]) -> tuple[int, str]:
+    """Exit code and standard error of a command, without starting a process."""
+    import contextlib
+    import io
+
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors):
+        try:
+            code = main(arguments)
+        except SystemExit as stop:  # argparse's
+            code = int(stop.code or 0)
+    return code, errors.getvalue()
+
+
+def test_help_of_both_commands(capsys):
+    from models.mmoe import eval, train
+
+    for command in (train, eval):
+        assert subprocess_like(command.main, ["--help"])[0] == 0
+        assert "--json" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_census_income_auc(tmp_path):
+    if "MINDSPORE_REC_CENSUS_DIR" not in os.environ:
+        pytest.skip("MINDSPORE_REC_CENSUS_DIR does not name the Census-Income files")
+    out = tmp_path / "census.json"
+    done = train("--config", "reference.yaml", "--json", out)
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads(out.read_text())["mean"]
+    assert metrics["auc.income"] >= 0.953 and metrics["auc.never_married"] >= 0.9940

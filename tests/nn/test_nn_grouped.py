@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GroupedEmbedding: the same bits as separate lookups, for every mix of tables."""
+
+from __future__ import annotations
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor, nn, ops
+
+import mindspore_rec
+from mindspore_rec import (
+    CountAdmission,
+    GroupedEmbedding,
+    HashEmbeddingLookup,
+    LazyAdam,
+    MapParameter,
+    StaticParameter,
+    TrainStep,
+)
+
+DIM = 6
+
+
+class Separate(nn.Cell):
+    def __init__(self, tables, coefficients):
+        super().__init__()
+        self.columns = nn.CellList(
+            [
+                HashEmbeddingLookup(DIM, table=table, padding_key=0, faae_coefficient=each)
+                for table, each in zip(tables, coefficients, strict=True)
+            ]
+        )
+
+    def construct(self, ids):
+        rows: tuple[Tensor, ...] = ()
+        for i in range(len(self.columns)):
+            rows += (self.columns[i](ids[:, i]),)
+        return ops.stack(rows, 1)
+
+
+class Loss(nn.Cell):
+    """Every row has a weight of its own, so that a gradient in the wrong place shows."""
+
+    def __init__(self, embedding, weight):
+        super().__init__()
+        self.embedding = embedding
+        self.weight = Tensor(weight)
+
+    def construct(self, ids):
+        return (self.embedding(ids) * self.weight).sum()
+
+
+def make_tables(prefix):
+    a, b, c = (
+        MapParameter(f"{prefix}.{name}", value_shape=DIM, key_dtype=ms.int64, **arguments)
+        for name, arguments in (
+            ("a", {}),
+            ("b", {"admission": CountAdmission(4)}),
+            ("c", {"default_value": "ones"}),
+        )
+    )
+    return [a, b, a, c, a]  # three columns share a table
+
+
+def train(grouped, threads, batch_sizes):
+    """Rows of each step's forward pass, and the tables' final contents."""
+    rng = np.random.default_rng(3)
+    ms.set_seed(0)
+    before = mindspore_rec.get_num_threads()
+    mindspore_rec.set_num_threads(threads)
+    try:
+        tables = make_tables("grouped.equal")  # names decide first values: the same in each run
+        coefficients = [1, 2, 1, 1, 3]
+        if grouped:
+            embedding = GroupedEmbedding(tables, padding_key=0, faae_coefficient=coefficients)
+        else:
+            embedding = Separate(tables, coefficients)
+        outs: list[np.ndarray] = []
+        for n in batch_sizes:
+            ids = Tensor(rng.integers(0, 40 if n < 100 else 4000, (n, 5)))
+            weight = rng.normal(size=(n, 5, DIM)).astype(np.float32)
+            net = Loss(embedding, weight)
+            if not outs:
+                optimizer = LazyAdam(net.trainable_params(), learning_rate=0.1)
+            TrainStep(net, optimizer).set_train()(ids)
+            embedding.set_train(False)
+            outs.append(embedding(ids).asnumpy())
+        contents = [
+            {int(k): v.tobytes() for k, v in zip(r["keys"], r["values"], strict=True)}
+            for r in (table.native.export_rows() for table in tables)
+        ]
+        counts = [table.stats()["candidates"] for table in tables]
+        for table in set(tables):
+            table.close()
+        return outs, contents, counts
+    finally:
+        mindspore_rec.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_grouped_equals_separate_bit_for_bit(threads):
+    ms.set_context(mode=ms.GRAPH_MODE)
+    sizes = [3, 2000, 17]
+    separate = train(False, 1, sizes)
+    grouped = train(True, threads, sizes)
+    for a, b in zip(separate[0], grouped[0], strict=True):
+        assert a.tobytes() == b.tobytes()
+    assert separate[1] == grouped[1]
+    assert separate[2] == grouped[2]
+    assert separate[2][1] > 0, "the admission of one table must have had something to do"
+
+
+def test_static_tables_leading_dimensions_and_padding():
+    ms.set_context(mode=ms.GRAPH_MODE)
+    static = StaticParameter(50, DIM, "normal", name="grouped.static")
+    hashed = MapParameter("grouped.hashed", value_shape=DIM, default_value="ones")
+    group = GroupedEmbedding([static, hashed], padding_key=0)
+    ids = np.random.default_rng(0).integers(0, 50, (4, 3, 2)).astype(np.int32)
+    rows = group(Tensor(ids)).asnumpy()
+    assert rows.shape == (4, 3, 2, DIM)
+    expected = static.asnumpy()[ids[..., 0]]
+    expected[ids[..., 0] == 0] = 0
+    np.testing.assert_array_equal(rows[..., 0, :], expected)
+    np.testing.assert_array_equal(
+        rows[..., 1, :], np.where(ids[..., 1:] == 0, 0.0, np.ones((4, 3, DIM), np.float32))
+    )
+
+
+def test_bad_arguments_name_the_argument():
+    a = MapParameter("grouped.bad.a", value_shape=DIM)
+    b = MapParameter("grouped.bad.b", value_shape=DIM + 1)
+    with pytest.raises(ValueError, match="tables must have at least one table"):
+        GroupedEmbedding([])
+    with pytest.raises(TypeError, match="tables must hold Map- or StaticParameters, got Dense"):
+        GroupedEmbedding([nn.Dense(1, 1)])
+    with pytest.raises(ValueError, match="rows of one size: 'grouped.bad.a' has 6 floats"):
+        GroupedEmbedding([a, b])
+    with pytest.raises(ValueError, match="faae_coefficient must be one number or 1, got 2"):
+        GroupedEmbedding([a], faae_coefficient=[1, 1])
+    with pytest.raises(ValueError, match=r"faae_coefficient must be in \[1, 1048576\], got 0"):
+        GroupedEmbedding([a], faae_coefficient=0)
+    with pytest.raises(RuntimeError, match=r"ids must be \[..., 1\], one column a table"):
+        GroupedEmbedding([a])(Tensor(np.zeros((4, 2), np.int32)))
+
+
+def test_training_without_an_optimizer_is_an_error():
+    table = MapParameter("grouped.uncovered", value_shape=DIM)
+    group = GroupedEmbedding([table]).set_train()
+    with pytest.raises(RuntimeError, match="no optimizer covers it"):
+        group(Tensor(np.zeros((4, 1), np.int32)))
