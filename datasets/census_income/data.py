@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from datasets.census_income.schema import (
+    AGE,
     COLUMNS,
     FILES,
     INCOME,
@@ -45,12 +46,15 @@ class Split:
         labels: float32 [N, T], 0 or 1, one column per task.
         weight: float32 [N], the survey's ``instance_weight``: how many people the row stands for.
             For weighted evaluation; not a feature.
+        age: float32 [N], in years, as in the file. For evaluation of a part of the rows: in `dense`
+            it is standardized.
     """
 
     ids: np.ndarray
     dense: np.ndarray
     labels: np.ndarray
     weight: np.ndarray
+    age: np.ndarray
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -203,6 +207,7 @@ class _Encoder:
             dense=((_numbers(table) - self._mean) / self._spread).astype(np.float32),
             labels=np.stack([_label(table, task) for task in self._tasks], axis=1),
             weight=table[WEIGHT].to_numpy(np.float32),
+            age=table[AGE].to_numpy(np.float32),
         )
 
     def _exact_keys(self, name: str, values: np.ndarray) -> np.ndarray:

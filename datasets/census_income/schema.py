@@ -7,6 +7,7 @@ Source: UCI Machine Learning Repository, https://archive.ics.uci.edu/dataset/117
 from __future__ import annotations
 
 __all__ = [
+    "AGE",
     "COLUMNS",
     "FILES",
     "INCOME",
@@ -33,6 +34,7 @@ COLUMNS = (
 FILES = {"train": "census-income.data.gz", "test": "census-income.test.gz"}
 """Names of the two files, as UCI ships them."""
 
+AGE = "age"
 INCOME = "income_50k"
 MARITAL = "marital_stat"
 WEIGHT = "instance_weight"
@@ -41,7 +43,7 @@ TASKS = ("income", "never_married")
 MONEY = ("wage_per_hour", "capital_gains", "capital_losses", "stock_dividends")
 """Amounts: mostly 0, long-tailed, and telling by their exact value."""
 
-NUMERIC = ("age", *MONEY, "num_emp", "weeks_worked")
+NUMERIC = (AGE, *MONEY, "num_emp", "weeks_worked")
 """Quantities. The other numbers in the files (industry, occupation, year, ...) are codes."""
 
 

@@ -13,7 +13,17 @@ from tqdm import tqdm
 
 from datasets.common.blocks import Batch, row_count
 
-__all__ = ["add_json", "add_output", "positive", "report", "with_progress"]
+__all__ = [
+    "PART_BYTES",
+    "add_json",
+    "add_output",
+    "add_parts",
+    "positive",
+    "report",
+    "with_progress",
+]
+
+PART_BYTES = 256 << 20
 
 
 def positive(text: str) -> int:
@@ -37,6 +47,20 @@ def add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...]) -> Non
         "--batch-size", type=positive, default=4096, help="rows of a block (default %(default)s)"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the output directory")
+
+
+def add_parts(parser: argparse.ArgumentParser) -> None:
+    """Add what a command takes that works in parts, on all cores, and goes on where it stopped."""
+    parser.add_argument("--workers", type=positive, help="processes (default: one a core)")
+    parser.add_argument(
+        "--part-mib",
+        type=positive,
+        default=PART_BYTES >> 20,
+        help="MiB of text to a file of the output (default %(default)s)",
+    )
+    parser.add_argument(
+        "--restart", action="store_true", help="forget what an interrupted conversion has done"
+    )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -34,11 +34,19 @@ class Column:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file of a packed data set: its name in the directory, its size and SHA-256 digest."""
+    """One file of a packed data set.
+
+    Args:
+        name: in the directory.
+        bytes: its size.
+        sha256: digest in hexadecimal.
+        rows: rows in it; 0 of a file that belongs to another, such as MindRecord's index.
+    """
 
     name: str
     bytes: int
     sha256: str
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,9 +56,9 @@ class Manifest:
     Args:
         format: ``mindrecord``, ``parquet``, or ``tsv`` for text that is yet to be converted.
         rows: Number of rows.
-        block_rows: Rows of every block (record or row group) but the last.
+        block_rows: Rows of every block (record or row group) but the last of a data file.
         columns: The columns.
-        files: The data file first, then what belongs to it.
+        files: The data files in the order of their rows, each before what belongs to it.
         source: Where the rows came from; free form, JSON values.
     """
 
@@ -63,8 +71,15 @@ class Manifest:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks, the last one included."""
-        return -(-self.rows // self.block_rows)
+        """Number of blocks of all data files."""
+        return sum(-(-rows // self.block_rows) for _, rows in self.data_files)
+
+    @property
+    def data_files(self) -> tuple[tuple[str, int], ...]:
+        """Name and rows of each data file."""
+        found = tuple((file.name, file.rows) for file in self.files if file.rows)
+        # manifests of one data file did not always have its rows
+        return found or ((self.files[0].name, self.rows),)
 
     def write(self, directory: Path) -> None:
         """Write ``manifest.json`` into ``directory``."""
@@ -112,10 +127,16 @@ class Manifest:
                 raise ValueError(f"{path} must have {file.bytes} bytes, found {found}")
 
 
-def digest_files(directory: Path) -> tuple[DataFile, ...]:
-    """Size and digest of every file of ``directory``, by name; reads all of them."""
+def digest_files(directory: Path, data: str = "", rows: int = 0) -> tuple[DataFile, ...]:
+    """Size and digest of every file of ``directory``, by name; reads all of them.
+
+    Args:
+        directory: where they are.
+        data: name of the data file among them.
+        rows: its rows.
+    """
     return tuple(
-        DataFile(path.name, path.stat().st_size, sha256_of(path))
+        DataFile(path.name, path.stat().st_size, sha256_of(path), rows if path.name == data else 0)
         for path in sorted(directory.iterdir())
     )
 

@@ -13,21 +13,13 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from datasets.common.blocks import Batch
+from datasets.common.manifest import Manifest, digest_files
+from datasets.common.packed_file import FORMATS, write_file
 
-from datasets.common.blocks import Batch, check_batch, rebatch, row_count
-from datasets.common.manifest import Column, Manifest, digest_files
-
-__all__ = ["DATA_NAMES", "FORMATS", "new_directory", "write_packed"]
-
-DATA_NAMES = {"mindrecord": "data.mindrecord", "parquet": "data.parquet"}
-FORMATS = tuple(DATA_NAMES)
-_MINDRECORD_PAGE_LIMIT = 256 << 20
-_MINDRECORD_DEFAULT_PAGE = 32 << 20
+__all__ = ["FORMATS", "new_directory", "replace_directory", "write_packed"]
 
 
 def write_packed(
@@ -61,6 +53,7 @@ def write_packed(
 
     Example:
         >>> import tempfile
+        >>> import numpy as np
         >>> block = {"ids": np.arange(6).reshape(3, 2), "label": np.ones((3, 1), np.float32)}
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     manifest = write_packed([block, block], folder + "/train", "parquet", block_rows=4)
@@ -72,13 +65,11 @@ def write_packed(
     if format not in FORMATS:
         raise ValueError(f"format must be one of {FORMATS}, got {format!r}")
     with new_directory(output, overwrite) as directory:
-        stream = _checked(rebatch(_checked(blocks), block_rows))
-        first = next(stream, None)
-        if first is None:
+        name = f"data.{format}"
+        rows, columns = write_file(blocks, directory / name, format, block_rows, fields)
+        if not rows:
             raise ValueError(f"blocks must have at least one row: nothing to write to {output}")
-        columns = _columns(first, fields or {})
-        rows = _write(stream, first, columns, directory / DATA_NAMES[format], format, block_rows)
-        files = digest_files(directory)
+        files = digest_files(directory, name, rows)
         manifest = Manifest(format, rows, block_rows, columns, files, dict(source or {}))
         manifest.write(directory)
     return manifest
@@ -116,12 +107,18 @@ def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> It
     beside.mkdir()
     try:
         yield beside
-        _replace(beside, place)
+        replace_directory(beside, place)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def _replace(beside: Path, place: Path) -> None:
+def replace_directory(beside: Path, place: Path) -> None:
+    """Put a directory of files, once it is on the disk, where another is or none is.
+
+    Args:
+        beside: the directory, on the file system of its place.
+        place: where it goes.
+    """
     for path in (*beside.iterdir(), beside):
         handle = os.open(path, os.O_RDONLY)
         os.fsync(handle)
@@ -131,124 +128,3 @@ def _replace(beside: Path, place: Path) -> None:
         place.rename(old)
     beside.rename(place)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _checked(blocks: Iterable[Batch]) -> Iterator[Batch]:
-    shape: dict[str, int] | None = None
-    for block in blocks:
-        check_batch(block)
-        found = {name: array.shape[1] for name, array in block.items()}
-        if shape is not None and found != shape:
-            raise ValueError(f"blocks must have the same columns, got {found} after {shape}")
-        shape = found
-        yield block
-
-
-def _columns(block: Batch, fields: Mapping[str, Sequence[str]]) -> tuple[Column, ...]:
-    unknown = set(fields) - set(block)
-    if unknown:
-        raise ValueError(f"fields names {sorted(unknown)}, the columns are {sorted(block)}")
-    columns = []
-    for name, array in block.items():
-        names = tuple(fields.get(name, ()))
-        if names and len(names) != array.shape[1]:
-            raise ValueError(f"column {name!r} has width {array.shape[1]}, got {len(names)} fields")
-        if array.shape[1] > 0:
-            columns.append(Column(name, str(array.dtype), array.shape[1], names))
-    return tuple(columns)
-
-
-class _Writer(Protocol):
-    def write(self, block: Batch) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def _write(
-    stream: Iterator[Batch],
-    first: Batch,
-    columns: tuple[Column, ...],
-    path: Path,
-    format: str,
-    block_rows: int,
-) -> int:
-    writer: _Writer
-    if format == "parquet":
-        writer = _ParquetWriter(path, columns)
-    else:
-        writer = _MindRecordWriter(path, columns, block_rows)
-    rows = 0
-    block: Batch | None = first
-    while block is not None:
-        writer.write({column.name: block[column.name] for column in columns})
-        rows += row_count(block)
-        block = next(stream, None)
-    writer.close()
-    return rows
-
-
-class _ParquetWriter:
-    """One row group per block."""
-
-    def __init__(self, path: Path, columns: tuple[Column, ...]) -> None:
-        self._schema = pa.schema([_arrow_field(column) for column in columns])
-        self._writer = pq.ParquetWriter(
-            path,
-            self._schema,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=False,
-            write_statistics=False,
-        )
-
-    def write(self, block: Batch) -> None:
-        arrays = [
-            pa.FixedSizeListArray.from_arrays(
-                pa.array(np.ascontiguousarray(block[name]).reshape(-1)), type=kind
-            )
-            for name, kind in zip(self._schema.names, self._schema.types, strict=True)
-        ]
-        table = pa.Table.from_arrays(arrays, schema=self._schema)
-        self._writer.write_table(table, row_group_size=table.num_rows)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-def _arrow_field(column: Column) -> pa.Field:
-    element = pa.field("element", pa.from_numpy_dtype(column.dtype), nullable=False)
-    return pa.field(column.name, pa.list_(element, column.width), nullable=False)
-
-
-class _MindRecordWriter:
-    """One record per block."""
-
-    def __init__(self, path: Path, columns: tuple[Column, ...], block_rows: int) -> None:
-        # imported here: Parquet must not pay the second and a half that mindspore takes
-        from mindspore.mindrecord import FileWriter
-
-        self._writer = FileWriter(str(path), shard_num=1, overwrite=True)
-        self._writer.set_page_size(_page_size(columns, block_rows))
-        schema = {
-            column.name: {"type": column.dtype, "shape": [-1, column.width]} for column in columns
-        }
-        self._writer.add_schema(schema, "packed rows")
-
-    def write(self, block: Batch) -> None:
-        arrays = {name: np.ascontiguousarray(array) for name, array in block.items()}
-        self._writer.write_raw_data([arrays])
-
-    def close(self) -> None:
-        self._writer.commit()
-
-
-def _page_size(columns: tuple[Column, ...], block_rows: int) -> int:
-    """MindRecord stores a record in one page: the page must be able to hold the largest block."""
-    need = 4096 + block_rows * sum(np.dtype(c.dtype).itemsize * c.width for c in columns)
-    page = _MINDRECORD_DEFAULT_PAGE
-    while page < need:
-        page *= 2
-    if page > _MINDRECORD_PAGE_LIMIT:
-        limit = block_rows * _MINDRECORD_PAGE_LIMIT // need
-        raise ValueError(f"block_rows must be at most {limit} for these columns in MindRecord")
-    return page

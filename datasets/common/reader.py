@@ -18,12 +18,13 @@ import pyarrow.parquet as pq
 
 from datasets.common.blocks import Batch, check_batch, rebatch, row_count, take_rows
 from datasets.common.manifest import Manifest
-from datasets.common.packed import DATA_NAMES, FORMATS
+from datasets.common.packed_file import FORMATS
 
 __all__ = ["BatchStream", "Source", "as_dataset", "batches", "open_source"]
 
 DEFAULT_COLUMNS = ("ids", "dense", "label")
 _ARRAY_BLOCK_ROWS = 4096
+_OPEN_FILES = 64  # of a Parquet data set at a time
 
 
 class Source(Protocol):
@@ -269,7 +270,9 @@ class _ArraySource:
 
 class _PackedSource:
     def __init__(self, directory: Path, manifest: Manifest) -> None:
-        self._path = directory / DATA_NAMES[manifest.format]
+        self._paths = [directory / name for name, _ in manifest.data_files]
+        blocks = [-(-rows // manifest.block_rows) for _, rows in manifest.data_files]
+        self._firsts = np.cumsum([0, *blocks])
         self._widths = {column.name: column.width for column in manifest.columns}
         self.rows = manifest.rows
         self.blocks = manifest.blocks
@@ -278,10 +281,21 @@ class _PackedSource:
 
 class _ParquetSource(_PackedSource):
     def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
-        with pq.ParquetFile(self._path) as file:
-            for group in order:
-                table = file.read_row_group(int(group), columns=list(columns))
+        open_files: dict[int, pq.ParquetFile] = {}
+        try:
+            for block in order:
+                number = int(np.searchsorted(self._firsts, block, side="right")) - 1
+                if number not in open_files:
+                    if len(open_files) == _OPEN_FILES:
+                        # the one that was opened first
+                        open_files.pop(next(iter(open_files))).close()
+                    open_files[number] = pq.ParquetFile(self._paths[number])
+                group = int(block - self._firsts[number])
+                table = open_files[number].read_row_group(group, columns=list(columns))
                 yield {name: self._matrix(table, name) for name in columns}
+        finally:
+            for file in open_files.values():
+                file.close()
 
     def _matrix(self, table: Any, name: str) -> np.ndarray:
         flat = table.column(name).combine_chunks().flatten().to_numpy()
@@ -294,7 +308,7 @@ class _MindRecordSource(_PackedSource):
         from mindspore.dataset import MindDataset, SubsetSampler
 
         records = MindDataset(
-            str(self._path),
+            [str(path) for path in self._paths],
             columns_list=list(columns),
             num_parallel_workers=1,
             sampler=SubsetSampler(order.tolist()),

@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert Criteo's text to a packed data set: ``python -m datasets.criteo.convert --help``."""
+"""Convert Criteo's data to a packed data set: ``python -m datasets.criteo.convert --help``.
+
+Takes train.txt of the Kaggle set, and of the terabyte set the day files of 2014 (day_0 to day_23,
+packed with gzip or not) or the Parquet files in which Criteo gives it away now. All have the same
+40 columns. Plain text and Parquet are read on all cores, gzip files one to a core.
+
+A conversion that is interrupted, even killed, goes on when the same command is given again: parts
+that are finished are kept, and the result has the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -7,68 +15,96 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
-from datasets.common.cli import add_json, add_output, report
-from datasets.common.packed import FORMATS, write_packed
-from datasets.criteo.reader import CriteoReader
+from datasets.common.cli import PART_BYTES, add_json, add_output, add_parts, report
+from datasets.common.packed_file import FORMATS
+from datasets.common.parts import Conversion, convert_parts
+from datasets.criteo.schema import packed_fields
+from datasets.criteo.sources import find_files, sources_of, summary_of
 
 __all__ = ["convert", "main"]
 
+Places = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
 
 def convert(
-    path: str | os.PathLike[str],
+    path: Places,
     output: str | os.PathLike[str],
     format: str = "mindrecord",
     batch_size: int = 4096,
     strict: bool = False,
     counts_as_categories: bool = False,
     overwrite: bool = False,
+    *,
+    workers: int | None = None,
+    part_bytes: int = PART_BYTES,
+    restart: bool = False,
 ) -> dict[str, Any]:
-    """Convert one file in memory that does not grow with it.
+    """Convert files in memory that does not grow with them, going on where a run was interrupted.
 
     Args:
-        path: The text, plain or gzip.
+        path: A file or several; a directory stands for its day files or Parquet files. Text may be
+            plain or gzip.
         output: Directory to make; it appears when it is complete.
         format: ``mindrecord`` (default) or ``parquet``.
-        batch_size: Rows of a block (default 4096).
-        strict: Refuse the first bad row instead of leaving it out (default False).
+        batch_size: Rows of a block (default 4096); the last of a part may have fewer.
+        strict: Refuse a bad row instead of leaving it out (default False).
         counts_as_categories: As for `CriteoReader`.
         overwrite: Replace ``output`` where it exists (default False).
+        workers: Processes; each holds some hundred MB. Default: one a core that this process may
+            use. The bytes of the result do not depend on it.
+        part_bytes: Text that goes to one file of the result (default 256 MiB); a Parquet file
+            becomes one. What an interruption loses is the parts under way.
+        restart: Begin anew where a conversion was interrupted (default False: go on).
 
     Returns:
         The figures of `ReadReport`, also in the manifest under ``source``.
 
     Raises:
-        ValueError: no good row, a bad row under ``strict``, or an argument out of range.
+        ValueError: no good row, a bad row under ``strict``, an argument out of range, or an
+            interrupted conversion to ``output`` was another one.
         FileExistsError: ``output`` exists and ``overwrite`` is False.
-        OSError: the text cannot be read.
+        OSError: a file cannot be read.
     """
-    with tqdm(total=os.path.getsize(path), unit="B", unit_scale=True, desc="read") as bar:
-        reader = CriteoReader(path, batch_size, strict, counts_as_categories, on_bytes=bar.update)
-        source: dict[str, Any] = {"file": Path(path).name}
-
-        def blocks() -> Any:
-            yield from reader
-            # the manifest is written after the last block: by then the report is complete
-            source.update(reader.report.to_json())
-
-        write_packed(blocks(), output, format, batch_size, reader.fields, source, overwrite)
-    return reader.report.to_json()
+    given = [path] if isinstance(path, str | os.PathLike) else list(path)
+    files = find_files([Path(each) for each in given])
+    sources = sources_of(files, part_bytes, strict, counts_as_categories)
+    plan = {
+        "input": [[str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns] for f in files],
+        "counts_as_categories": counts_as_categories,
+        "part_bytes": part_bytes,
+    }
+    fields = packed_fields(counts_as_categories)
+    manifest = convert_parts(
+        Conversion(Path(output), format, batch_size, fields, plan),
+        sources,
+        summary_of(files, sources),
+        workers,
+        overwrite,
+        restart,
+    )
+    return manifest.source
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m datasets.criteo.convert", description=__doc__)
-    parser.add_argument("--input", required=True, type=Path, help="text, plain or gzip")
+    """Run the command; returns the exit code, 130 after Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="python -m datasets.criteo.convert",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--input", required=True, type=Path, nargs="+", help="files, or directories of them"
+    )
     add_output(parser, FORMATS)
-    parser.add_argument("--strict", action="store_true", help="stop at the first bad row")
+    parser.add_argument("--strict", action="store_true", help="stop at a bad row")
     parser.add_argument(
         "--counts-as-categories", action="store_true", help="give the 13 counts keys as well"
     )
+    add_parts(parser)
     add_json(parser)
     options = parser.parse_args(arguments)
     begin = time.perf_counter()
@@ -81,10 +117,16 @@ def main(arguments: list[str] | None = None) -> int:
             options.strict,
             options.counts_as_categories,
             options.overwrite,
+            workers=options.workers,
+            part_bytes=options.part_mib << 20,
+            restart=options.restart,
         )
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on from here", file=sys.stderr)
+        return 130
     seconds = time.perf_counter() - begin
     speed = {"seconds": round(seconds, 3), "rows_per_second": round(figures["rows"] / seconds)}
     report({**figures, **speed}, options.json)

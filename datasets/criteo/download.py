@@ -8,7 +8,6 @@ to with ``--sha256``.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import shutil
 import sys
@@ -17,8 +16,7 @@ import zlib
 from pathlib import Path
 from typing import IO
 
-from datasets.common.download import copy_local, fetch
-from datasets.common.manifest import sha256_of
+from datasets.common.archive import archive_parser, fetch_archive
 
 __all__ = ["URL", "extract", "main"]
 
@@ -30,34 +28,10 @@ _PIECE = 1 << 20
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m datasets.criteo.download",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--output", required=True, type=Path, help="directory for the files")
-    parser.add_argument("--url", default=URL, help="address of the archive (default %(default)s)")
-    parser.add_argument(
-        "--from-local", type=Path, metavar="PATH", help="take the archive from PATH, no network"
-    )
-    parser.add_argument("--sha256", help="digest to hold the archive to")
+    parser = archive_parser("datasets.criteo.download", __doc__, URL)
     parser.add_argument("--no-extract", action="store_true", help="keep the archive packed")
     options = parser.parse_args(arguments)
-    try:
-        options.output.mkdir(parents=True, exist_ok=True)
-        archive = options.output / _ARCHIVE
-        if options.from_local is not None:
-            copy_local(options.from_local, archive, options.sha256)
-        else:
-            fetch(options.url, archive, options.sha256)
-        print(f"{archive}: sha256 {sha256_of(archive)}")
-        if not options.no_extract:
-            for path in extract(archive, options.output):
-                print(path)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return fetch_archive(options, _ARCHIVE, None if options.no_extract else extract)
 
 
 def extract(archive: Path, directory: Path) -> list[Path]:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-__all__ = ["Piece", "pieces"]
+__all__ = ["Piece", "is_gzip", "pieces"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _LONGEST_LINE = 16 << 20
@@ -33,12 +33,25 @@ class Piece(NamedTuple):
     file_offset: int
 
 
-def pieces(path: str | os.PathLike[str], piece_bytes: int = 16 << 20) -> Iterator[Piece]:
+def is_gzip(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins like gzip, whatever its name."""
+    with open(path, "rb") as raw:
+        return raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+
+
+def pieces(
+    path: str | os.PathLike[str],
+    piece_bytes: int = 16 << 20,
+    span: tuple[int, int] | None = None,
+) -> Iterator[Piece]:
     """Read a file in pieces of whole lines.
 
     Args:
         path: The file; gzip is known by its first two bytes, not by the name.
         piece_bytes: About how many bytes (after decompression) to a piece, at least 1.
+        span: Of a plain file, only the lines whose first byte is in this range of bytes, end not
+            included; they are numbered from 1. Ranges that make up the file make up its lines.
+            Default: all.
 
     Yields:
         Pieces, in order. A last line without a line feed gets one, so a
@@ -59,9 +72,10 @@ def pieces(path: str | os.PathLike[str], piece_bytes: int = 16 << 20) -> Iterato
     if piece_bytes < 1:
         raise ValueError(f"piece_bytes must be at least 1, got {piece_bytes}")
     line, rest = 1, b""
+    at_start = span is None or span[0] == 0
     with open(path, "rb") as raw:
-        for data in _chunks(path, raw, piece_bytes):
-            if line == 1 and not rest:
+        for data in _chunks(path, raw, piece_bytes, span):
+            if at_start and line == 1 and not rest:
                 data = data.removeprefix(b"\xef\xbb\xbf")
             whole, feed, tail = data.rpartition(b"\n")
             if not feed:
@@ -75,10 +89,16 @@ def pieces(path: str | os.PathLike[str], piece_bytes: int = 16 << 20) -> Iterato
             yield _piece(line, rest + b"\n", raw.tell())
 
 
-def _chunks(path: str | os.PathLike[str], raw: BinaryIO, size: int) -> Iterator[bytes]:
-    magic = raw.read(len(_GZIP_MAGIC))
-    raw.seek(0)
-    if magic != _GZIP_MAGIC:
+def _chunks(
+    path: str | os.PathLike[str], raw: BinaryIO, size: int, span: tuple[int, int] | None
+) -> Iterator[bytes]:
+    if span is not None:
+        start, stop = (_line_start(path, raw, offset) for offset in span)
+        raw.seek(start)
+        while left := stop - raw.tell():
+            yield raw.read(min(left, max(size, 3)))
+        return
+    if not is_gzip(path):
         # at least the byte order mark in one chunk, so that it can be seen
         while data := raw.read(max(size, 3)):
             yield data
@@ -100,6 +120,17 @@ def _piece(first_line: int, text: bytes, file_offset: int) -> Piece:
     if crlf:
         text = text.replace(b"\r\n", b"\n")
     return Piece(first_line, text.count(b"\n"), text, crlf, file_offset)
+
+
+def _line_start(path: str | os.PathLike[str], raw: BinaryIO, offset: int) -> int:
+    """Where the first line begins that begins at `offset` or later."""
+    if offset == 0:
+        return 0
+    raw.seek(offset - 1)
+    line = raw.readline(_LONGEST_LINE + 1)
+    if len(line) > _LONGEST_LINE:
+        raise ValueError(f"{path}, the line at byte {offset} is longer than {_LONGEST_LINE} bytes")
+    return raw.tell()
 
 
 def _check_length(path: str | os.PathLike[str], line: int, rest: bytes) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,12 +14,31 @@ import pyarrow as pa
 from datasets.common.blocks import Batch, rebatch
 from datasets.criteo.lines import Piece, pieces
 from datasets.criteo.parse import BAD_REASONS, Columns, parse
-from datasets.criteo.schema import CATEGORY_FIELDS, COUNT_FIELDS, bin_counts, scale_counts
+from datasets.criteo.schema import (
+    CATEGORY_FIELDS,
+    COUNT_FIELDS,
+    bin_counts,
+    packed_fields,
+    scale_counts,
+)
 from mindspore_rec.feature.hashing import category_keys
 
-__all__ = ["CriteoReader", "ReadReport"]
+__all__ = ["BadRowError", "CriteoReader", "ReadReport", "count_keys", "encode", "read_pieces"]
 
 _BAD_LINES_KEPT = 20
+
+
+class BadRowError(ValueError):
+    """A bad row, met under ``strict``.
+
+    Args:
+        line: its number, from 1, where the reading began with line 1.
+        reason: of `BAD_REASONS`.
+    """
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(line, reason)
+        self.line, self.reason = line, reason
 
 
 @dataclass
@@ -43,6 +62,41 @@ class ReadReport:
     def bad_rows(self) -> int:
         """Bad rows of any reason."""
         return sum(self.bad.values())
+
+    def record(self, columns: Columns, first_line: int, crlf: int, strict: bool) -> None:
+        """Add a piece of a file.
+
+        Args:
+            columns: what was read of it.
+            first_line: number of its first line.
+            crlf: its lines that ended with CR LF.
+            strict: refuse a bad row.
+
+        Raises:
+            BadRowError: it has one, and ``strict``.
+        """
+        self.rows += len(columns.label)
+        self.crlf += crlf
+        bad = np.flatnonzero(columns.bad >= 0)
+        if not len(bad):
+            return
+        where = [(first_line + int(i), BAD_REASONS[columns.bad[i]]) for i in bad[:_BAD_LINES_KEPT]]
+        if strict:
+            raise BadRowError(*where[0])
+        self.first_bad += where[: _BAD_LINES_KEPT - len(self.first_bad)]
+        numbers = np.bincount(columns.bad[bad], minlength=len(BAD_REASONS))
+        for reason, number in zip(BAD_REASONS, numbers, strict=True):
+            self.bad[reason] += int(number)
+
+    def add(self, other: ReadReport) -> None:
+        """Add what another reading met in the lines that follow this one's."""
+        before = self.rows + self.bad_rows
+        self.rows += other.rows
+        self.crlf += other.crlf
+        for reason, number in other.bad.items():
+            self.bad[reason] += number
+        room = _BAD_LINES_KEPT - len(self.first_bad)
+        self.first_bad += [(before + line, reason) for line, reason in other.first_bad[:room]]
 
     def to_json(self) -> dict[str, Any]:
         """The figures as JSON values."""
@@ -101,11 +155,7 @@ class CriteoReader:
         self._piece_bytes = piece_bytes
         self._on_bytes = on_bytes
         self.report = ReadReport()
-        self.fields = {
-            "ids": CATEGORY_FIELDS + (COUNT_FIELDS if counts_as_categories else ()),
-            "dense": COUNT_FIELDS,
-            "label": ("click",),
-        }
+        self.fields = packed_fields(counts_as_categories)
 
     def __iter__(self) -> Iterator[Batch]:
         self.report = ReadReport()
@@ -113,47 +163,65 @@ class CriteoReader:
 
     def _blocks(self) -> Iterator[Batch]:
         offset, empty = 0, True
+        name = os.fspath(self._path)
         for piece in pieces(self._path, self._piece_bytes):
             empty = False
-            columns = parse(piece.text)
-            self._record(piece, columns)
+            try:
+                (block,) = read_pieces(
+                    [piece], self.report, self._strict, self._counts_as_categories
+                )
+            except BadRowError as error:
+                raise ValueError(f"{name}, line {error.line}: bad {error.reason}") from error
             if self._on_bytes is not None:
                 self._on_bytes(piece.file_offset - offset)
             offset = piece.file_offset
-            yield self._encode(columns)
+            yield block
         if empty and self._strict:
-            raise ValueError(f"{os.fspath(self._path)} is empty")
-
-    def _record(self, piece: Piece, columns: Columns) -> None:
-        report = self.report
-        report.rows += len(columns.label)
-        report.crlf += piece.crlf
-        bad = np.flatnonzero(columns.bad >= 0)
-        if not len(bad):
-            return
-        where = [(piece.first_line + int(i), BAD_REASONS[columns.bad[i]]) for i in bad[:20]]
-        if self._strict:
-            raise ValueError(f"{os.fspath(self._path)}, line {where[0][0]}: bad {where[0][1]}")
-        report.first_bad += where[: _BAD_LINES_KEPT - len(report.first_bad)]
-        numbers = np.bincount(columns.bad[bad], minlength=len(BAD_REASONS))
-        for reason, number in zip(BAD_REASONS, numbers, strict=True):
-            report.bad[reason] += int(number)
-
-    def _encode(self, columns: Columns) -> Batch:
-        keys = [
-            category_keys(name, values)
-            for name, values in zip(CATEGORY_FIELDS, columns.categories, strict=True)
-        ]
-        if self._counts_as_categories:
-            keys += [_count_keys(name, columns.counts[:, j]) for j, name in enumerate(COUNT_FIELDS)]
-        return {
-            "ids": np.stack(keys, axis=1),
-            "dense": scale_counts(columns.counts),
-            "label": columns.label[:, None],
-        }
+            raise ValueError(f"{name} is empty")
 
 
-def _count_keys(name: str, counts: np.ndarray) -> np.ndarray:
+def read_pieces(
+    given: Iterable[Piece],
+    report: ReadReport,
+    strict: bool,
+    counts_as_categories: bool,
+    first_line: int = 1,
+) -> Iterator[Batch]:
+    """The rows of pieces of lines, a batch for each.
+
+    Args:
+        given: the pieces.
+        report: what they are counted in.
+        strict: as for `CriteoReader`.
+        counts_as_categories: as for `CriteoReader`.
+        first_line: number of the line that the report is to call the first (default 1).
+
+    Raises:
+        BadRowError: a bad row under ``strict``, by the number that the report would give it.
+    """
+    for piece in given:
+        columns = parse(piece.text)
+        report.record(columns, piece.first_line - first_line + 1, piece.crlf, strict)
+        yield encode(columns, counts_as_categories)
+
+
+def encode(columns: Columns, counts_as_categories: bool) -> Batch:
+    """The batch of columns as they were read: keys, scaled counts, label."""
+    keys = [
+        category_keys(name, values)
+        for name, values in zip(CATEGORY_FIELDS, columns.categories, strict=True)
+    ]
+    if counts_as_categories:
+        keys += [count_keys(name, columns.counts[:, j]) for j, name in enumerate(COUNT_FIELDS)]
+    return {
+        "ids": np.stack(keys, axis=1),
+        "dense": scale_counts(columns.counts),
+        "label": columns.label[:, None],
+    }
+
+
+def count_keys(name: str, counts: np.ndarray) -> np.ndarray:
+    """Keys of binned counts under a field's name; NaN is missing."""
     missing = np.isnan(counts)
     bins = np.where(missing, 0.0, bin_counts(counts)).astype(np.int64)
     return category_keys(name, pa.array(bins, mask=missing))

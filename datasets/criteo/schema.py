@@ -1,17 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of Criteo's display advertising data and what a model reads of its counts."""
+"""The columns of Criteo's click data and what a model reads of its counts."""
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["CATEGORY_FIELDS", "COUNT_FIELDS", "FIELDS", "LABEL", "bin_counts", "scale_counts"]
+__all__ = [
+    "CATEGORY_FIELDS",
+    "COUNT_FIELDS",
+    "FIELDS",
+    "LABEL",
+    "PARQUET_FIELDS",
+    "bin_counts",
+    "packed_fields",
+    "scale_counts",
+]
 
 LABEL = "label"
 COUNT_FIELDS = tuple(f"I{i}" for i in range(1, 14))
 CATEGORY_FIELDS = tuple(f"C{i}" for i in range(1, 27))
 FIELDS = (LABEL, *COUNT_FIELDS, *CATEGORY_FIELDS)
 """The 40 tab-separated columns, in order; the file has no header."""
+
+PARQUET_FIELDS = (
+    LABEL,
+    *(f"integer_feature_{i}" for i in range(1, 14)),
+    *(f"categorical_feature_{i}" for i in range(1, 27)),
+)
+"""What the same columns are called in the Parquet files of the terabyte set."""
+
+
+def packed_fields(counts_as_categories: bool = False) -> dict[str, tuple[str, ...]]:
+    """Names of the values of each column of a packed data set.
+
+    Args:
+        counts_as_categories: whether the binned counts have keys as well (default False).
+    """
+    return {
+        "ids": CATEGORY_FIELDS + (COUNT_FIELDS if counts_as_categories else ()),
+        "dense": COUNT_FIELDS,
+        "label": ("click",),
+    }
 
 
 def scale_counts(counts: np.ndarray) -> np.ndarray:

@@ -10,11 +10,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["parser", "save_json", "show_log"]
+__all__ = [
+    "check_training_options",
+    "config_path",
+    "parser",
+    "save_json",
+    "seed_list",
+    "show_log",
+    "training_parser",
+]
 
 
 def parser(program: str, description: str, configs: Path) -> argparse.ArgumentParser:
-    """A parser with what all models take: configuration, data, result file, seed, epochs.
+    """A parser with what all models take: configuration, data, result file, seed.
 
     Args:
         program: the module, for the usage line.
@@ -35,6 +43,20 @@ def parser(program: str, description: str, configs: Path) -> argparse.ArgumentPa
     return made
 
 
+def training_parser(program: str, description: str, configs: Path) -> argparse.ArgumentParser:
+    """A parser with what `parser` has, and what training commands take beside it.
+
+    Args: as for `parser`.
+    """
+    made = parser(program, description, configs)
+    made.add_argument(
+        "--seeds", type=seed_list, metavar="0,1,...", help="train once with each, instead of --seed"
+    )
+    made.add_argument("--epochs", type=int, help="instead of the configuration's")
+    made.add_argument("--save", type=Path, metavar="DIR", help="save the model to DIR, a new one")
+    return made
+
+
 def config_path(given: Path, configs: Path) -> Path:
     """The file a user means: a path, or the name of one of the model's own configurations.
 
@@ -46,16 +68,64 @@ def config_path(given: Path, configs: Path) -> Path:
     return own if not given.exists() and len(given.parts) == 1 and own.exists() else given
 
 
+def seed_list(text: str) -> list[int]:
+    """Seeds as an option gives them, for `argparse`'s `type`.
+
+    Raises:
+        argparse.ArgumentTypeError: they are not different whole numbers of at least 0.
+
+    Example:
+        >>> seed_list("0,1,5")
+        [0, 1, 5]
+    """
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        seeds = []
+    if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+        raise argparse.ArgumentTypeError(
+            f"must be different whole numbers of at least 0, as in 0,1,2, got {text!r}"
+        )
+    return seeds
+
+
+def check_training_options(options: argparse.Namespace) -> None:
+    """Options of a training command that do not go together.
+
+    Args:
+        options: with `seed`, `seeds` and `save`.
+
+    Raises:
+        ValueError: a seed and seeds, several models to save, or a place that is taken.
+
+    Example:
+        >>> check_training_options(argparse.Namespace(seed=1, seeds=[1, 2], save=None))
+        Traceback (most recent call last):
+        ...
+        ValueError: --seed and --seeds must not be given together
+    """
+    if options.seeds and options.seed is not None:
+        raise ValueError("--seed and --seeds must not be given together")
+    if options.save is not None and options.seeds:
+        raise ValueError("--save is for one model: give --seed, not --seeds")
+    if options.save is not None and options.save.exists():
+        raise ValueError(f"--save {options.save} exists already")
+
+
+class _Beside(logging.Handler):
+    """Writes a line beside a progress bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from tqdm import tqdm
+
+        tqdm.write(self.format(record), file=sys.stderr)
+
+
 def show_log() -> None:
     """Evaluations on the way are logged: show them on standard error, beside a bar."""
-    from tqdm import tqdm
-
-    class Beside(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            tqdm.write(self.format(record), file=sys.stderr)
-
     logger = logging.getLogger("mindspore_rec")
-    logger.addHandler(Beside())
+    if not any(isinstance(each, _Beside) for each in logger.handlers):
+        logger.addHandler(_Beside())
     logger.setLevel(logging.INFO)
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-__all__ = ["from_mapping", "read_yaml"]
+__all__ = ["from_mapping", "read_yaml", "to_json"]
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str = "") -> T
     Args:
         kind: the dataclass; its fields are bool, int, float, str, tuple of those, dataclasses,
             unions of dataclasses with different values of the field `kind`, or one of these or
-            None.
+            None. Of a union of other classes, such as a str or a path, the first is taken.
         values: its fields' values; fields with a default may be left out.
         where: for messages, the path to this mapping, such as 'model.'.
 
@@ -101,11 +101,35 @@ def _convert_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in kinds:
         return None
     kinds = tuple(kind for kind in kinds if kind is not type(None))
-    if len(kinds) == 1:
-        return _convert(kinds[0], value, where)
+    plain = [
+        kind for kind in kinds if isinstance(kind, type) and not dataclasses.is_dataclass(kind)
+    ]
+    if len(kinds) == 1 or plain:
+        return _convert((plain or kinds)[0], value, where)
     if not isinstance(value, Mapping) or "kind" not in value:
         raise ValueError(f"'{where}.kind' is missing")
     by_kind = {kind.kind: kind for kind in kinds}
     if value["kind"] not in by_kind:
         raise ValueError(f"'{where}.kind' must be one of {list(by_kind)}, got {value['kind']!r}")
     return from_mapping(by_kind[value["kind"]], value, f"{where}.")
+
+
+def to_json(config: Any) -> dict[str, Any]:
+    """A configuration as JSON values; passwords in the URLs of caches are left out.
+
+    Example:
+        >>> from mindspore_rec import CacheConfig
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Held:
+        ...     cache: CacheConfig
+        >>> cache = CacheConfig(host_rows=9, remote="redis://user:secret@host:6379/0")
+        >>> to_json(Held(cache))["cache"]["remote"]
+        'redis://host:6379/0'
+    """
+    said = dataclasses.asdict(config)
+    for part in (said, *(each for each in said.values() if isinstance(each, dict))):
+        cache = part.get("cache")
+        if cache is not None and cache["remote"] is not None:
+            scheme, _, rest = cache["remote"].partition("://")
+            cache["remote"] = f"{scheme}://{rest.rpartition('@')[2]}"
+    return said

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from datasets.census_income import load
+from datasets import census_income, movielens
 from datasets.census_income.schema import MONEY
 from datasets.common import Batch, batches
 from datasets.synthetic import PlantedConfig, bayes_auc, criteo_like, generate
@@ -21,13 +21,17 @@ __all__ = [
     "CENSUS_ENVIRONMENT",
     "CensusIncome",
     "Criteo",
+    "MOVIELENS_ENVIRONMENT",
     "Data",
+    "MovieLens",
     "Synthetic",
     "open_data",
 ]
 
 CENSUS_ENVIRONMENT = "MINDSPORE_REC_CENSUS_DIR"
+MOVIELENS_ENVIRONMENT = "MINDSPORE_REC_MOVIELENS_DIR"
 EVAL_BATCH = 16384
+ADULT_AGE = 18
 _COLUMNS = ("ids", "dense", "label")
 
 
@@ -81,10 +85,11 @@ class Criteo:
 
 @dataclass(frozen=True)
 class CensusIncome:
-    """Census-Income (KDD), the income task, from the two files of UCI.
+    """Census-Income (KDD) from the two files of UCI.
 
     Args:
         kind: 'census_income'.
+        tasks: columns of the labels: 'income', 'never_married'. Default: income alone.
         exact: amounts that are also categories, by their exact value. Default: all four.
         min_count: rows that make an amount a category of its own. Default: 5.
         validation: share of the training rows held out; above 0 they take the test rows' place,
@@ -92,12 +97,31 @@ class CensusIncome:
     """
 
     kind: str = "census_income"
+    tasks: tuple[str, ...] = ("income",)
     exact: tuple[str, ...] = MONEY
     min_count: int = 5
     validation: float = 0.0
 
 
-DataConfig = Synthetic | Criteo | CensusIncome
+@dataclass(frozen=True)
+class MovieLens:
+    """MovieLens: is a rating 4 or more?
+
+    Args:
+        kind: 'movielens'.
+        split: 'random' or 'time', as for `datasets.movielens.load`. Default: 'random'.
+        test: share of the ratings to test on. Default: 0.2.
+        validation: share of the training rows held out; above 0 they take the test rows' place,
+            for tuning. Default: 0.0.
+    """
+
+    kind: str = "movielens"
+    split: str = "random"
+    test: float = 0.2
+    validation: float = 0.0
+
+
+DataConfig = Synthetic | Criteo | CensusIncome | MovieLens
 
 
 @dataclass(frozen=True)
@@ -112,6 +136,10 @@ class Data:
         train_rows: rows of an epoch.
         test: batches to evaluate on, in memory or from disk; may be read again and again.
         bayes_auc: the best AUC any model can have on the test rows, where it is known.
+        tasks: names of the labels' columns.
+        groups: parts of the test rows to look at apart, bool [rows of test] each, by name.
+        users: whose each test row is, [rows of test], for metrics by user; None where rows have no
+            user.
     """
 
     name: str
@@ -121,6 +149,9 @@ class Data:
     train_rows: int
     test: Any
     bayes_auc: float | None = None
+    tasks: tuple[str, ...] = ("label",)
+    groups: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    users: np.ndarray | None = None
 
 
 def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
@@ -128,8 +159,9 @@ def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
 
     Args:
         config: which.
-        directory: where its files are; None for synthetic data, and for Census-Income, whose
-            directory then is that of the environment variable `MINDSPORE_REC_CENSUS_DIR`.
+        directory: where its files are; None for synthetic data, and for Census-Income and
+            MovieLens, whose directories then are those of the environment variables
+            `MINDSPORE_REC_CENSUS_DIR` and `MINDSPORE_REC_MOVIELENS_DIR`.
         seed: of the order of the rows.
 
     Raises:
@@ -139,6 +171,8 @@ def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
         return _open_synthetic(config, directory)
     if isinstance(config, Criteo):
         return _open_criteo(config, directory, seed)
+    if isinstance(config, MovieLens):
+        return _open_movielens(config, directory, seed)
     return _open_census(config, directory, seed)
 
 
@@ -187,26 +221,56 @@ def _open_criteo(config: Criteo, directory: Path | None, seed: int) -> Data:
 
 
 def _open_census(config: CensusIncome, directory: Path | None, seed: int) -> Data:
-    if directory is None:
-        if CENSUS_ENVIRONMENT not in os.environ:
-            raise ValueError(f"--data or {CENSUS_ENVIRONMENT} must name the directory of the files")
-        directory = Path(os.environ[CENSUS_ENVIRONMENT])
-    loaded = load(
-        directory,
-        ("income",),
+    loaded = census_income.load(
+        _given(directory, CENSUS_ENVIRONMENT),
+        config.tasks,
         exact=config.exact,
         min_count=config.min_count,
         validation=config.validation,
     )
-    train = loaded.train.arrays()
     test = loaded.validation if config.validation > 0 else loaded.test
     return Data(
-        "Census-Income, " + ("validation" if config.validation > 0 else "test") + " rows",
+        "Census-Income, " + _part(config.validation),
         len(loaded.id_names),
         len(loaded.dense_names),
-        lambda batch_size, epochs: batches(
-            train, batch_size, shuffle=True, seed=seed, repeat=epochs, shuffle_blocks=64
-        ),
+        _in_memory(loaded.train.arrays(), seed),
         len(loaded.train),
         batches(test.arrays(), EVAL_BATCH),
+        tasks=loaded.tasks,
+        groups={"adult": test.age >= ADULT_AGE},
+    )
+
+
+def _open_movielens(config: MovieLens, directory: Path | None, seed: int) -> Data:
+    loaded = movielens.load(
+        _given(directory, MOVIELENS_ENVIRONMENT), config.split, config.test, config.validation
+    )
+    test = loaded.validation if config.validation > 0 else loaded.test
+    return Data(
+        f"MovieLens, split by {config.split}, " + _part(config.validation),
+        test.ids.shape[1],
+        test.dense.shape[1],
+        _in_memory(loaded.train.arrays(), seed),
+        len(loaded.train),
+        batches(test.arrays(), EVAL_BATCH),
+        users=test.user,
+    )
+
+
+def _given(directory: Path | None, environment: str) -> Path:
+    if directory is not None:
+        return directory
+    if environment not in os.environ:
+        raise ValueError(f"--data or {environment} must name the directory of the files")
+    return Path(os.environ[environment])
+
+
+def _part(validation: float) -> str:
+    return ("validation" if validation > 0 else "test") + " rows"
+
+
+def _in_memory(rows: Batch, seed: int) -> Callable[[int, int], Iterable[Batch]]:
+    """Training batches whose rows are shuffled all together."""
+    return lambda batch_size, epochs: batches(
+        rows, batch_size, shuffle=True, seed=seed, repeat=epochs, shuffle_blocks=64
     )

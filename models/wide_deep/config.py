@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from pathlib import Path
+
+from mindspore import nn
 
 from mindspore_rec.checks import check_number
-from models.common.config import read_yaml
-from models.common.data import CensusIncome, Criteo, Synthetic
+from mindspore_rec.optim import FTRL, CombinedOptimizer
+from models.common.click import ClickConfig, ClickModel
+from models.common.embedding import embedding_parameters
+from models.common.optimizer import OptimizerConfig, lazy_adam
+from models.common.precision import loss_scale
+from models.wide_deep.net import WideDeep
 
-__all__ = ["Config", "ModelConfig", "OptimizerConfig", "TrainConfig", "read_config"]
+__all__ = ["MODEL", "Config", "FtrlConfig", "ModelConfig", "WideDeepOptimizer", "make_optimizer"]
 
 
 @dataclass(frozen=True)
@@ -19,105 +24,89 @@ class ModelConfig:
     """The network: arguments of `WideDeep`.
 
     Args:
-        dim: floats of an embedding. Default: 16.
+        numbers: 'concat' or 'embed'. Default: 'concat', as in the paper.
         hidden: widths of the perceptron's layers. Default: 256, 128.
         dropout: of the perceptron. Default: 0.0.
         batch_norm: of the perceptron. Default: False.
-        embedding_std: standard deviation of the embeddings' first values. Default: 0.01.
-        embedding: 'hash' or 'static'. Default: 'hash'.
-        buckets: rows of a static table. Default: None.
-        host_device_mix: tables on the host, the dense part on the device. Default: True.
     """
 
-    dim: int = 16
+    numbers: str = "concat"
     hidden: tuple[int, ...] = (256, 128)
     dropout: float = 0.0
     batch_norm: bool = False
-    embedding_std: float = 0.01
-    embedding: str = "hash"
-    buckets: int | None = None
-    host_device_mix: bool = True
 
 
 @dataclass(frozen=True)
-class OptimizerConfig:
-    """FTRL and LazyAdam: arguments of `make_optimizer`.
+class FtrlConfig:
+    """FTRL over the wide part.
 
     Args:
-        wide_learning_rate: of FTRL. Default: 0.05.
-        wide_l1: of FTRL. Default: 1e-6.
-        wide_l2: of FTRL. Default: 1e-6.
-        deep_learning_rate: of LazyAdam, at the start. Default: 1e-3.
-        deep_learning_rate_end: of LazyAdam, at the end; it falls there along half a cosine.
-            Default: None, constant.
-        dense_weight_decay: L2 of the perceptron. Default: 0.0.
-        embedding_weight_decay: L2 of the embeddings that a batch touches. Default: 0.0.
+        learning_rate: above 0. Default: 0.05.
+        l1: at least 0; makes weights of rare ids exactly 0. Default: 1e-6.
+        l2: at least 0. Default: 1e-6.
     """
 
-    wide_learning_rate: float = 0.05
-    wide_l1: float = 1e-6
-    wide_l2: float = 1e-6
-    deep_learning_rate: float = 1e-3
-    deep_learning_rate_end: float | None = None
-    dense_weight_decay: float = 0.0
-    embedding_weight_decay: float = 0.0
+    learning_rate: float = 0.05
+    l1: float = 1e-6
+    l2: float = 1e-6
 
     def __post_init__(self) -> None:
-        for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            if value is not None and check_number(each.name, value) < 0:
-                raise ValueError(f"{each.name} must be >= 0, got {value}")
+        for name, value in dataclasses.asdict(self).items():
+            if check_number(name, value) < 0:
+                raise ValueError(f"'optimizer.wide.{name}' must be >= 0, got {value}")
 
 
 @dataclass(frozen=True)
-class TrainConfig:
-    """The run.
+class WideDeepOptimizer(OptimizerConfig):
+    """FTRL over the wide part, as in the paper, and LazyAdam over the deep one.
 
-    Args:
-        batch_size: rows of a batch. Default: 4096.
-        epochs: passes over the data. Default: 1.
-        evaluations: evaluations on the way, evenly spread. Default: 10.
-        seed: of first values and the order of rows. Default: 0.
+    Args: as for `OptimizerConfig`, and
+
+        wide: of the wide part; None for LazyAdam over all of the network.
     """
 
-    batch_size: int = 4096
-    epochs: int = 1
-    evaluations: int = 10
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in (("batch_size", 1), ("epochs", 1), ("evaluations", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(
-                    f"'train.{name}' must be at least {least}, got {getattr(self, name)}"
-                )
+    wide: FtrlConfig | None = field(default_factory=FtrlConfig)
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(ClickConfig):
     """A run of Wide & Deep.
 
-    Args:
-        data: what to train on.
+    Args: as for `ClickConfig`, and
+
         model: the network.
-        optimizer: how it learns.
-        train: for how long.
     """
 
-    data: Synthetic | Criteo | CensusIncome
+    optimizer: WideDeepOptimizer = field(default_factory=WideDeepOptimizer)
     model: ModelConfig = field(default_factory=ModelConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
 
 
-def read_config(path: str | Path) -> Config:
-    """A configuration file.
+def make_optimizer(
+    net: WideDeep, config: WideDeepOptimizer, steps: int = 1, loss_scale: float = 1.0
+) -> nn.Optimizer:
+    """The optimizer of both parts, whose step is one step of each.
 
-    Raises:
-        ValueError: it is not there, has unknown or missing keys, or values of a wrong type.
-
-    Example:
-        >>> read_config(Path(__file__).parent / "configs" / "demo.yaml").data.kind
-        'synthetic'
+    Args:
+        net: the network.
+        config: what it says.
+        steps: of the whole run, for a rate that falls. Default: 1.
+        loss_scale: what the loss was multiplied by. Default: 1.0.
     """
-    return read_yaml(Path(path), Config)
+    of_ids = embedding_parameters(net if config.wide is None else net.inputs)
+    apart = {id(p) for p in of_ids}
+    wide = [] if config.wide is None else net.wide.trainable_params()
+    apart |= {id(p) for p in wide}
+    others = [p for p in net.trainable_params() if id(p) not in apart]
+    deep = lazy_adam(config, of_ids, others, steps, loss_scale)
+    if config.wide is None:
+        return deep
+    return CombinedOptimizer(
+        [FTRL(wide, loss_scale=loss_scale, **dataclasses.asdict(config.wide)), deep]
+    )
+
+
+def _optimizer(net: WideDeep, config: Config, steps: int) -> nn.Optimizer:
+    return make_optimizer(net, config.optimizer, steps, loss_scale(config.compute_dtype))
+
+
+MODEL = ClickModel("wide_deep", "Wide & Deep", Config, WideDeep, _optimizer)

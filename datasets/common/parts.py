@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversion of large sources on all cores, in parts that outlive an interruption.
+
+A packed data set made here has one data file for each part of its sources. How sources are cut into
+parts does not depend on the number of processes or on interruptions, and a part's bytes depend on
+its rows alone: whoever is killed and goes on ends with the bytes of one who was not.
+
+While it is made, the data set is in ``.NAME.converting`` beside its place: finished files in
+``data``, and in ``parts`` a small file for each part that says what it holds and is written last.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from datasets.common.blocks import Batch
+from datasets.common.manifest import Column, DataFile, Manifest, digest_files
+from datasets.common.packed import replace_directory
+from datasets.common.packed_file import FORMATS, write_file
+from datasets.common.workers import Work, run_all
+
+__all__ = ["Conversion", "PartRows", "RowSource", "Summary", "convert_parts"]
+
+Report = dict[str, Any]
+Summary = Callable[[list[list[Report]]], Report]
+
+
+class PartRows(NamedTuple):
+    """The rows of one part.
+
+    Args:
+        number: of the part in its source, from 0.
+        blocks: batches of any sizes; may have no row.
+        report: what to keep of the part, JSON values; asked for after the last block.
+    """
+
+    number: int
+    blocks: Iterator[Batch]
+    report: Callable[[], Report]
+
+
+class RowSource(Protocol):
+    """Something with rows: a file, or a range of one. It is sent to another process.
+
+    Attributes:
+        name: a file name's beginning; no two sources have the same.
+        bytes: how much there is to read, for the progress bar.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    def parts(self, done: Container[int], on_bytes: Callable[[int], object]) -> Iterator[PartRows]:
+        """Parts in order, without those that are done; says how many bytes it has read."""
+        ...
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What to make.
+
+    Args:
+        output: directory to make; its parent must exist.
+        format: ``mindrecord`` or ``parquet``.
+        block_rows: rows of a record or row group.
+        fields: for a column's name the names of its values.
+        plan: what else decides the bytes, JSON values: an interrupted conversion goes on only with
+            the same plan.
+    """
+
+    output: Path
+    format: str
+    block_rows: int
+    fields: Mapping[str, Sequence[str]]
+    plan: Report
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise ValueError(f"format must be one of {FORMATS}, got {self.format!r}")
+        if self.block_rows < 1:
+            raise ValueError(f"batch_size must be at least 1, got {self.block_rows}")
+
+    @property
+    def place(self) -> Path:
+        """Where the data set is while it is made."""
+        whole = Path(os.path.abspath(self.output))
+        return whole.with_name(f".{whole.name}.converting")
+
+
+def convert_parts(
+    conversion: Conversion,
+    sources: Sequence[RowSource],
+    summary: Summary,
+    workers: int | None = None,
+    overwrite: bool = False,
+    restart: bool = False,
+) -> Manifest:
+    """Convert sources to a packed data set.
+
+    Args:
+        conversion: what to make.
+        sources: of the rows, in order.
+        summary: the manifest's ``source``, of the reports of each source's parts.
+        workers: processes; 1 works in this one. Default: one a core that this process may use.
+        overwrite: replace the output where it exists.
+        restart: forget what an interrupted conversion has done.
+
+    Returns:
+        The manifest, as written.
+
+    Raises:
+        ValueError: what was interrupted is another conversion, another process is at it, or there
+            is no row.
+        FileExistsError: the output exists, and ``overwrite`` is False.
+    """
+    output = Path(os.path.abspath(conversion.output))
+    if output.exists() and not overwrite:
+        raise FileExistsError(f"{output} exists: give another output or overwrite")
+    with _held(conversion, restart) as place:
+        works = [_Converting(conversion, source) for source in sources]
+        run_all(works, workers)
+        found = [[_read(path) for path in work.sidecars()] for work in works]
+        parts = [part for of_source in found for part in of_source]
+        rows = sum(part["rows"] for part in parts)
+        if not rows:
+            raise ValueError(f"blocks must have at least one row: nothing to write to {output}")
+        columns = next(part["columns"] for part in parts if part["rows"])
+        manifest = Manifest(
+            conversion.format,
+            rows,
+            conversion.block_rows,
+            tuple(Column(**{**each, "fields": tuple(each["fields"])}) for each in columns),
+            tuple(DataFile(**file) for part in parts for file in part["files"]),
+            summary([[part["report"] for part in of_source] for of_source in found]),
+        )
+        manifest.write(place / "data")
+        replace_directory(place / "data", output)
+        shutil.rmtree(place)
+    return manifest
+
+
+@dataclass(frozen=True)
+class _Converting(Work):
+    """The work on one source, in whichever process."""
+
+    conversion: Conversion
+    source: RowSource
+
+    @property
+    def size(self) -> int:
+        return self.source.bytes
+
+    @property
+    def _end(self) -> Path:
+        return self.conversion.place / "parts" / f"{self.source.name}.end"
+
+    def sidecars(self) -> list[Path]:
+        """What finished parts say of themselves, in order."""
+        parts = self.conversion.place / "parts"
+        numbered = (parts / f"{self.source.name}-{k:05d}.json" for k in itertools.count())
+        return list(itertools.takewhile(Path.exists, numbered))
+
+    def is_done(self) -> bool:
+        done = self._done()
+        return self._end.exists() and len(done) == int(self._end.read_text())
+
+    def run(self, on_bytes: Callable[[int], object]) -> None:
+        done = self._done()
+        count = len(done)
+        for part in self.source.parts(done, on_bytes):
+            self._write(part)
+            count += 1
+        _write_text(self._end, str(count))
+
+    def _done(self) -> set[int]:
+        """Numbers of parts whose files are all there."""
+        data = self.conversion.place / "data"
+        numbers = set()
+        for path in self.sidecars():
+            sizes = {file["name"]: file["bytes"] for file in _read(path)["files"]}
+            if all(_size(data / name) == size for name, size in sizes.items()):
+                numbers.add(int(path.stem.rpartition("-")[2]))
+            else:
+                path.unlink()
+        return numbers
+
+    def _write(self, part: PartRows) -> None:
+        conversion, place = self.conversion, self.conversion.place
+        stem = f"{self.source.name}-{part.number:05d}"
+        # MindRecord has its own name inside: the file must be made under it
+        beside = place / f"{stem}.{os.getpid()}"
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir()
+        name = f"{stem}.{conversion.format}"
+        rows, columns = write_file(
+            part.blocks, beside / name, conversion.format, conversion.block_rows, conversion.fields
+        )
+        files = digest_files(beside, name, rows)
+        for file in files:
+            _sync(beside / file.name)
+            (beside / file.name).rename(place / "data" / file.name)
+        beside.rmdir()
+        said = {
+            "rows": rows,
+            "columns": [asdict(column) for column in columns],
+            "files": [asdict(file) for file in files],
+            "report": part.report(),
+        }
+        _write_text(place / "parts" / f"{stem}.json", json.dumps(said))
+
+
+@contextmanager
+def _held(conversion: Conversion, restart: bool) -> Iterator[Path]:
+    """The place of a conversion, for one process; it stays where there is something to keep."""
+    place = conversion.place
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"{place.parent} must be a directory")
+    place.mkdir(exist_ok=True)
+    with open(place / "lock", "w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ValueError(f"{conversion.output} is being made by another process") from error
+        try:
+            _prepare(conversion, restart)
+            yield place
+        except BaseException:
+            if not any(place.glob("parts/*.json")):
+                shutil.rmtree(place, ignore_errors=True)
+            raise
+
+
+def _prepare(conversion: Conversion, restart: bool) -> None:
+    place, plan = conversion.place, conversion.place / "plan.json"
+    now = {
+        "format": conversion.format,
+        "batch_size": conversion.block_rows,
+        **json.loads(json.dumps(conversion.plan)),
+    }
+    if plan.exists() and not restart:
+        before = _read(plan)
+        other = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        if other:
+            raise ValueError(
+                f"{place} is of an interrupted conversion with other {', '.join(other)}: "
+                "give what it was given, or --restart to begin anew"
+            )
+    for path in place.iterdir():
+        kept = plan.exists() and not restart and path.name in ("data", "parts", "plan.json")
+        if path.is_dir() and not kept:
+            shutil.rmtree(path)
+    for name in ("data", "parts"):
+        (place / name).mkdir(exist_ok=True)
+    _write_text(plan, json.dumps(now))
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _write_text(path: Path, text: str) -> None:
+    """A file that is whole or not there."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding="utf-8")
+    _sync(beside)
+    beside.rename(path)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    os.fsync(handle)
+    os.close(handle)
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None

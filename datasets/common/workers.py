@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work in several processes, with one progress bar and an end to all of it."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Protocol
+
+from tqdm import tqdm
+
+__all__ = ["Work", "run_all"]
+
+_POLL_SECONDS = 0.2
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
+
+
+class Work(Protocol):
+    """A part of the work; it is sent to another process."""
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        ...
+
+    def is_done(self) -> bool:
+        """Whether an earlier run has done it."""
+        ...
+
+    def run(self, on_bytes: Callable[[int], object]) -> None:
+        """Do it; says how many bytes it has read."""
+        ...
+
+
+class _StoppedError(Exception):
+    """Another process failed, or the user stopped all."""
+
+
+def run_all(works: Sequence[Work], workers: int | None = None) -> None:
+    """Do all works that are not done yet.
+
+    Args:
+        works: what to do.
+        workers: processes, at least 1; 1 works in this one. Default: one a core that this process
+            may use.
+
+    Raises:
+        ValueError: ``workers`` is below 1.
+        RuntimeError: a process was killed, for want of memory perhaps.
+        Exception: what a work raised; the others are stopped.
+    """
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1, got {workers}")
+    left = [work for work in works if not work.is_done()]
+    count = min(len(left), workers or len(os.sched_getaffinity(0)))
+    total = sum(work.size for work in works)
+    done = total - sum(work.size for work in left)
+    with tqdm(total=total, initial=done, unit="B", unit_scale=True, desc="read") as bar:
+        if count > 1:
+            _run_in_processes(left, count, bar)
+        else:
+            for work in left:
+                work.run(bar.update)
+
+
+def _run_in_processes(works: Sequence[Work], count: int, bar: Any) -> None:
+    # not fork: MindSpore and Arrow have threads
+    context = multiprocessing.get_context("spawn")
+    read, stop = context.Value("q", 0), context.Event()
+    with ProcessPoolExecutor(count, context, _start, (os.getpid(), read, stop)) as pool:
+        try:
+            waiting: set[Future[None]] = {pool.submit(_run, work) for work in works}
+            while waiting:
+                finished, waiting = wait(waiting, _POLL_SECONDS, FIRST_EXCEPTION)
+                if news := read.value - (bar.n - bar.initial):
+                    bar.update(news)
+                for each in finished:
+                    each.result()
+        except BrokenProcessPool as error:
+            raise RuntimeError("a process of the conversion was killed") from error
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+
+
+_shared: Any = None
+
+
+def _start(parent: int, read: Any, stop: Any) -> None:
+    """In a new process: it ends with its parent, even one that is killed."""
+    global _shared
+    _shared = read, stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)  # every core has a process
+
+
+def _run(work: Work) -> None:
+    read, stop = _shared
+
+    def on_bytes(count: int) -> None:
+        with read.get_lock():
+            read.value += count
+        if stop.is_set():
+            raise _StoppedError
+
+    work.run(on_bytes)

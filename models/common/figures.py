@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of several runs together."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["mean_and_deviation"]
+
+
+def mean_and_deviation(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Mean and standard deviation of each metric over runs that differ by their seed.
+
+    Args:
+        runs: the metrics of each run, all with the same names; at least one.
+
+    Returns:
+        `mean`, and `deviation`, that of a sample (n - 1); it is None for a single run.
+
+    Raises:
+        ValueError: no run.
+
+    Example:
+        >>> mean_and_deviation([{"auc": 0.75}, {"auc": 0.25}, {"auc": 0.5}])
+        {'mean': {'auc': 0.5}, 'deviation': {'auc': 0.25}}
+        >>> mean_and_deviation([{"auc": 0.75}])
+        {'mean': {'auc': 0.75}, 'deviation': None}
+    """
+    if not runs:
+        raise ValueError("runs must have at least one run, got none")
+    values = {name: [run[name] for run in runs] for name in runs[0]}
+    deviation = None
+    if len(runs) > 1:
+        deviation = {name: statistics.stdev(found) for name, found in values.items()}
+    return {
+        "mean": {name: statistics.fmean(found) for name, found in values.items()},
+        "deviation": deviation,
+    }

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long each operator of a training step takes, by MindSpore's profiler over a few steps."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mindspore.profiler import ProfilerActivity, profile, tensorboard_trace_handler
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec.checks import check_int
+
+__all__ = ["OperatorTime", "OperatorTimes"]
+
+WINDOW = 20  # steps
+_DETAILS = "cpu_op_detail_info_*.csv"
+_TABLE_OPERATORS = {"forward": "table lookup", "gradient": "table gradient", "update": "table step"}
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """All operators of one kind in one cell of the network.
+
+    Args:
+        kind: MindSpore's name, such as 'MatMul'; of tables what it does.
+        phase: 'forward', 'gradient', 'update', or 'expanded': of an operator that MindSpore made of
+            another without keeping its place.
+        cell: where in the network it is; '' for the whole.
+        calls: how often it ran in a step.
+        milliseconds: of all its calls in a step.
+    """
+
+    kind: str
+    phase: str
+    cell: str
+    calls: float
+    milliseconds: float
+
+
+class OperatorTimes(Callback):
+    """Measures operators in some steps in the middle of a run.
+
+    The profiler costs little in the steps it watches, and some milliseconds to begin and to end.
+    It is there on the CPU only, and one at a time: where it cannot be had, the run goes on without.
+
+    Args:
+        steps: of the run, at least 1.
+        evaluations: of the run, evenly spread: the steps that are measured have none between them.
+            Default: 1.
+        window: steps to measure, at most, at least 1. Default: 20.
+
+    Attributes:
+        measured: steps that were measured.
+        found: the operators, the slowest first.
+        missing: why there are none.
+
+    Example:
+        >>> times = OperatorTimes(1000, evaluations=10)
+        >>> times.first, times.last
+        (501, 520)
+    """
+
+    def __init__(self, steps: int, evaluations: int = 1, window: int = WINDOW) -> None:
+        super().__init__()
+        steps = check_int("steps", steps, 1, 1 << 62)
+        between = max(1, steps // check_int("evaluations", evaluations, 1, 1 << 62))
+        window = min(check_int("window", window, 1, 1 << 62), between)
+        # the first step compiles: not that one, where there is another
+        self.first = min(max(2, steps // (2 * between) * between + 1), steps)
+        self.last = min(self.first + window - 1, steps)
+        self.measured = 0
+        self.found: list[OperatorTime] = []
+        self.missing = "the run ended before"
+        self._profiler: Any = None
+        self._place: tempfile.TemporaryDirectory[str] | None = None
+
+    def on_train_step_begin(self, run_context: RunContext) -> None:
+        """Begins, in the first step of the window."""
+        if run_context.original_args().cur_step_num == self.first:
+            self._begin()
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Ends, in the last step of the window."""
+        if self._profiler is not None:
+            self.measured += 1
+            if run_context.original_args().cur_step_num == self.last:
+                self._end()
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Ends, where the run ended in the window."""
+        if self._profiler is not None:
+            self._end()
+
+    def _begin(self) -> None:
+        self._place = tempfile.TemporaryDirectory()
+        try:
+            handler = tensorboard_trace_handler(self._place.name, analyse_flag=False)
+            self._profiler = profile(activities=[ProfilerActivity.CPU], on_trace_ready=handler)
+            self._profiler.start()
+        except Exception as error:  # a page without a table is better than no training
+            self._profiler, self.missing = None, f"MindSpore's profiler does not start: {error}"
+            self._place.cleanup()
+
+    def _end(self) -> None:
+        profiler, place = self._profiler, self._place
+        self._profiler = self._place = None
+        if place is None:
+            return
+        with place:
+            try:
+                profiler.stop()
+                rows = [row for path in Path(place.name).rglob(_DETAILS) for row in _rows_of(path)]
+            except Exception as error:
+                self.missing = f"MindSpore's profiler fails: {error}"
+                return
+        self.found = _grouped(rows, self.measured)
+        self.missing = "" if self.found else "MindSpore's profiler has no operators of this backend"
+
+
+def _rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def _grouped(rows: Iterable[Mapping[str, str]], steps: int) -> list[OperatorTime]:
+    """Operators of one kind, phase and cell together, the slowest first.
+
+    Example:
+        >>> path = "Gradients/Default/network-LossCell/network-DCN/deep-MLP/Grad_MatMul/MatMul-op"
+        >>> row = {"op_type": "MatMul", "op_occurrences": "4", "op_total_time(ms)": "3.0"}
+        >>> rows = [{**row, "full_op_name": f"{path}{k}"} for k in (1, 2)]
+        >>> _grouped(rows, 4)
+        [OperatorTime(kind='MatMul', phase='gradient', cell='deep', calls=2.0, milliseconds=1.5)]
+    """
+    sums: dict[tuple[str, str, str], list[float]] = {}
+    for row in rows:
+        phase, cell = _where(row["full_op_name"])
+        kind = row["op_type"]
+        if kind == "Custom":
+            kind = _TABLE_OPERATORS.get(phase, "table operator")
+        found = sums.setdefault((kind, phase, cell), [0.0, 0.0])
+        found[0] += float(row["op_occurrences"]) / steps
+        found[1] += float(row["op_total_time(ms)"]) / steps
+    made = [OperatorTime(*key, *each) for key, each in sums.items()]
+    return sorted(made, key=lambda each: -each.milliseconds)
+
+
+def _where(name: str) -> tuple[str, str]:
+    """Phase and cell of an operator's full name, such as
+    'Default/network-LossCell/network-DCN/deep-MLP/layers-SequentialCell/0-Dense/MatMul-op2'."""
+    parts = name.split("/")[:-1]
+    phase = {"Gradients": "gradient", "Expand": "expanded"}.get(name.partition("/")[0], "forward")
+    cells = []
+    for part in parts:
+        cell, dash, kind = part.partition("-")
+        if cell == "optimizer" and dash:
+            return "update", ""
+        if dash and cell != "network" and kind != "SequentialCell":
+            cells.append(cell)
+    return phase, ".".join(cells)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LazyAdam over a whole network: the optimizer of all models, or of their greater part."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mindspore import Parameter
+
+from mindspore_rec.checks import check_number
+from mindspore_rec.optim import LazyAdam
+from models.common.training import learning_rate
+
+__all__ = ["OptimizerConfig", "lazy_adam"]
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """LazyAdam.
+
+    Args:
+        learning_rate: at the start. Default: 1e-3.
+        learning_rate_end: at the end; it falls there along half a cosine. Default: None, constant.
+        dense_weight_decay: L2 of everything but embeddings. Default: 0.0.
+        embedding_weight_decay: L2 of the embeddings that a batch touches. Default: 0.0.
+    """
+
+    learning_rate: float = 1e-3
+    learning_rate_end: float | None = None
+    dense_weight_decay: float = 0.0
+    embedding_weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in (each.name for each in dataclasses.fields(OptimizerConfig)):
+            value = getattr(self, name)
+            if value is not None and check_number(name, value) < 0:
+                raise ValueError(f"{name} must be >= 0, got {value}")
+
+
+def lazy_adam(
+    config: OptimizerConfig,
+    embeddings: Iterable[Parameter],
+    others: Iterable[Parameter],
+    steps: int,
+    loss_scale: float = 1.0,
+) -> LazyAdam:
+    """LazyAdam over embeddings and all else, each with its decay.
+
+    Args:
+        config: rate and decays.
+        embeddings: parameters of the tables.
+        others: all others.
+        steps: of the whole run, for a rate that falls.
+        loss_scale: what the loss was multiplied by. Default: 1.0.
+
+    Raises:
+        ValueError: the rate's end is not below its start.
+    """
+    groups = [
+        {"params": list(embeddings), "weight_decay": config.embedding_weight_decay},
+        {"params": list(others), "weight_decay": config.dense_weight_decay},
+    ]
+    rate = learning_rate(config.learning_rate, config.learning_rate_end, steps)
+    return LazyAdam(groups, learning_rate=rate, loss_scale=loss_scale)

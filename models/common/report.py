@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training as one HTML page that needs nothing else: curves, tables, calibration, operators."""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec import RecModel, tables_of
+from mindspore_rec.metrics import ReliabilityCurve
+from models.common.operators import OperatorTimes
+from models.common.pictures import bars, lines
+
+__all__ = ["Recorder", "write_report"]
+
+POINTS = 200  # of a curve, about
+SLOWEST = 15  # operators in the table
+TIERS = {"host": "host_hits", "remote": "remote_hits", "ssd": "ssd_hits"}
+_HEAD = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>body{{font:15px sans-serif;margin:2em auto;max-width:60em}}
+td,th{{padding:.2em .8em;text-align:right}}th:first-child,td:first-child{{text-align:left}}
+svg{{max-width:100%;height:auto}}pre{{background:#f4f4f4;padding:1em;overflow:auto}}</style>
+</head><body><h1>{title}</h1>
+"""
+
+
+@dataclass(frozen=True)
+class _Point:
+    step: int
+    loss: float
+    rows: dict[str, int]
+    host_rows: dict[str, int]
+    megabytes: dict[str, float]
+    hit_rate: dict[str, float]
+
+
+class Recorder(Callback):
+    """Notes loss, tables' rows and bytes, and tiers' hit rates about two hundred times in a run.
+
+    Args:
+        model: that trains.
+        steps: of the run, at least 1.
+
+    Attributes:
+        points: what was noted.
+
+    Example:
+        >>> from mindspore import nn
+        >>> Recorder(RecModel(nn.Dense(2, 1)), 1000).every
+        5
+    """
+
+    def __init__(self, model: RecModel, steps: int) -> None:
+        super().__init__()
+        self.every = max(1, steps // POINTS)
+        self.points: list[_Point] = []
+        self._tables = tables_of(model.train_network)
+        self._losses: list[float] = []
+        self._before: dict[str, dict[str, int]] = {}
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Adds the step's loss to the mean of the point to come, or makes the point."""
+        run = run_context.original_args()
+        self._losses.append(float(run.net_outputs.asnumpy()))
+        if run.cur_step_num % self.every:
+            return
+        stats = {table.name: table.stats() for table in self._tables}
+        tiered = {name: each for name, each in stats.items() if "host_rows" in each}
+        self.points.append(
+            _Point(
+                run.cur_step_num,
+                sum(self._losses) / len(self._losses),
+                {name: each["rows"] for name, each in stats.items()},
+                {name: each["host_rows"] for name, each in tiered.items()},
+                {name: _megabytes(each) for name, each in stats.items()},
+                {
+                    f"{name}, {tier}": rate
+                    for name, each in tiered.items()
+                    for tier, rate in self._rates(name, each).items()
+                },
+            )
+        )
+        self._losses = []
+
+    def _rates(self, name: str, stats: dict[str, Any]) -> dict[str, float]:
+        """Keys found in each tier since the last point, by those that were looked up.
+
+        What is brought up from below before it is looked up counts there and then in host memory;
+        when much is read ahead, more than 1 may be found below.
+        """
+        keys = {tier: stats[key] for tier, key in TIERS.items() if key in stats}
+        now = {"": stats["looked_up_keys"], **keys}
+        before = self._before.get(name, {})
+        self._before[name] = now
+        new = {tier: count - before.get(tier, 0) for tier, count in now.items()}
+        looked_up = new.pop("")
+        return {tier: count / looked_up for tier, count in new.items()} if looked_up else {}
+
+
+def _megabytes(stats: dict[str, Any]) -> float:
+    """Memory of a table's rows and index."""
+    return (stats["row_bytes"] + stats["index_bytes"]) / 1e6
+
+
+def write_report(
+    path: Path,
+    title: str,
+    figures: dict[str, Any],
+    points: list[_Point],
+    curve: ReliabilityCurve | None,
+    operators: OperatorTimes | None = None,
+) -> None:
+    """Write the page. Needs matplotlib: the extra `plot`.
+
+    Args:
+        path: HTML file to make.
+        title: of the page.
+        figures: as `--json` has them.
+        points: of a `Recorder`.
+        curve: of an `Evaluation`; None where the run was interrupted.
+        operators: what took part in the run to measure them. Default: None.
+
+    Raises:
+        ValueError: matplotlib is not installed.
+    """
+    pictures = [lines("Loss", "step", {"training": [(p.step, p.loss) for p in points]})]
+    history = figures["history"]
+    if history:
+        aucs = {"test rows": [(each["step"], each["auc"]) for each in history]}
+        pictures.append(lines("AUC", "step", aucs))
+    pictures.append(lines("Rows of tables", "step", _by_table(points, "rows")))
+    pictures.append(lines("Memory of tables, MB", "step", _by_table(points, "megabytes")))
+    if any(p.host_rows for p in points):
+        held = _by_table(points, "host_rows")
+        pictures.append(lines("Rows of tables in host memory", "step", held))
+        rates = _by_table(points, "hit_rate")
+        pictures.append(lines("Keys found in a tier, by keys looked up", "step", rates))
+    if curve is not None:
+        full = curve.rows > 0
+        shown = {
+            "observed": list(zip(curve.predicted[full], curve.observed[full], strict=True)),
+            "calibrated": [(float(x), float(x)) for x in curve.predicted[full]],
+        }
+        pictures.append(lines("Calibration: observed rate", "predicted rate", shown))
+    if operators is not None:
+        pictures.append(_slowest(operators))
+    numbers = figures.get("evaluation") or figures["metrics"]
+    rows = "".join(f"<tr><td>{k}</td><td>{v:.5f}</td></tr>" for k, v in numbers.items())
+    config = html.escape(json.dumps(figures["config"], indent=2))
+    text = _HEAD.format(title=html.escape(title))
+    text += f"<table>{rows}</table>\n" + "\n".join(pictures)
+    text += f"\n<h2>Configuration</h2><pre>{config}</pre></body></html>\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _by_table(points: list[_Point], what: str) -> dict[str, list[tuple[float, float]]]:
+    found: dict[str, list[tuple[float, float]]] = {}
+    for point in points:
+        for name, value in getattr(point, what).items():
+            found.setdefault(name, []).append((point.step, value))
+    return found
+
+
+def _slowest(operators: OperatorTimes) -> str:
+    """The slowest operators as a picture and a table."""
+    head = "<h2>Slowest operators</h2>"
+    if not operators.found:
+        return f"{head}<p>Not measured: {html.escape(operators.missing)}.</p>"
+    total = sum(each.milliseconds for each in operators.found)
+    shown = operators.found[:SLOWEST]
+    names = [" ".join(filter(None, (o.kind, o.phase, o.cell))) for o in shown]
+    cells = "".join(
+        f"<tr><td>{html.escape(o.kind)}</td><td>{o.phase}</td><td>{html.escape(o.cell)}</td>"
+        f"<td>{o.calls:.1f}</td><td>{o.milliseconds:.3f}</td>"
+        f"<td>{o.milliseconds / total:.1%}</td></tr>"
+        for o in shown
+    )
+    picture = bars("ms a step", dict(zip(names, (o.milliseconds for o in shown), strict=True)))
+    return (
+        f"{head}<p>Means of {operators.measured} steps from step {operators.first} on, by "
+        f"MindSpore's profiler: {total:.3f} ms a step in {len(operators.found)} kinds of operators "
+        f"and places.</p>{picture}<table><tr><th>operator</th><th>phase</th><th>cell</th>"
+        f"<th>calls</th><th>ms</th><th>share</th></tr>{cells}</table>"
+    )

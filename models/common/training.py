@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a model trains and at what rate: the part of a configuration that all models have."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mindspore import nn
+
+from models.common.data import Data
+
+__all__ = ["TrainConfig", "learning_rate", "step_count", "with_changes"]
+
+C = TypeVar("C", bound=Any)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The run.
+
+    Args:
+        batch_size: rows of a batch. Default: 4096.
+        epochs: passes over the data. Default: 1.
+        evaluations: evaluations on the way, evenly spread. Default: 10.
+        seed: of first values and the order of rows. Default: 0.
+
+    Raises:
+        ValueError: a value below its least.
+
+    Example:
+        >>> TrainConfig(epochs=0)
+        Traceback (most recent call last):
+        ...
+        ValueError: 'train.epochs' must be at least 1, got 0
+    """
+
+    batch_size: int = 4096
+    epochs: int = 1
+    evaluations: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("batch_size", 1), ("epochs", 1), ("evaluations", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(
+                    f"'train.{name}' must be at least {least}, got {getattr(self, name)}"
+                )
+
+
+def with_changes(config: C, **changes: int | None) -> C:
+    """A configuration whose run is another: what options of a command change.
+
+    Args:
+        config: a frozen dataclass with a field `train`.
+        **changes: fields of `TrainConfig`; None leaves one as it is.
+
+    Raises:
+        ValueError: as `TrainConfig`.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Config:
+        ...     train: TrainConfig
+        >>> with_changes(Config(TrainConfig(seed=1, epochs=5)), seed=3, epochs=None).train.epochs
+        5
+    """
+    given = {name: value for name, value in changes.items() if value is not None}
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, **given))
+
+
+def step_count(config: TrainConfig, data: Data) -> int:
+    """Steps of the whole run; an epoch's last batch may be smaller."""
+    return config.epochs * -(-data.train_rows // config.batch_size)
+
+
+def learning_rate(start: float, end: float | None, steps: int) -> Any:
+    """A constant rate, or one that falls along half a cosine over the whole run.
+
+    Args:
+        start: rate of the first step.
+        end: rate of the last step, at least 0 and below `start`; None for a constant one.
+        steps: steps of the run.
+
+    Returns:
+        What `mindspore_rec.optim` takes as `learning_rate`.
+
+    Raises:
+        ValueError: `end` is out of range.
+
+    Example:
+        >>> learning_rate(0.1, None, 100)
+        0.1
+        >>> learning_rate(0.1, 0.2, 100)
+        Traceback (most recent call last):
+        ...
+        ValueError: learning_rate_end must be in [0, 0.1), got 0.2
+    """
+    if end is None:
+        return start
+    if not 0 <= end < start:
+        raise ValueError(f"learning_rate_end must be in [0, {start}), got {end}")
+    return nn.CosineDecayLR(float(end), float(start), steps)

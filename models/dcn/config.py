@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a configuration of DCN says; the files are in `configs`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from models.common.click import ClickConfig, ClickModel
+from models.dcn.net import DCN
+
+__all__ = ["MODEL", "Config", "ModelConfig"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network: arguments of `DCN`.
+
+    Args:
+        numbers: 'concat' or 'embed'. Default: 'concat', as in the paper.
+        layers: number of cross layers. Default: 3.
+        hidden: widths of the perceptron's layers. Default: 256, 128.
+        dropout: of the perceptron. Default: 0.0.
+        batch_norm: of the perceptron. Default: False.
+    """
+
+    numbers: str = "concat"
+    layers: int = 3
+    hidden: tuple[int, ...] = (256, 128)
+    dropout: float = 0.0
+    batch_norm: bool = False
+
+
+@dataclass(frozen=True)
+class Config(ClickConfig):
+    """A run of DCN.
+
+    Args: as for `ClickConfig`, and
+
+        model: the network.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+
+
+MODEL = ClickModel("dcn", "DCN", Config, DCN)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a configuration of DCN-V2 says; the files are in `configs`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from models.common.click import ClickConfig, ClickModel
+from models.dcn_v2.net import DCNV2
+
+__all__ = ["MODEL", "Config", "ModelConfig"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network: arguments of `DCNV2`.
+
+    Args:
+        numbers: 'concat' or 'embed'. Default: 'concat', as in the paper.
+        structure: 'parallel' or 'stacked'. Default: 'parallel'.
+        cross: 'matrix' or 'mixture'. Default: 'matrix'.
+        layers: number of cross layers. Default: 3.
+        experts: of a mixture's layer. Default: None, 4 for 'mixture'.
+        rank: of an expert. Default: None, 32 for 'mixture'.
+        hidden: widths of the perceptron's layers. Default: 256, 128.
+        dropout: of the perceptron. Default: 0.0.
+        batch_norm: of the perceptron. Default: False.
+    """
+
+    numbers: str = "concat"
+    structure: str = "parallel"
+    cross: str = "matrix"
+    layers: int = 3
+    experts: int | None = None
+    rank: int | None = None
+    hidden: tuple[int, ...] = (256, 128)
+    dropout: float = 0.0
+    batch_norm: bool = False
+
+
+@dataclass(frozen=True)
+class Config(ClickConfig):
+    """A run of DCN-V2.
+
+    Args: as for `ClickConfig`, and
+
+        model: the network.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+
+
+MODEL = ClickModel("dcn_v2", "DCN-V2", Config, DCNV2)

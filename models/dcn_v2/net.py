@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DCN-V2 network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mindspore import Tensor, nn, ops
+from mindspore.common.initializer import XavierUniform
+
+from mindspore_rec import MLP, CrossNetMix, CrossNetV2
+from mindspore_rec.checks import check_one_of
+from models.common.embedding import EmbeddingConfig
+from models.common.inputs import InputLayer
+
+__all__ = ["CROSSES", "DCNV2", "STRUCTURES"]
+
+CROSSES = ("matrix", "mixture")
+STRUCTURES = ("parallel", "stacked")
+
+
+class DCNV2(nn.Cell):
+    r"""DCN-V2: a cross network of full matrices or low-rank experts, beside or below a perceptron.
+
+    .. math::
+        z = w^\top [\text{cross}(x), \text{MLP}(x)] + b \quad \text{(parallel)}, \qquad
+        z = w^\top \text{MLP}(\text{cross}(x)) + b \quad \text{(stacked)}
+
+    with x the row that `InputLayer` makes of ids and numbers.
+
+    Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
+    Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078.
+
+    Args:
+        fields: number of categorical fields F, at least 1.
+        dense: number of numbers N, at least 0.
+        embedding: how the embeddings are held. Default: 16 floats in a hash table.
+        numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
+        structure: 'parallel' or 'stacked'. Default: 'parallel'.
+        cross: 'matrix' for `CrossNetV2`, 'mixture' for `CrossNetMix`. Default: 'matrix'.
+        layers: number of cross layers. Default: 3.
+        experts: of a mixture's layer; only for 'mixture'. Default: None, 4 there.
+        rank: width of an expert; only for 'mixture'. Default: None, 32 there.
+        hidden: widths of the perceptron's layers. Default: (256, 128).
+        dropout: of the perceptron, in [0, 1). Default: 0.0.
+        batch_norm: of the perceptron. Default: False.
+        name: what the tables' names begin with. Default: 'dcn_v2'.
+        seed: of the tables' first values. Default: 0.
+
+    Inputs:
+        ids: int64 Tensor `[B, F]`.
+        numbers: float32 Tensor `[B, N]`; none where N is 0.
+
+    Outputs:
+        float32 Tensor `[B, 1]`, logits.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type, out of range or does not go with
+            another.
+
+    Example:
+        >>> import mindspore as ms
+        >>> held = EmbeddingConfig(dim=4)
+        >>> net = DCNV2(3, 0, held, cross="mixture", rank=2, hidden=(8,), name="doc.dcn_v2")
+        >>> net(Tensor([[1, 2, 3]], ms.int64)).shape
+        (1, 1)
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        dense: int,
+        embedding: EmbeddingConfig | None = None,
+        numbers: str = "concat",
+        structure: str = "parallel",
+        cross: str = "matrix",
+        layers: int = 3,
+        experts: int | None = None,
+        rank: int | None = None,
+        hidden: Sequence[int] = (256, 128),
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        *,
+        name: str = "dcn_v2",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        check_one_of("structure", structure, STRUCTURES)
+        check_one_of("cross", cross, CROSSES)
+        if cross == "matrix" and (experts is not None or rank is not None):
+            raise ValueError(
+                f"experts and rank must be None with cross='matrix', got {experts}, {rank}"
+            )
+        held = embedding or EmbeddingConfig()
+        self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.embedding", seed)
+        width = self.inputs.width
+        if cross == "matrix":
+            self.cross: nn.Cell = CrossNetV2(width, layers)
+        else:
+            self.cross = CrossNetMix(
+                width, layers, 4 if experts is None else experts, 32 if rank is None else rank
+            )
+        self.stacked = structure == "stacked"
+        self.deep = MLP(width, hidden, "relu", dropout, batch_norm)
+        joined = self.deep.out_features + (0 if self.stacked else width)
+        self.output = nn.Dense(joined, 1, weight_init=XavierUniform(), bias_init="zeros")
+
+    def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
+        """Logits."""
+        row = self.inputs(ids, numbers)[1]
+        crossed = self.cross(row)
+        if self.stacked:
+            return self.output(self.deep(crossed))
+        return self.output(ops.concat((crossed, self.deep(row)), 1))

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a configuration of DeepFM says; the files are in `configs`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from models.common.click import ClickConfig, ClickModel
+from models.deepfm.net import DeepFM
+
+__all__ = ["MODEL", "Config", "ModelConfig"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network: arguments of `DeepFM`.
+
+    Args:
+        numbers: 'concat' or 'embed'. Default: 'embed', as in the paper.
+        hidden: widths of the perceptron's layers. Default: 256, 128.
+        dropout: of the perceptron. Default: 0.0.
+        batch_norm: of the perceptron. Default: False.
+    """
+
+    numbers: str = "embed"
+    hidden: tuple[int, ...] = (256, 128)
+    dropout: float = 0.0
+    batch_norm: bool = False
+
+
+@dataclass(frozen=True)
+class Config(ClickConfig):
+    """A run of DeepFM.
+
+    Args: as for `ClickConfig`, and
+
+        model: the network.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+
+
+MODEL = ClickModel("deepfm", "DeepFM", Config, DeepFM)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DeepFM network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mindspore import Tensor, nn
+
+from mindspore_rec import MLP, FactorizationMachine
+from models.common.embedding import EmbeddingConfig
+from models.common.inputs import FirstOrder, InputLayer
+
+__all__ = ["DeepFM"]
+
+
+class DeepFM(nn.Cell):
+    r"""DeepFM: a factorization machine and a perceptron over the same embeddings, summed.
+
+    .. math::
+        z = b + \sum_f w_{i_f} + u^\top x + \sum_{j<k} \langle v_j, v_k \rangle + \text{MLP}(r)
+
+    with :math:`v` the vectors and r the row that `InputLayer` makes of ids and numbers x.
+
+    Source: Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR Prediction",
+    IJCAI 2017, https://doi.org/10.24963/ijcai.2017/239.
+
+    Args:
+        fields: number of categorical fields F, at least 1; at least two vectors must come of
+            fields and numbers.
+        dense: number of numbers N, at least 0.
+        embedding: how the embeddings are held. Default: 16 floats in a hash table.
+        numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'embed'.
+        hidden: widths of the perceptron's layers. Default: (256, 128).
+        dropout: of the perceptron, in [0, 1). Default: 0.0.
+        batch_norm: of the perceptron. Default: False.
+        name: what the tables' names begin with. Default: 'deepfm'.
+        seed: of the tables' first values. Default: 0.
+
+    Inputs:
+        ids: int64 Tensor `[B, F]`.
+        numbers: float32 Tensor `[B, N]`; none where N is 0.
+
+    Outputs:
+        float32 Tensor `[B, 1]`, logits.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+
+    Example:
+        >>> import mindspore as ms
+        >>> net = DeepFM(3, 0, EmbeddingConfig(dim=4), hidden=(8,), name="doc.deepfm")
+        >>> net(Tensor([[1, 2, 3]], ms.int64)).shape
+        (1, 1)
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        dense: int,
+        embedding: EmbeddingConfig | None = None,
+        numbers: str = "embed",
+        hidden: Sequence[int] = (256, 128),
+        dropout: float = 0.0,
+        batch_norm: bool = False,
+        *,
+        name: str = "deepfm",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        held = embedding or EmbeddingConfig()
+        self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.embedding", seed)
+        self.first_order = FirstOrder(fields, dense, held, f"{name}.first_order", seed)
+        self.pairs = FactorizationMachine(self.inputs.fields, self.inputs.dim)
+        self.deep = MLP(self.inputs.width, hidden, "relu", dropout, batch_norm, out_features=1)
+
+    def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
+        """Logits."""
+        vectors, row = self.inputs(ids, numbers)
+        return self.first_order(ids, numbers) + self.pairs(vectors) + self.deep(row)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a configuration of DLRM says; the files are in `configs`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from models.common.click import ClickConfig, ClickModel
+from models.dlrm.net import DLRM
+
+__all__ = ["MODEL", "Config", "ModelConfig"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network: arguments of `DLRM`.
+
+    Args:
+        bottom: widths of the bottom perceptron's layers before the last. Default: 64, 32.
+        top: widths of the top perceptron's hidden layers. Default: 256, 128.
+        dropout: of both perceptrons. Default: 0.0.
+        batch_norm: of both perceptrons. Default: False.
+    """
+
+    bottom: tuple[int, ...] = (64, 32)
+    top: tuple[int, ...] = (256, 128)
+    dropout: float = 0.0
+    batch_norm: bool = False
+
+
+@dataclass(frozen=True)
+class Config(ClickConfig):
+    """A run of DLRM.
+
+    Args: as for `ClickConfig`, and
+
+        model: the network.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+
+
+MODEL = ClickModel("dlrm", "DLRM", Config, DLRM)
