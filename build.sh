@@ -35,8 +35,8 @@ environment
   PYTHON     the Python to use; default: the first of python3.11, 3.12, 3.10 and python3 that is
              between 3.10 and 3.12
 
-Packages of the system (a compiler, CMake, GoogleTest) are installed with apt-get when they are
-missing and this runs as root; otherwise the command to run is printed.
+Packages of the system (a compiler, CMake, GoogleTest, a Redis server) are installed with apt-get
+when they are missing and this runs as root; otherwise the command to run is printed.
 HELP
 }
 
@@ -109,6 +109,16 @@ need_cpp_tests() {
     missing+=(libgtest-dev)
   if ((${#missing[@]})); then
     install_packages "a part of the C++ tests" "${missing[@]}"
+  fi
+}
+
+# Tests of the remote tier start servers of their own, with a TLS certificate of their own.
+need_redis() {
+  local missing=()
+  command -v redis-server >/dev/null || missing+=(redis-server)
+  command -v openssl >/dev/null || missing+=(openssl)
+  if ((${#missing[@]})); then
+    install_packages "a Redis server for the tests" "${missing[@]}"
   fi
 }
 
@@ -248,6 +258,7 @@ run_test() {
   prepare
   run_lint
   run_cpp_tests
+  need_redis
   say "pytest"
   "$VENV/bin/python" -m pytest -q "$@"
 }

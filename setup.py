@@ -123,10 +123,37 @@ setup(
         # The last pyarrow that runs with NumPy 1.
         "pyarrow>=15,<22",
         "PyYAML>=6",
+        "safetensors>=0.4",
         "tqdm>=4.64",
     ],
     extras_require={
-        "test": ["pytest>=8", "hypothesis>=6.100", "scikit-learn>=1.3", "cloudpickle>=2"],
+        # Without crc32c, packed messages are many times slower.
+        "kafka": ["kafka-python>=3.0.12", "crc32c>=2.4"],
+        "lightgbm": ["lightgbm>=4"],  # a baseline of benchmarks/accuracy_table.py
+        "plot": ["matplotlib>=3.8"],
+        "prometheus": ["prometheus_client>=0.20"],
+        "redis": ["redis[hiredis]>=5.1,<9"],
+        # The HTTP front; with the last two uvicorn parses and waits in C.
+        "serving": ["starlette>=0.41", "uvicorn>=0.32", "httptools>=0.6.1", "uvloop>=0.21"],
+        "tensorboard": ["tensorboardX>=2.6.2.2"],
+        "torch": ["torch>=2"],  # for benchmarks/accuracy_twin.py alone
+        "test": [
+            "pytest>=8",
+            "hypothesis>=6.100",
+            "kafka-python>=3.0.12",
+            "crc32c>=2.4",
+            "scikit-learn>=1.3",
+            "cloudpickle>=2",
+            "matplotlib>=3.8",
+            "prometheus_client>=0.20",
+            "redis[hiredis]>=5.1,<9",
+            "starlette>=0.41",
+            "uvicorn>=0.32",
+            "httptools>=0.6.1",
+            "uvloop>=0.21",
+            "tensorboardX>=2.6.2.2",
+            "tensorboard>=2.16",  # reads back what tensorboardX wrote
+        ],
         "dev": ["ruff>=0.6", "mypy>=1.10", "clang-format>=16", "pybind11>=2.12"],
     },
     classifiers=[

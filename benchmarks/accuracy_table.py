@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AUC and log loss of all models beside logistic regression and boosted trees, on the same rows.
+
+    python -m benchmarks.accuracy_table --set movielens --data DIR --seeds 0,1,2,3,4 --json OUT
+
+Each model trains as its own configuration for the data set says, once with each seed; the split of
+the rows is the same for all. Needs scikit-learn for the baselines. A table in Markdown goes to the
+output; where the best possible AUC is known, it says which share of the way to it from logistic
+regression each model goes. With `--twins` each model's PyTorch twin trains too, with one seed:
+from the same first weights, on the same batches, at the same rates; the table has its AUC and how
+far the model goes by how far its twin does. `--known` takes baselines' figures from an earlier
+result instead of fitting them again.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("GLOG_v", "3")  # MindSpore's own log: errors only
+
+import argparse
+import importlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+
+from mindspore_rec import tables_of
+from models.common.baselines import BASELINES, of_data
+from models.common.cli import save_json, seed_list
+from models.common.click import ClickModel, read_config, train
+from models.common.data import open_data
+from models.common.figures import mean_and_deviation
+from models.common.training import with_changes
+
+MODELS = ("wide_deep", "dcn", "dcn_v2", "deepfm", "dlrm")
+SETS = ("movielens", "census", "synthetic")
+
+
+def model_of(name: str) -> ClickModel:
+    """A click model by the name of its folder."""
+    return importlib.import_module(f"models.{name}.config").MODEL
+
+
+def measure(
+    model: ClickModel, config: Any, directory: Path | None, seeds: list[int]
+) -> dict[str, Any]:
+    """Train with each seed; the metrics of each and of all together."""
+    runs = []
+    for seed in seeds:
+        chosen = with_changes(config, seed=seed, evaluations=1)
+        data = open_data(chosen.data, directory, seed)
+        begin = time.perf_counter()
+        run = train(model, chosen, data, progress=sys.stderr.isatty())
+        for table in tables_of(run.model.train_network):
+            table.close()
+        if run.summary.interrupted:
+            raise KeyboardInterrupt
+        metrics = {name: float(run.summary.metrics[name]) for name in ("auc", "log_loss")}
+        runs.append({"seed": seed, **metrics, "seconds": round(time.perf_counter() - begin, 1)})
+        print(f"{model.name}: {runs[-1]}", file=sys.stderr, flush=True)
+    together = mean_and_deviation([{k: run[k] for k in ("auc", "log_loss")} for run in runs])
+    return {"title": model.title, **together, "runs": runs}
+
+
+def measure_twin(name: str, config: Any, directory: Path | None, seed: int) -> dict[str, Any]:
+    """Train the PyTorch twin of a model with one seed."""
+    from benchmarks.accuracy_twin import train_twin
+
+    chosen = with_changes(config, seed=seed)
+    begin = time.perf_counter()
+    found = train_twin(name, chosen, open_data(chosen.data, directory, seed))
+    print(f"{name}'s twin: {found}", file=sys.stderr, flush=True)
+    return {"seed": seed, **found, "seconds": round(time.perf_counter() - begin, 1)}
+
+
+def table(found: dict[str, dict[str, Any]], bayes: float | None) -> list[str]:
+    """Lines of Markdown: a row for each model and baseline.
+
+    Example:
+        >>> one = {"mean": {"auc": 0.75, "log_loss": 0.5}, "deviation": None, "title": "X"}
+        >>> print(*table({"x": one}, None), sep="\\n")
+        | model | AUC | log loss |
+        |---|---|---|
+        | X | 0.75000 | 0.50000 |
+    """
+    base = found.get("logistic regression", {}).get("mean", {}).get("auc")
+    shares = bayes is not None and base is not None
+    twins = any("twin" in each for each in found.values())
+    head = ["model", "AUC", "log loss"] + (["share of the gap to Bayes"] if shares else [])
+    head += ["AUC of the twin"] * twins + ["share by the twin's"] * (twins and shares)
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for each in found.values():
+        mean, deviation = each["mean"], each["deviation"]
+        cells = [
+            f"{mean[k]:.5f}" + ("" if deviation is None else f" ({deviation[k]:.5f})")
+            for k in ("auc", "log_loss")
+        ]
+        if shares and bayes is not None:
+            cells.append(f"{(mean['auc'] - base) / (bayes - base):.1%}")
+        twin = each.get("twin")
+        if twins:
+            cells.append("" if twin is None else f"{twin['auc']:.5f}")
+        if twins and shares:
+            ours = each["runs"][0]["auc"] if twin else 0.0
+            cells.append(f"{(ours - base) / (twin['auc'] - base):.1%}" if twin else "")
+        lines.append("| " + " | ".join([each["title"], *cells]) + " |")
+    return lines
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy_table",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--set", choices=SETS, required=True, help="which data")
+    parser.add_argument("--data", type=Path, help="directory of the data, where not synthetic")
+    parser.add_argument("--seeds", type=seed_list, default=[0, 1, 2, 3, 4], metavar="0,1,...")
+    parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS))
+    parser.add_argument(
+        "--baselines", nargs="*", choices=tuple(BASELINES), default=list(BASELINES)[:2]
+    )
+    parser.add_argument("--twins", action="store_true", help="train the PyTorch twins too")
+    parser.add_argument(
+        "--known", type=Path, metavar="JSON", help="baselines as an earlier --json of the set has"
+    )
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures to PATH")
+    return parser
+
+
+def known(path: Path, data: str) -> dict[str, dict[str, Any]]:
+    """The baselines of an earlier result.
+
+    Raises:
+        ValueError: it is of another data set.
+    """
+    earlier = json.loads(path.read_text(encoding="utf-8"))
+    if earlier["data"] != data:
+        raise ValueError(f"--known is of {earlier['data']}, not of {data}")
+    return {name: each for name, each in earlier["results"].items() if name in BASELINES}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    ms.set_context(mode=ms.GRAPH_MODE)
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        config = read_config(model_of("wide_deep"), f"{options.set}.yaml")
+        data = open_data(config.data, options.data, options.seeds[0])
+        if options.known is not None:
+            found.update(known(options.known, data.name))
+        for name in options.baselines:
+            result = of_data(name, data)
+            mean = {k: float(result.pop(k)) for k in ("auc", "log_loss")}
+            found[name] = {"title": name, "mean": mean, "deviation": None, **result}
+            print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
+        for name in options.models:
+            model = model_of(name)
+            config = read_config(model, f"{options.set}.yaml")
+            found[name] = measure(model, config, options.data, options.seeds)
+            if options.twins:
+                seed = options.seeds[0]
+                found[name]["twin"] = measure_twin(name, config, options.data, seed)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    print(f"{data.name}; mean (standard deviation) of {len(options.seeds)} seeds")
+    print(*table(found, data.bayes_auc), sep="\n")
+    save_json(options.json, {"data": data.name, "bayes_auc": data.bayes_auc, "results": found})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

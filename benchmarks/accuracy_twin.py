@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same network, first weights and batches in PyTorch and in ours: both learning curves.
+
+    python -m benchmarks.accuracy_twin --rows 1000000 --json OUT
+
+Each model trains one epoch of synthetic clicks in Criteo's form as its `synthetic.yaml` says, but
+all in batches of 2048 from first values of deviation 0.1, at a constant rate: ours with LazyAdam
+over hash tables, the twin with SparseAdam over `nn.Embedding` and Adam over the rest. Needs PyTorch
+(`pip install torch`; the CPU build is enough). The exit code is 1 where log loss or AUC of the two
+differ by more than 0.001 after the epoch.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("GLOG_v", "3")  # MindSpore's own log: errors only
+
+import argparse
+import dataclasses
+import importlib
+import math
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from tqdm import tqdm
+
+from datasets.common import Batch
+from mindspore_rec import tables_of
+from mindspore_rec.metrics.functional import auc, log_loss, sigmoid
+from models.common.cli import save_json
+from models.common.click import build, read_config
+from models.common.data import Data, open_data
+from models.common.training import step_count
+
+MODELS = ("wide_deep", "dcn", "dcn_v2", "deepfm", "dlrm")
+BATCH, STD = 2048, 0.1
+LIMIT = 1e-3
+
+
+def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Train one model in both ways on the same batches."""
+    torch_twins = _twins()
+    model = importlib.import_module(f"models.{name}.config").MODEL
+    config = read_config(model, "synthetic.yaml")
+    changed = {"rows": options.rows, "test_rows": options.test_rows}
+    rates: dict[str, Any] = {"learning_rate_end": None}
+    if name == "wide_deep":
+        rates["wide"] = None  # PyTorch has no FTRL
+    config = dataclasses.replace(
+        config,
+        data=dataclasses.replace(config.data, **changed),
+        embedding=dataclasses.replace(config.embedding, std=STD),
+        train=dataclasses.replace(config.train, batch_size=BATCH),
+        optimizer=dataclasses.replace(config.optimizer, **rates),
+    )
+    data = open_data(config.data, None, 0)
+    batches = list(data.train(config.train.batch_size, 1))
+    keys = np.unique(np.concatenate([batch["ids"].reshape(-1) for batch in batches]))
+    built = build(model, config, data)
+    twin = torch_twins.Twin(name, built._network, keys)
+    optimizers = torch_twins.make_optimizers(twin, config.optimizer.learning_rate)
+    curves: list[dict[str, Any]] = []
+    seconds = {"ours": 0.0, "torch": 0.0}
+    parts = _parts(batches, options.evaluations)
+    for part in tqdm(parts, desc=name, disable=not sys.stderr.isatty()):
+        begin = time.perf_counter()
+        built.train(1, part, progress=False)
+        middle = time.perf_counter()
+        for batch in part:
+            _torch_step(twin, optimizers, batch, keys)
+        seconds["ours"] += middle - begin
+        seconds["torch"] += time.perf_counter() - middle
+        steps = len(part) + (curves[-1]["steps"] if curves else 0)
+        curves.append({"steps": steps, **_evaluate(built, twin, data, keys)})
+        print(f"{name}: {curves[-1]}", file=sys.stderr, flush=True)
+    for table in tables_of(built.train_network):
+        table.close()
+    return {"curves": curves, "seconds": seconds}
+
+
+def train_twin(name: str, config: Any, data: Data) -> dict[str, float]:
+    """Train the PyTorch twin alone, as the configuration says, on the batches that ours would get.
+
+    Args:
+        name: of `MODELS`.
+        config: of the model; where it has FTRL for a part, the twin has Adam there too.
+        data: what to train on; two passes over it are made, the first for the ids.
+
+    Returns:
+        `auc` and `log_loss` on the test rows.
+
+    Raises:
+        ValueError: PyTorch is not installed.
+    """
+    torch_twins = _twins()
+    model = importlib.import_module(f"models.{name}.config").MODEL
+    ids = [np.unique(batch["ids"]) for batch in data.train(1 << 14, 1)]
+    keys = np.unique(np.concatenate(ids))
+    built = build(model, config, data, f"twin.{name}")
+    twin = torch_twins.Twin(name, built._network, keys)
+    for table in tables_of(built.train_network):
+        table.close()
+    optimizers = torch_twins.make_optimizers(twin, config.optimizer.learning_rate)
+    steps = step_count(config.train, data)
+    batches = data.train(config.train.batch_size, config.train.epochs)
+    shown = tqdm(batches, total=steps, desc=f"{name}'s twin", disable=not sys.stderr.isatty())
+    for step, batch in enumerate(shown):
+        rate = _rate(config.optimizer, step, steps)
+        for each in optimizers:
+            each.param_groups[0]["lr"] = rate
+        _torch_step(twin, optimizers, batch, keys)
+    label = np.concatenate([batch["label"] for batch in data.test])[:, 0]
+    logit = np.concatenate(list(_predict(twin, data, keys)))
+    loss = log_loss(label, sigmoid(logit.astype(np.float64)))
+    return {"auc": float(auc(label, logit)), "log_loss": float(loss)}
+
+
+def _twins() -> Any:
+    try:
+        from benchmarks import torch_twins
+    except ImportError as error:
+        raise ValueError(f"the twin needs PyTorch: pip install torch ({error})") from error
+    return torch_twins
+
+
+def _rate(config: Any, step: int, steps: int) -> float:
+    """The rate of `models.common.training.learning_rate` in one step, from 0."""
+    start, end = config.learning_rate, config.learning_rate_end
+    if end is None:
+        return float(start)
+    return float(end + (start - end) * (1 + math.cos(math.pi * step / steps)) / 2)
+
+
+def _parts(batches: list[Batch], count: int) -> list[list[Batch]]:
+    """Runs of batches, about as long as one another."""
+    ends = [round(len(batches) * k / count) for k in range(count + 1)]
+    return [batches[a:b] for a, b in zip(ends, ends[1:], strict=False) if b > a]
+
+
+def _numbered(ids: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Numbers of ids from 1 on; 0 for ids that training does not have."""
+    at = np.minimum(np.searchsorted(keys, ids), len(keys) - 1)
+    return np.where(keys[at] == ids, at + 1, 0)
+
+
+def _torch_step(twin: Any, optimizers: list[Any], batch: Batch, keys: np.ndarray) -> None:
+    import torch
+
+    logit = twin(torch.from_numpy(_numbered(batch["ids"], keys)), torch.from_numpy(batch["dense"]))
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(
+        logit, torch.from_numpy(batch["label"])
+    )
+    for each in optimizers:
+        each.zero_grad()
+    loss.backward()
+    for each in optimizers:
+        each.step()
+
+
+def _evaluate(built: Any, twin: Any, data: Data, keys: np.ndarray) -> dict[str, float]:
+    label = np.concatenate([batch["label"] for batch in data.test])[:, 0]
+    ours = np.concatenate(
+        [built.predict(batch["ids"], batch["dense"]).asnumpy() for batch in data.test]
+    )
+    logits = {"ours": ours[:, 0], "torch": np.concatenate(list(_predict(twin, data, keys)))}
+    found: dict[str, float] = {}
+    for side, logit in logits.items():
+        found[f"{side}_auc"] = float(auc(label, logit))
+        found[f"{side}_log_loss"] = float(log_loss(label, sigmoid(logit.astype(np.float64))))
+    return found
+
+
+def _predict(twin: Any, data: Data, keys: np.ndarray) -> Iterator[np.ndarray]:
+    import torch
+
+    with torch.no_grad():
+        for batch in data.test:
+            ids = torch.from_numpy(_numbered(batch["ids"], keys))
+            yield twin(ids, torch.from_numpy(batch["dense"])).numpy()[:, 0]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy_twin",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS[:4]))
+    parser.add_argument("--rows", type=int, default=1_000_000, help="default %(default)s")
+    parser.add_argument("--test-rows", type=int, default=100_000, help="default %(default)s")
+    parser.add_argument("--evaluations", type=int, default=5, help="default %(default)s")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures to PATH")
+    options = parser.parse_args(arguments)
+    ms.set_context(mode=ms.GRAPH_MODE)
+    found = {}
+    try:
+        for name in options.models:
+            found[name] = measure(name, options)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    equal = True
+    print("| model | AUC, ours | AUC, torch | log loss, ours | log loss, torch | equal |")
+    print("|---|---|---|---|---|---|")
+    for name, each in found.items():
+        last = each["curves"][-1]
+        same = all(
+            abs(last[f"ours_{k}"] - last[f"torch_{k}"]) <= LIMIT for k in ("auc", "log_loss")
+        )
+        equal = equal and same
+        cells = [f"{last[f'{s}_{k}']:.5f}" for k in ("auc", "log_loss") for s in ("ours", "torch")]
+        print("| " + " | ".join([name, *cells, "yes" if same else "no"]) + " |")
+    save_json(options.json, {"limit": LIMIT, "rows": options.rows, "models": found})
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

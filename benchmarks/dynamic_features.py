@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What admission and eviction cost a training step, and how long the longest pause of a sweep is.
+
+First part: the same graph step (lookup, gradient, LazyAdam) on two full tables, one with a policy
+and one without, in turn, on the same batches. Of each step two times are taken: the whole graph
+step, and what was spent inside the table's own operators. A batch holds a share of new keys; see
+`dynamic_table.Stream` for the two kinds, 'returning' (the fair one: with a threshold of 2 the
+policy saves no inserts) and 'once'. Ages are spread so that with eviction by age, norm or capacity
+about as many rows leave in a step as new keys come.
+
+Second part: nearly all rows of a larger table become due at once; every step until the sweep is
+over is timed, and the longest is compared with the median step before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bench_common
+import dynamic_sweep  # type: ignore[import-not-found]
+import mindspore as ms
+import numpy as np
+from dynamic_table import (  # type: ignore[import-not-found]
+    SWEEP_STEPS,
+    TIME,
+    Stream,
+    Subject,
+    choose,
+)
+from mindspore import Tensor
+from tqdm import tqdm
+
+from mindspore_rec import CountAdmission, Eviction, ProbabilityAdmission, SketchAdmission
+
+WARMUP = 12
+
+
+def policies(rows: int, leaving: int, min_norm: float, candidates: int) -> dict[str, Any]:
+    """Name -> admission, eviction, kind of stream.
+
+    Args:
+        rows: of the table.
+        leaving: rows that should leave in a step.
+        min_norm: for eviction by norm.
+        candidates: the bound of bounded counts.
+    """
+    idle = rows // leaving
+    by_steps = Eviction(max_idle_steps=idle)
+    return {
+        "none": (None, None, "returning"),
+        "count": (CountAdmission(2), None, "returning"),
+        "sketch": (SketchAdmission(2), None, "returning"),
+        "probability": (ProbabilityAdmission(0.5), None, "returning"),
+        "bounded_count": (CountAdmission(2, candidates), None, "returning"),
+        "idle_steps": (None, by_steps, "returning"),
+        "idle_seconds": (None, Eviction(max_idle_seconds=idle), "returning"),
+        "lru": (None, Eviction(max_rows=rows), "returning"),
+        "lfu": (None, Eviction(max_rows=rows, order="lfu"), "returning"),
+        "lfu_decay": (
+            None,
+            Eviction(max_rows=rows, order="lfu_decay", half_life_steps=1000),
+            "returning",
+        ),
+        "norm": (None, Eviction(min_norm=min_norm), "returning"),
+        "count_idle_steps": (CountAdmission(2), by_steps, "returning"),
+        "count_once": (CountAdmission(2), None, "once"),
+        "sketch_once": (SketchAdmission(2), None, "once"),
+        "bounded_count_once": (CountAdmission(2, candidates), None, "once"),
+    }
+
+
+def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, float]:
+    """One policy beside the table without."""
+    admission, eviction, kind = chosen
+    shape = (args.batch, args.fields)
+    steps = WARMUP + args.rounds
+    # The reserve of used rows is for both tables the same.
+    first = args.rows + args.spare
+    stream = Stream(shape, args.rows, args.zipf, args.new, kind, first, args.seed)
+    idle = args.rows // max(stream.fresh, 1) + SWEEP_STEPS
+    subject = Subject(f"dynamic_features.{name}", args.fields, args.dim, admission, eviction)
+    subject.fill(args.rows, (0, idle), args.spare, args.seed)
+    if name.startswith("bounded"):
+        # Keys that never come back fill the counters, so that the bound is felt from the start.
+        bound = int(admission.max_candidates)
+        subject.native.lookup_train(bench_common.spread_keys(np.arange(bound) + (1 << 50)))
+        subject.native.discard_gradients()
+    timed = eviction is not None and eviction.max_idle_seconds > 0
+    label = Tensor((np.random.default_rng(1).random(args.batch) < 0.3).astype(np.float32))
+    batches = stream.tensors(steps)
+    before: dict[str, float] = {}
+    ours, theirs = [], []
+    for i in tqdm(range(steps), desc=name, leave=False, disable=None):
+        if i == WARMUP:
+            before = subject.native.stats()
+        for which in (0, 1) if i % 2 else (1, 0):
+            if which:
+                ours.append(subject.step(batches[i], label, TIME + i + 1 if timed else None))
+            else:
+                theirs.append(without.step(batches[i], label))
+    after = subject.native.stats()
+    # Back to as many rows as before, and the same reserve of used ones.
+    without.native.erase(bench_common.spread_keys(np.arange(first, stream.used)))
+    subject.close()
+    a, b = np.array(ours)[WARMUP:], np.array(theirs)[WARMUP:]
+    figures = {
+        "step_ms": float(np.median(a[:, 0])) * 1e3,
+        "step_without_ms": float(np.median(b[:, 0])) * 1e3,
+        "table_ms": float(np.median(a[:, 1])) * 1e3,
+        "table_without_ms": float(np.median(b[:, 1])) * 1e3,
+        "step_ratio": float(np.median(a[:, 0]) / np.median(b[:, 0])),
+        "table_ratio": float(np.median(a[:, 1]) / np.median(b[:, 1])),
+    }
+    low, high = np.percentile(a[:, 1] / b[:, 1], [25, 75])
+    figures["table_ratio_quartile_1"] = float(low)
+    figures["table_ratio_quartile_3"] = float(high)
+    for what in ("inserted", "rejected", "evicted"):
+        figures[f"{what}_a_step"] = (after[what] - before[what]) / args.rounds
+    return figures
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = bench_common.parser(__doc__ or "")
+    parser.add_argument("--batch", type=int, default=4096, help="samples in a step")
+    parser.add_argument("--fields", type=int, default=39, help="ids in a sample")
+    parser.add_argument("--dim", type=int, default=16, help="floats in a row")
+    parser.add_argument("--rows", type=int, default=4_000_000, help="keys in the table, first part")
+    parser.add_argument("--zipf", type=float, default=1.2, help="exponent of the known ids")
+    parser.add_argument("--new", type=float, default=0.03, help="share of new keys among the ids")
+    parser.add_argument("--rounds", type=int, default=60, help="counted steps of each kind")
+    parser.add_argument("--candidates", type=int, default=100_000, help="of the bounded counts")
+    parser.add_argument("--policies", nargs="*", help="only these; default: all")
+    parser.add_argument(
+        "--sweep-rows", type=int, default=10_000_000, help="keys in the table, second part"
+    )
+    parser.add_argument("--sweeps", nargs="*", help="only these; default: all")
+    args = parser.parse_args()
+    ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
+    # One set of used rows for all steps of a policy.
+    args.spare = (args.rounds + WARMUP + 1) * int(args.new * args.batch * args.fields)
+    figures: dict[str, Any] = {
+        name: getattr(args, name) for name in ("batch", "fields", "dim", "rows", "zipf", "new")
+    }
+    figures["policies"] = first_part(args)
+    figures["sweep_rows"] = args.sweep_rows
+    figures["sweeps"] = dynamic_sweep.run(args)
+    bench_common.save(args.json, figures)
+
+
+def first_part(args: Any) -> dict[str, dict[str, float]]:
+    """Every policy asked for, printed as it is done."""
+    leaving = max(int(args.new * args.batch * args.fields) // 2, 1)
+    names = policies(args.rows, leaving, 1.0, args.candidates)  # for their names only
+    wanted = choose(list(names), args.policies, "--policies")
+    results: dict[str, dict[str, float]] = {}
+    if not wanted:
+        return results
+    without = Subject("dynamic_features.without", args.fields, args.dim)
+    without.fill(args.rows, (0, args.rows // leaving + SWEEP_STEPS), args.spare, args.seed)
+    known = bench_common.spread_keys(np.arange(min(args.rows, 20_000)))
+    norms = np.linalg.norm(without.native.lookup(known), axis=1)
+    # The sweep sees 1/256 of the rows in a step, and drops this share of them.
+    share = min(leaving * SWEEP_STEPS / args.rows, 0.9)
+    made = policies(args.rows, leaving, float(np.quantile(norms, share)), args.candidates)
+    print(f"{'policy':20s} step   table ratio (ms)           inserted, rejected, evicted a step")
+    for name in wanted:
+        found = results[name] = measure(name, made[name], without, args)
+        print(
+            f"{name:20s} {found['step_ratio']:.3f}  {found['table_ratio']:.3f} "
+            f"({found['table_ms']:.2f} / {found['table_without_ms']:.2f})  "
+            f"{found['inserted_a_step']:8.0f} {found['rejected_a_step']:8.0f} "
+            f"{found['evicted_a_step']:8.0f}",
+            flush=True,
+        )
+    without.close()
+    return results
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benchmarks of dynamic features share: tables full of rows, streams with new keys."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, NamedTuple
+
+os.environ.setdefault("GLOG_v", "3")
+
+import bench_common
+import embedding_step  # type: ignore[import-not-found]
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor
+
+import mindspore_rec as mr
+
+CLOCK = 1_000_000  # the step a filled table is at
+TIME = 1_700_000_000  # and its event time
+SWEEP_STEPS = 256  # in which the sweep of eviction comes round
+CHUNK = 500_000
+
+
+def choose(names: list[str], asked: list[str] | None, option: str) -> list[str]:
+    """Those of the names that were asked for; None is all.
+
+    Raises:
+        SystemExit: there is no such name.
+    """
+    unknown = sorted(set(asked or ()) - set(names))
+    if unknown:
+        raise SystemExit(f"{option} must be among {', '.join(names)}, got {', '.join(unknown)}")
+    return names if asked is None else asked
+
+
+class Sample(NamedTuple):
+    """One step: seconds altogether, and inside the table's operators."""
+
+    step: float
+    table: float
+
+
+class Subject:
+    """A full table and its train step.
+
+    Args:
+        name: of the table.
+        fields: ids in a sample.
+        dim: floats in a row.
+        admission, eviction: the policies, or None.
+    """
+
+    def __init__(
+        self, name: str, fields: int, dim: int, admission: Any = None, eviction: Any = None
+    ) -> None:
+        self.lookup = mr.HashEmbeddingLookup(
+            dim, key_dtype=ms.int64, name=name, admission=admission, eviction=eviction
+        )
+        self.table = self.lookup.embedding_table
+        self.native = self.table.native
+        net = embedding_step.Table(self.lookup, embedding_step.Head(fields, dim))
+        optimizer = mr.LazyAdam(net.trainable_params(), learning_rate=1e-3)
+        self.net = embedding_step.TrainStep(net, optimizer).set_train()
+
+    def fill(self, rows: int, idle: tuple[int, int], spare: int, seed: int) -> None:
+        """Rows with the keys of the numbers 0 .. rows - 1.
+
+        Args:
+            rows: how many.
+            idle: least and greatest number of steps (and seconds) since they were last seen; evenly
+                spread.
+            spare: rows that were used before, as eviction leaves them: new keys take these, so that
+                no measured step waits for the system to hand out memory.
+            seed: of counts and ages.
+        """
+        rng = np.random.default_rng(seed)
+        scored = self.table.eviction is not None and self.table.eviction.order == "lfu_decay"
+        self.native.set_clock(CLOCK, TIME)
+        for start in range(0, rows + spare, CHUNK):
+            numbers = np.arange(start, min(start + CHUNK, rows + spare))
+            ages = rng.integers(*idle, len(numbers), endpoint=True).astype(np.uint32)
+            counts = np.minimum(rng.zipf(1.5, len(numbers)), 1 << 20).astype(np.uint32)
+            states = None
+            if scored:
+                width = int(self.native.stats()["state_width"])
+                states = np.zeros((len(numbers), width), np.float32)
+                states[:, -1] = counts
+            self.native.import_rows(
+                bench_common.spread_keys(numbers),
+                states=states,
+                counts=counts,
+                last_steps=CLOCK - ages,
+                last_times=TIME - ages,
+            )
+        if spare:
+            self.native.erase(bench_common.spread_keys(np.arange(rows, rows + spare)))
+
+    def step(self, ids: Tensor, label: Tensor, event_time: int | None = None) -> Sample:
+        """One timed training step."""
+        before = sum(each[1] for each in self.native.op_times().values())
+        start = time.perf_counter()
+        if event_time is not None:
+            self.table.set_event_time(event_time)
+        self.net(ids, label).asnumpy()
+        spent = time.perf_counter() - start
+        after = sum(each[1] for each in self.native.op_times().values())
+        return Sample(spent, (after - before) / 1e9)
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        self.native.close()
+
+
+class Stream:
+    """Batches of ids: mostly of keys in the table, a share of keys that are not.
+
+    'returning': half of the new positions of a batch are keys never seen, the other half are those
+    of the batch before. With a threshold of 2 a step then admits and inserts as many keys as it
+    would without admission, and counts as many besides: no work is saved by keys that never come
+    back. 'once': all are never seen before or again.
+
+    Args:
+        shape: batch and fields.
+        rows: keys in the table.
+        zipf: exponent of the known ids.
+        share: of new positions.
+        kind: 'returning' or 'once'.
+        first: number of the first new key.
+        seed: of the draws.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        rows: int,
+        zipf: float,
+        share: float,
+        kind: str,
+        first: int,
+        seed: int,
+    ) -> None:
+        self._rng = np.random.default_rng(seed)
+        draw = bench_common.Zipf(rows, zipf, self._rng)
+        offsets = (np.arange(shape[1]) * (rows // shape[1])).astype(np.int64)
+        # Ranks are shuffled within the table by a fixed stride per field, so that fields differ.
+        self.known = [
+            bench_common.spread_keys((draw.draw(shape) + offsets) % rows) for _ in range(8)
+        ]
+        new = int(share * shape[0] * shape[1])
+        self.fresh = new // 2 if kind == "returning" else new
+        self._kind = kind
+        self._next = first
+        self._before: np.ndarray | None = None
+        self._made = 0
+
+    @property
+    def used(self) -> int:
+        """Number of the next new key."""
+        return self._next
+
+    def batch(self) -> np.ndarray:
+        """The next batch, int64 [B, F]."""
+        ids = self.known[self._made % len(self.known)].copy()
+        self._made += 1
+        numbers = np.arange(self._next, self._next + self.fresh)
+        self._next += self.fresh
+        new = bench_common.spread_keys(numbers)
+        placed = new
+        if self._kind == "returning" and self._before is not None:
+            placed = np.concatenate([new, self._before])
+        self._before = new
+        places = self._rng.choice(ids.size, len(placed), replace=False)
+        ids.reshape(-1)[places] = placed
+        return ids
+
+    def tensors(self, n: int) -> list[Tensor]:
+        """The next n batches, ready for the graph."""
+        return [Tensor.from_numpy(self.batch()) for _ in range(n)]

@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training a table that does not fit, beside one that does: host memory over an SSD, over Redis,
+and under a device tier.
+
+Wide & Deep over one table of dim 16 with LazyAdam. The table in memory and one with tiers train in
+alternating blocks of steps, so that a drifting machine touches both alike; the one with tiers once
+with prefetch and once without. All have the same rows at first, and the tiers are filled as they
+are after a long run: the most frequent keys on top.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("GLOG_v", "3")
+
+import bench_common
+import mindspore as ms
+import numpy as np
+import ssd_tier  # type: ignore[import-not-found]
+from cache_redis import running_redis  # type: ignore[import-not-found]
+from mindspore import Tensor, nn, ops
+from mindspore.train import Callback, RunContext
+from tqdm import tqdm
+
+import mindspore_rec as mr
+from mindspore_rec.nn import MLP
+
+DIM = 16
+DENSE = 13
+HIDDEN = [1024, 512, 256]
+CHUNK = 500_000  # rows filled at a time
+CLOCK = 1000  # steps that the filled rows are spread over
+SKIPPED = (
+    3  # first steps of a block: the columns are found, the first rows are read without prefetch
+)
+MODES = ("prefetch", "no_prefetch")
+# Ends of the names of what stats() counts in the tiers.
+COUNTED = (
+    "_hits", "_misses", "_written_rows", "_down_rows", "_spilled_rows", "_swapped_rows",
+    "_read_bytes", "_written_bytes", "_wait_seconds", "_op_seconds",
+)  # fmt: skip
+
+
+class Setup(NamedTuple):
+    """Tiers to measure.
+
+    Attributes:
+        text: for people.
+        zipf: exponent of the ids.
+        device, host: share of the rows that these tiers hold at most; device 0: none.
+        lower: 'ssd' or 'redis'.
+        target: least samples/s by those of the table in memory, or by what the disk allows.
+    """
+
+    text: str
+    zipf: float
+    device: float
+    host: float
+    lower: str
+    target: float
+
+
+SETUPS = {
+    "ssd": Setup("host 10 % + SSD", 1.2, 0.0, 0.1, "ssd", 0.8),
+    "redis": Setup("host 10 % + Redis", 1.2, 0.0, 0.1, "redis", 0.7),
+    "device": Setup("device 5 % + host 20 % + SSD", 1.2, 0.05, 0.2, "ssd", 0.6),
+    "disk": Setup("host 10 % + SSD, the disk is the limit", 1.05, 0.0, 0.1, "ssd", 0.8),
+}
+
+
+class WideDeep(nn.Cell):
+    """Rows and dense columns through an MLP, beside a linear part of the dense columns."""
+
+    def __init__(self, embedding: nn.Cell, fields: int) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.deep = MLP(fields * DIM + DENSE, HIDDEN, out_features=1)
+        self.wide = nn.Dense(DENSE, 1)
+        self.loss = nn.BCEWithLogitsLoss()
+
+    def construct(self, ids: Tensor, dense: Tensor, label: Tensor) -> Tensor:
+        """ids [B, F], dense [B, N], label [B, 1] -> loss."""
+        rows = self.embedding(ids).reshape((ids.shape[0], -1))
+        return self.loss(self.deep(ops.concat((rows, dense), 1)) + self.wide(dense), label)
+
+
+class StepEnds(Callback):
+    """When each step ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[float] = []
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Takes the time."""
+        self.times.append(time.perf_counter())
+
+
+class Subject:
+    """A table full of rows and the model that trains it.
+
+    Args:
+        name: of the table.
+        options: of the command line.
+        exponent: of the ids.
+        cache: its tiers, None for memory alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: argparse.Namespace,
+        exponent: float,
+        cache: mr.CacheConfig | None = None,
+    ) -> None:
+        self.lookup = mr.HashEmbeddingLookup(DIM, ms.int64, name=name, cache=cache)
+        self.table = self.lookup.embedding_table
+        net = WideDeep(self.lookup, options.fields)
+        optimizer = mr.LazyAdam(net.trainable_params(), learning_rate=1e-3)
+        self.model = mr.RecModel(net, None, optimizer)
+        self.batch = options.batch
+        self._fill(options.rows, name, exponent)
+
+    def _fill(self, rows: int, name: str, exponent: float) -> None:
+        """Rows with the keys of the ranks 0 .. rows - 1 as they are after some steps: the most
+        frequent ones were seen last, and as often as chance has it."""
+        rng = np.random.default_rng(7)
+        seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)
+        values = rng.normal(0, 0.01, (min(CHUNK, rows), DIM)).astype(np.float32)
+        starts = range(0, rows, CHUNK)
+        for start in tqdm(starts[::-1], desc=f"fill {name}", leave=False, disable=None):
+            ranks = np.arange(start, min(start + CHUNK, rows))
+            steps = (CLOCK * (rows - 1 - ranks) // rows).astype(np.uint32)
+            keys = bench_common.spread_keys(ranks)
+            counts = np.clip(seen * (ranks + 1.0) ** -exponent, 1, 1 << 29).astype(np.uint32)
+            self.table.native.import_rows(
+                keys, values[: len(keys)], counts=counts, last_steps=steps
+            )
+        self.table.native.set_clock(CLOCK, 0)
+
+    def run(self, batches: list[Any]) -> float:
+        """Samples a second over the steps between the first ones and the last.
+
+        The first steps fill the pipeline, and while the last batches are trained there is nothing
+        left to prefetch.
+        """
+        ends = StepEnds()
+        self.model.train(1, batches, ends, progress=False)
+        times = ends.times[SKIPPED : len(ends.times) - 2]
+        return self.batch * (len(times) - 1) / (times[-1] - times[0])
+
+    def close(self) -> None:
+        """Frees the rows."""
+        self.table.close()
+
+    def counters(self) -> dict[str, Any]:
+        """stats(), and the seconds spent in the table's operators."""
+        times = self.table.native.op_times().items()
+        return {
+            **self.table.stats(),
+            **{f"{name}_op_seconds": spent / 1e9 for name, (_, spent) in times},
+        }
+
+
+class Batches:
+    """Batches of fresh draws, made ahead of the measurement."""
+
+    def __init__(self, options: argparse.Namespace, exponent: float) -> None:
+        self._rng = np.random.default_rng(options.seed)
+        self._zipf = bench_common.Zipf(options.rows, exponent, self._rng)
+        self._shape = (options.batch, options.fields)
+        self._dense = self._rng.random((options.batch, DENSE)).astype(np.float32)
+        self._label = (self._rng.random((options.batch, 1)) < 0.3).astype(np.float32)
+
+    def take(self, count: int) -> list[Any]:
+        """That many."""
+        return [
+            (bench_common.spread_keys(self._zipf.draw(self._shape)), self._dense, self._label)
+            for _ in range(count)
+        ]
+
+    def blocks(self, count: int, steps: int) -> list[list[Any]]:
+        """That many blocks of as many batches."""
+        shown = tqdm(range(count), desc="draw", leave=False, disable=None)
+        return [self.take(steps) for _ in shown]
+
+    def distinct(self) -> int:
+        """Distinct keys of a batch."""
+        return len(np.unique(self._zipf.draw(self._shape)))
+
+
+def difference(before: dict[str, Any], after: dict[str, Any], steps: int) -> dict[str, float]:
+    """What a step did in the tiers, between two stats()."""
+    return {
+        key: (after[key] - before.get(key, 0)) / steps
+        for key in after
+        if key.endswith(COUNTED) or key in ("looked_up_keys", "prefetched_rows")
+    }
+
+
+def measure(
+    subjects: dict[str, Subject], batches: Batches, options: argparse.Namespace, progress: str
+) -> dict[str, Any]:
+    """Blocks of steps in turn: memory, then the tiers with prefetch and without.
+
+    No batch comes twice to a table: its rows would be in host memory from the time before.
+    """
+    tiers = subjects["tiers"]
+    figures: dict[str, Any] = {mode: {"steps": []} for mode in MODES}
+    speed: dict[str, list[float]] = {kind: [] for kind in ("memory", *MODES)}
+    cache = tiers.table.cache
+    assert cache is not None
+    blocks = iter(batches.blocks(2 * (1 + options.rounds), options.steps))
+    print(f"{progress}: measuring", flush=True)
+    for i in tqdm(range(1 + options.rounds), desc=progress, leave=False, disable=None):
+        drawn = {mode: next(blocks) for mode in MODES}
+        memory_before = subjects["memory"].counters()
+        taken = {"memory": subjects["memory"].run(drawn["prefetch"])}
+        memory_done = difference(memory_before, subjects["memory"].counters(), options.steps)
+        for mode in MODES:
+            # Only RecModel reads it, when a training begins.
+            prefetch = cache.prefetch if mode == "prefetch" else 0
+            tiers.table.cache = dataclasses.replace(cache, prefetch=prefetch)
+            before = tiers.counters()
+            taken[mode] = tiers.run(drawn[mode])
+            if i > 0:
+                done = difference(before, tiers.counters(), options.steps)
+                figures[mode]["steps"].append(done)
+        if i > 0:  # the first round compiles
+            for kind, value in taken.items():
+                speed[kind].append(value)
+    tiers.table.cache = cache
+    figures["memory_samples_per_s"] = float(np.median(speed["memory"]))
+    figures["memory_a_step"] = memory_done
+    figures["rounds"] = speed
+    for mode in MODES:
+        ratios = np.array(speed[mode]) / np.array(speed["memory"])
+        each = figures[mode].pop("steps")
+        figures[mode]["samples_per_s"] = float(np.median(speed[mode]))
+        figures[mode]["of_memory"] = float(np.median(ratios))
+        figures[mode]["a_step"] = {
+            key: float(np.mean([step[key] for step in each])) for key in each[0]
+        }
+    figures["stats"] = {
+        key: value for key, value in tiers.table.stats().items() if isinstance(value, (int, float))
+    }
+    return figures
+
+
+def disk_limit(figures: dict[str, Any], options: argparse.Namespace, fio: list[float]) -> None:
+    """Adds what the disk's own rate allows, by the rows that had to be read."""
+    if not fio:
+        return
+    reads = max(fio)
+    figures["fio_reads_per_second"] = reads
+    for mode in MODES:
+        rows = figures[mode]["a_step"]["ssd_hits"]
+        allowed = min(options.batch * reads / max(rows, 1e-9), figures["memory_samples_per_s"])
+        figures[mode]["disk_allows_samples_per_s"] = allowed
+        figures[mode]["of_disk"] = figures[mode]["samples_per_s"] / allowed
+
+
+@contextlib.contextmanager
+def lower_tier(setup: Setup, directory: Path) -> Iterator[dict[str, Any]]:
+    """The arguments of CacheConfig for it, while it is there."""
+    if setup.lower == "redis":
+        with running_redis(directory / "redis") as url:
+            yield {"remote": url}
+    else:
+        yield {"ssd_path": directory / "ssd", "ssd_leftover": "discard"}
+        shutil.rmtree(directory / "ssd", ignore_errors=True)
+
+
+def run_setup(
+    name: str, setup: Setup, memory: Subject, options: argparse.Namespace, directory: Path
+) -> dict[str, Any]:
+    """Figures of one set of tiers."""
+    fio = []
+
+    def ask_disk() -> None:
+        if setup.lower == "ssd" and options.fio_seconds:
+            size = max(64 << 20, options.rows * 228 // 4096 * 4096)
+            reads = ssd_tier.fio_reads_per_second(directory, options.fio_seconds, size)
+            fio.extend([] if reads is None else [reads])
+
+    exponent = setup.zipf if options.zipf is None else options.zipf
+    batches = Batches(options, exponent)
+    # A small table's share would not hold the batches that are read ahead.
+    least = 2 * batches.distinct() * (1 + options.prefetch)
+    with lower_tier(setup, directory) as below:
+        cache = mr.CacheConfig(
+            device_rows=max(int(setup.device * options.rows), least) if setup.device else None,
+            host_rows=max(int(setup.host * options.rows), least),
+            policy=options.policy,
+            prefetch=options.prefetch,
+            **below,
+        )
+        start = time.perf_counter()
+        tiers = Subject(f"cache.{name}", options, exponent, cache)
+        filled = time.perf_counter() - start
+        try:
+            ask_disk()
+            figures = measure({"memory": memory, "tiers": tiers}, batches, options, name)
+            ask_disk()  # before and after: shared disks change their mind
+        finally:
+            tiers.close()
+    disk_limit(figures, options, fio)
+    limits = {"device_rows": cache.device_rows, "host_rows": cache.host_rows}
+    return {**setup._asdict(), **limits, "fill_seconds": filled, **figures}
+
+
+def show(name: str, figures: dict[str, Any]) -> None:
+    """Prints one set of tiers."""
+    print(
+        f"\n{figures['text']} (--only {name}), Zipf {figures['zipf']}: "
+        f"in memory {figures['memory_samples_per_s']:,.0f} samples/s"
+    )
+    if "fio_reads_per_second" in figures:
+        print(f"  the disk: {figures['fio_reads_per_second']:,.0f} reads/s (fio, 4 KiB, QD64)")
+    for mode in MODES:
+        each, step = figures[mode], figures[mode]["a_step"]
+        text = f"  {mode.replace('_', ' '):<12}{each['samples_per_s']:>10,.0f} samples/s"
+        text += f"  {each['of_memory']:.2f} of memory"
+        if "of_disk" in each:
+            text += f"  {each['of_disk']:.2f} of what the disk allows"
+        of_disk = name == "disk"
+        if mode == "prefetch":
+            text += f"  (target {figures['target']} of {'the disk' if of_disk else 'memory'})"
+        print(text)
+        shown = [
+            f"{key.replace('_', ' ')} {value:,.0f}"
+            for key, value in step.items()
+            if not key.endswith(("_seconds", "_bytes"))
+        ]
+        print(f"    a step: {', '.join(shown)}")
+        waits = _milliseconds(step, "_wait_seconds")
+        print(f"    waited {', '.join(waits)}; {', '.join(_traffic(step))}")
+        inside = _milliseconds(step, "_op_seconds")
+        memory = _milliseconds(figures["memory_a_step"], "_op_seconds")
+        print(f"    inside the table {', '.join(inside)} (in memory {', '.join(memory)})")
+
+
+def _milliseconds(step: dict[str, float], end: str) -> list[str]:
+    return [
+        f"{1e3 * value:.1f} ms in {key.removesuffix(end)}"
+        for key, value in step.items()
+        if key.endswith(end)
+    ]
+
+
+def _traffic(step: dict[str, float]) -> list[str]:
+    return [
+        f"{key.removesuffix('_bytes').replace('_', ' ')} {value / 2**20:.2f} MiB"
+        for key, value in step.items()
+        if key.endswith("_bytes")
+    ]
+
+
+def main() -> None:
+    """Command line."""
+    parser = bench_common.parser((__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=20_000_000, help="of the table")
+    parser.add_argument("--batch", type=int, default=4096, help="samples in a step")
+    parser.add_argument("--fields", type=int, default=26, help="ids in a sample")
+    parser.add_argument("--zipf", type=float, help="exponent of the ids, instead of each setup's")
+    parser.add_argument("--steps", type=int, default=40, help="of a block, at least 8")
+    parser.add_argument("--rounds", type=int, default=5, help="blocks of each kind that count")
+    parser.add_argument("--prefetch", type=int, default=2, help="batches read ahead")
+    parser.add_argument("--policy", choices=("lru", "lfu"), default="lru", help="of host memory")
+    parser.add_argument("--ssd-path", type=Path, help="a directory on the disk to measure")
+    parser.add_argument("--fio-seconds", type=int, default=5, help="0: no fio")
+    parser.add_argument("--only", action="append", choices=SETUPS, help="these tiers; repeat it")
+    options = parser.parse_args()
+    if options.steps < SKIPPED + 5:
+        parser.error(f"--steps must be at least {SKIPPED + 5}, got {options.steps}")
+    ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
+    where = options.ssd_path or Path(".")
+    where.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="multi_level_cache.", dir=where))
+    results = {}
+    try:
+        memory = Subject("cache.memory", options, 1.2)
+        for name in options.only or SETUPS:
+            try:
+                results[name] = run_setup(name, SETUPS[name], memory, options, directory)
+            except ValueError as error:
+                if "no device tier" not in str(error):
+                    raise
+                print(f"\n{SETUPS[name].text} (--only {name}) is left out: {error}")
+                continue
+            show(name, results[name])
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    bench_common.save(
+        options.json,
+        {
+            "rows": options.rows,
+            "batch": options.batch,
+            "dim": DIM,
+            "policy": options.policy,
+            "setups": results,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an event to its effect in the predictor's answer: seconds, while 5,000 events/s come.
+
+    PYTHONPATH=. python benchmarks/online_freshness.py --json output/online_freshness.json
+
+All parts of examples/online_learning run as processes of this machine: Kafka, a producer of the
+synthetic stream, the feature worker, the trainer (a delta a second) and a `Predictor`, which is in
+this process. Now and then one event with keys that nobody has seen goes into the producer's topic.
+They are asked for until the answer is another one than for keys that never come: the time from just
+before the event is sent until that answer is there is its freshness. An event waits for Kafka, for
+batches of worker and trainer, for the next delta, for the predictor to find it: all is in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GLOG_v", "3")
+
+import bench_common
+import mindspore as ms
+import numpy as np
+import pyarrow as pa
+from tqdm import tqdm
+
+from examples.online_learning.events import Clicks
+from examples.online_learning.kafka.broker import Broker
+from examples.online_learning.parts import EVENTS, Status
+from examples.online_learning.run import Part
+from examples.online_learning.serve import inputs_of
+from mindspore_rec.serving import Predictor
+from mindspore_rec.stream import pack
+from mindspore_rec.stream.kafka_client import KafkaWriter
+
+NOBODY = -(1 << 40)  # values below it occur in no stream
+MOVED = 0.1  # of a logit: one event with eight new keys moves it by about 0.6
+ASK_SECONDS = 0.02
+
+
+@dataclass
+class Probe:
+    """One event, on its way.
+
+    Args:
+        value: of all its fields.
+        sent: when, in seconds since 1970.
+    """
+
+    value: int
+    sent: float
+
+
+class Prober:
+    """Sends events of new keys and waits for answers that know them.
+
+    Args:
+        events: the stream they are put in.
+        brokers: of Kafka.
+        predictor: what is asked.
+    """
+
+    def __init__(self, events: Clicks, brokers: str, predictor: Predictor) -> None:
+        self._events, self._predictor = events, predictor
+        self._pipeline = events.pipeline()
+        self._writer = KafkaWriter(brokers)
+        self._sent = 0
+        self.waiting: list[Probe] = []
+        self.seen: list[dict[str, float]] = []
+
+    def send(self) -> None:
+        """One event: a click, all of its keys new."""
+        self._sent += 1
+        probe = Probe(NOBODY - self._sent, time.time())
+        self._writer.send(EVENTS, 0, pack(self._event(probe.value, probe.sent)))
+        self.waiting.append(probe)
+
+    def ask(self) -> None:
+        """Looks which events are known by now."""
+        if not self.waiting:
+            return
+        rows = [self._event(NOBODY, 0.0), *(self._event(p.value, 0.0) for p in self.waiting)]
+        ids = self._pipeline.apply(pa.Table.from_batches(rows).combine_chunks().to_batches()[0])
+        logit = self._predictor.predict(ids["ids"])[:, 0]
+        answered, status = time.time(), self._predictor.status()
+        for probe, moved in zip(
+            list(self.waiting), np.abs(logit[1:] - logit[0]) > MOVED, strict=True
+        ):
+            if moved:
+                self.waiting.remove(probe)
+                self.seen.append(
+                    {
+                        "seconds": answered - probe.sent,
+                        "until_snapshot": status.saved_at - probe.sent,
+                        "after_snapshot": answered - status.saved_at,
+                    }
+                )
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._writer.close()
+
+    def _event(self, value: int, sent: float) -> pa.RecordBatch:
+        columns: dict[str, Any] = {name: [value] for name in self._events.schema.names}
+        columns.update(row=[0], sent=[sent], click=[1])
+        return pa.RecordBatch.from_pydict(columns, self._events.schema)
+
+
+def wait_for_training(parts: list[Part], status: Status, rows: int, seconds: float) -> None:
+    """Returns when that many events are trained."""
+    deadline = time.monotonic() + seconds
+    with tqdm(total=rows, desc="warm up", leave=False, disable=None) as bar:
+        while (trained := status.read().get("trained", 0)) < rows:
+            bar.update(trained - bar.n)
+            for part in parts:
+                part.keep_up()
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"only {trained} events were trained in {seconds} seconds")
+            time.sleep(0.5)
+
+
+def measure(prober: Prober, probes: int, every: float, patience: float, seed: int) -> None:
+    """Sends the probes at times of no pattern, and waits for all of them."""
+    rng = np.random.default_rng(seed)
+    due = time.monotonic()
+    with tqdm(total=probes, desc="probes", leave=False, disable=None) as bar:
+        left, deadline = probes, float("inf")
+        while (left or prober.waiting) and time.monotonic() < deadline:
+            if left and time.monotonic() >= due:
+                prober.send()
+                left -= 1
+                due = time.monotonic() + every * rng.uniform(0.5, 1.5)
+                deadline = time.monotonic() + patience
+            prober.ask()
+            bar.update(len(prober.seen) - bar.n)
+            time.sleep(ASK_SECONDS)
+
+
+def figures_of(prober: Prober) -> dict[str, Any]:
+    """The distribution; a probe that never came is infinite."""
+    values = np.array([seen["seconds"] for seen in prober.seen] + [np.inf] * len(prober.waiting))
+    quantiles = {
+        f"p{q}": round(float(np.quantile(values, q / 100, method="higher")), 2)
+        for q in (5, 50, 90, 99)
+    }
+    return {
+        "probes": len(values),
+        "lost": len(prober.waiting),
+        **quantiles,
+        "mean": round(float(values.mean()), 2),
+        "most": round(float(values.max()), 2),
+        **{
+            f"{name}_median": round(float(np.median([seen[name] for seen in prober.seen])), 2)
+            for name in ("until_snapshot", "after_snapshot")
+        },
+        "all": [round(float(value), 3) for value in np.sort(values)],
+    }
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = bench_common.parser(__doc__.split("\n")[0])
+    parser.add_argument("--rate", type=float, default=5000.0, help="events a second")
+    parser.add_argument("--probes", type=int, default=60)
+    parser.add_argument("--every", type=float, default=1.3, help="seconds between probes, mean")
+    parser.add_argument("--delta-seconds", type=float, default=1.0)
+    parser.add_argument("--full-seconds", type=float, default=30.0)
+    parser.add_argument("--warm-up", type=int, default=100_000, help="events trained before")
+    parser.add_argument("--patience", type=float, default=60.0, help="seconds for the last probe")
+    options = parser.parse_args()
+    ms.set_context(mode=ms.GRAPH_MODE)
+    events = Clicks()
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        broker = stack.enter_context(Broker(directory / "kafka")).address
+        common = ["--directory", str(directory), "--brokers", broker]
+        deltas = ["--delta-seconds", str(options.delta_seconds)]
+        fulls = ["--full-seconds", str(options.full_seconds)]
+        parts = [
+            Part("trainer", directory, [*common, *deltas, *fulls]),
+            Part("worker", directory, common),
+            Part("producer", directory, [*common, "--rate", str(options.rate)]),
+        ]
+        for part in parts:
+            stack.callback(part.stop)
+            part.keep_up()
+        status, producer = Status(directory, "trainer"), Status(directory, "producer")
+        predictor = stack.enter_context(
+            Predictor(directory / "checkpoints", inputs=inputs_of(events), wait_seconds=120.0)
+        )
+        wait_for_training(parts, status, options.warm_up, 300.0)
+        prober = Prober(events, broker, predictor)
+        stack.callback(prober.close)
+        before = status.read()
+        begun_behind = producer.read()["sent"] - before["trained"]
+        measure(prober, options.probes, options.every, options.patience, options.seed)
+        after = status.read()
+        figures = {
+            **figures_of(prober),
+            "trained_per_second": round(
+                (after["trained"] - before["trained"]) / (after["at"] - before["at"])
+            ),
+            "behind_before": begun_behind,
+            "behind_after": producer.read()["sent"] - after["trained"],
+            "deltas_applied": predictor.status().deltas_applied,
+            "restarts": sum(part.starts - 1 for part in parts),
+        }
+    print({name: value for name, value in figures.items() if name != "all"})
+    bench_common.save(options.json, {**vars(options), "json": None, **figures})
+
+
+if __name__ == "__main__":
+    main()

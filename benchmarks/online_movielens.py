@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What learning online is worth: AUC on MovieLens of a model left as it was and of one that learns.
+
+    PYTHONPATH=. python benchmarks/online_movielens.py --data DIR --json output/movielens.json
+
+DeepFM is trained on the first 80 % of the ratings by time. The last 20 % come through Kafka, one
+event a message; each event is scored before the model is trained on it, in batches of as many
+events as lie between two updates. The same events are scored by the model as it was. Is a rating 4
+stars or more? The settings were chosen on the last eighth of the first 80 % (`--part validation`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GLOG_v", "3")
+
+import bench_common
+import mindspore as ms
+import numpy as np
+from mindspore import nn
+from tqdm import tqdm
+
+import mindspore_rec as mr
+from datasets.movielens.data import Split, load
+from examples.online_learning.events import Ratings
+from examples.online_learning.kafka.broker import Broker
+from examples.online_learning.network import build, online_loss, online_optimizer
+from mindspore_rec.metrics import functional
+from mindspore_rec.stream import KafkaSource, StopWhen, StreamingDataset, pack
+from mindspore_rec.stream.kafka_client import KafkaWriter, ensure_topic
+
+TOPIC = "ratings"
+BATCH = 1024
+NOT_MORE = 1 << 40  # rows of a window that holds them all
+
+_kept: list[Any] = []  # MindSpore may take a new cell for one that was freed, by its address
+
+
+def send(broker: str, events: Ratings, first: int, last: int) -> None:
+    """Puts the events into the topic, one a message."""
+    ensure_topic(broker, TOPIC, 1, {})
+    writer = KafkaWriter(broker)
+    for row in tqdm(range(first, last), desc="to Kafka", leave=False, disable=None):
+        writer.send(TOPIC, 0, pack(events.batch(row, row + 1, sent=0.0)))
+    writer.close()
+
+
+def stream(broker: str, events: Ratings, batch: int) -> StreamingDataset:
+    """The topic from its beginning, as features."""
+    # What is left at the end is a smaller batch.
+    source = KafkaSource(
+        broker, TOPIC, events.schema, batch_size=batch, stop=StopWhen(idle_seconds=2.0)
+    )
+    return StreamingDataset(source, events.pipeline())
+
+
+def train_offline(train: Split, seed: int, epochs: int, name: str) -> mr.RecModel:
+    """The model as it is at the end of the first part, ready to learn from single events."""
+    ms.set_seed(seed + 1)
+    net = build(train.ids.shape[1], train.dense.shape[1], name=name, seed=seed)
+    adam = mr.LazyAdam(net.trainable_params(), learning_rate=2e-3, weight_decay=1e-3)
+    model = mr.RecModel(net, nn.BCEWithLogitsLoss(), adam)
+    model.train(1, list(shuffled(train, epochs, seed)), progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # it says that the tables change hands
+        optimizer = online_optimizer(net, vector_rate=0.01, dense_rate=1e-3)
+    online = mr.RecModel(net, online_loss(), optimizer)
+    _kept.extend((model, online))
+    return online
+
+
+def shuffled(train: Split, epochs: int, seed: int) -> Iterator[tuple[np.ndarray, ...]]:
+    """Batches of several passes."""
+    rng = np.random.default_rng(seed)
+    for _ in range(epochs):
+        order = rng.permutation(len(train))
+        for begin in range(0, len(train), BATCH):
+            rows = order[begin : begin + BATCH]
+            yield train.ids[rows], train.dense[rows], train.label[rows]
+
+
+def score(model: mr.RecModel, batches: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Logits and labels, by the model as it is."""
+    pairs = [(model.predict(*batch[:-1]).asnumpy()[:, 0], batch[-1][:, 0]) for batch in batches]
+    return np.concatenate([p for p, _ in pairs]), np.concatenate([y for _, y in pairs])
+
+
+def learn(model: mr.RecModel, batches: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Logits and labels, each event scored just before the model is trained on it."""
+    validation = mr.ProgressiveValidation(model, window=NOT_MORE)
+    model.online_train(batches, validation, progress=False)
+    seen = validation.state_dict()
+    return seen["prediction"], seen["label"]
+
+
+def windowed(logit: np.ndarray, label: np.ndarray, window: int, step: int) -> list[list[float]]:
+    """Events so far, and the AUC of the last `window` of them."""
+    ends = range(window, len(label) + 1, step)
+    return [
+        [end, functional.auc(label[end - window : end], logit[end - window : end])] for end in ends
+    ]
+
+
+def one_seed(options: Any, broker: str, events: Ratings, train: Split, seed: int) -> dict[str, Any]:
+    """AUC and curves of one seed; by update interval, and of the model as it was."""
+    model = train_offline(train, seed, options.epochs, f"bench.movielens.{seed}")
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        before = Path(directory) / "trained"
+        mr.save_checkpoint(model, before)
+        runs: list[Any] = ["static", *options.intervals]
+        for run in tqdm(runs, desc=f"seed {seed}", leave=False, disable=None):
+            mr.load_checkpoint(model, before)
+            with stream(broker, events, 1000 if run == "static" else run) as batches:
+                logit, label = (score if run == "static" else learn)(model, batches)
+            if len(label) != options.events:
+                raise RuntimeError(f"{len(label)} of {options.events} events came out of Kafka")
+            found[str(run)] = {
+                "auc": functional.auc(label, logit),
+                "log_loss": functional.log_loss(label, logit, from_logits=True),
+                "curve": windowed(logit, label, options.window, options.window // 10),
+            }
+    return found
+
+
+def plot(path: Path, figures: dict[str, Any], window: int) -> None:
+    """AUC over the stream; a line is the mean over seeds, its band all of them."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from PIL import Image
+
+    figure, axes = pyplot.subplots(figsize=(7, 3.4), dpi=80)
+    for name, runs in figures.items():
+        at = [point[0] for point in runs[0]["curve"]]
+        values = np.array([[point[1] for point in run["curve"]] for run in runs])
+        text = "left as it was" if name == "static" else f"updated every {name} events"
+        (line,) = axes.plot(
+            at, values.mean(0), label=text, color="black" if name == "static" else None
+        )
+        axes.fill_between(at, values.min(0), values.max(0), color=line.get_color(), alpha=0.15)
+    axes.set_xlabel("ratings of the last 20 %, in order of time")
+    axes.set_ylabel(f"AUC of the last {window:,}")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    with Image.open(path) as picture:  # a palette is a third of the size
+        small = picture.convert("RGB").quantize(64)
+    small.save(path, optimize=True)
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = bench_common.parser(__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="ratings.csv and movies.csv")
+    parser.add_argument("--intervals", type=int, nargs="+", default=[2000, 500, 100])
+    parser.add_argument("--seeds", type=int, default=5, help="so many, from --seed on")
+    parser.add_argument("--epochs", type=int, default=2, help="over the first part")
+    parser.add_argument("--part", choices=("test", "validation"), default="test")
+    parser.add_argument("--window", type=int, default=2000, help="events of a point of the curve")
+    parser.add_argument("--plot", type=Path, help="draw the curves into this file")
+    options = parser.parse_args()
+    ms.set_context(mode=ms.GRAPH_MODE)
+    validating = options.part == "validation"
+    data = load(options.data, "time", 0.2, 0.125 if validating else 0.0)
+    events, first = Ratings(options.data), len(data.train)
+    options.events = len(data.validation if validating else data.test)
+    results: dict[str, list[Any]] = {}
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
+        broker = stack.enter_context(Broker(directory)).address
+        send(broker, events, first, first + options.events)
+        for seed in range(options.seed, options.seed + options.seeds):
+            for name, run in one_seed(options, broker, events, data.train, seed).items():
+                results.setdefault(name, []).append(run)
+                print(f"seed {seed}, {name}: AUC {run['auc']:.4f}", flush=True)
+    static = np.array([run["auc"] for run in results["static"]])
+    table = {}
+    for name, runs in results.items():
+        auc = np.array([run["auc"] for run in runs])
+        gain = auc - static
+        table[name] = {
+            "auc": auc.round(4).tolist(),
+            "auc_mean": round(float(auc.mean()), 4),
+            "auc_deviation": round(float(auc.std()), 4),
+            "gain_mean": round(float(gain.mean()), 4),
+            "gain_least": round(float(gain.min()), 4),
+            "log_loss_mean": round(float(np.mean([run["log_loss"] for run in runs])), 4),
+        }
+        print(
+            f"{name:>6}: AUC {auc.mean():.4f} +- {auc.std():.4f}, "
+            f"{gain.mean():+.4f} (least {gain.min():+.4f}), log loss {table[name]['log_loss_mean']}"
+        )
+    if options.plot is not None:
+        plot(options.plot, results, options.window)
+    said = {**vars(options), "json": None, "data": None, "plot": None}
+    bench_common.save(options.json, {**said, "results": table})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Latency of the HTTP server while deltas arrive, beside that of the same server in quiet.
+
+    PYTHONPATH=. python benchmarks/serving_load.py --json output/serving_load.json
+
+A real training writes a full checkpoint and deltas beforehand. Then the server answers requests
+that come at a fixed rate; in every second phase a delta comes into its directory each second.
+Latency counts from the moment a request was due, so that waiting for another one is counted too.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GLOG_v", "3")
+
+import bench_common
+import numpy as np
+from tqdm import tqdm
+
+FIELDS, NUMBERS, DIM = 26, 13, 16
+FULL, DELTAS = "000000000000.full", "*.delta"
+
+
+def network() -> Any:
+    """26 rows of 16 floats and 13 numbers into an MLP; for trainer and server."""
+    import mindspore as ms
+    from mindspore import Tensor, nn, ops
+
+    import mindspore_rec as mr
+
+    class Network(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = mr.HashEmbeddingLookup(DIM, ms.int64, name="bench.serving")
+            self.mlp = mr.MLP(FIELDS * DIM + NUMBERS, [256, 128], out_features=1)
+
+        def construct(self, ids: Tensor, numbers: Tensor) -> Tensor:
+            rows = self.embedding(ids).reshape((-1, FIELDS * DIM))
+            return self.mlp(ops.concat((rows, numbers), 1))
+
+    return Network()
+
+
+def train(root: Path, options: Any, deltas: int) -> None:
+    """A full checkpoint with all keys, and deltas of a step each."""
+    import mindspore as ms
+    from mindspore import nn
+
+    import mindspore_rec as mr
+
+    ms.set_context(mode=ms.GRAPH_MODE)
+    rng = np.random.default_rng(options.seed)
+    law = bench_common.Zipf(options.keys, 1.05, rng)
+    net = network()
+    table = net.embedding.embedding_table.native
+    for first in range(0, options.keys, 100_000):
+        numbers = np.arange(first, min(first + 100_000, options.keys))
+        rows = rng.normal(0, 0.01, (len(numbers), DIM)).astype(np.float32)
+        table.put(bench_common.spread_keys(numbers), rows)
+    model = mr.RecModel(net, nn.BCEWithLogitsLoss(), mr.LazyAdam(net.trainable_params()))
+
+    def batches() -> Any:
+        for _ in tqdm(range(deltas), desc="training", leave=False, disable=None):
+            yield (
+                bench_common.spread_keys(law.draw((options.batch, FIELDS))),
+                rng.random((options.batch, NUMBERS), np.float32),
+                (rng.random((options.batch, 1)) < 0.3).astype(np.float32),
+            )
+
+    checkpoint = mr.RecCheckpoint(root, every_steps=1 << 40, delta_every_steps=1)
+    model.online_train(batches(), checkpoint, progress=False)
+
+
+class Load:
+    """Threads that ask at a fixed rate, each on a connection of its own."""
+
+    def __init__(self, port: int, options: Any) -> None:
+        self._port, self._options = port, options
+        self._phase = "warmup"
+        self._stop = threading.Event()
+        self.latencies: dict[str, list[float]] = {}
+        self.versions: list[tuple[float, int]] = []  # when an answer of a version was the first
+        self.failed: list[str] = []
+        self._newest = -1
+        self._lock = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._ask, args=(number,)) for number in range(options.clients)
+        ]
+
+    def _bodies(self, number: int) -> list[bytes]:
+        rng = np.random.default_rng(self._options.seed + 1 + number)
+        law = bench_common.Zipf(self._options.keys, 1.05, rng)
+        made = []
+        for _ in range(50):
+            rows = self._options.rows
+            ids = bench_common.spread_keys(law.draw((rows, FIELDS)))
+            numbers = rng.random((rows, NUMBERS)).round(4)
+            inputs = [
+                {"name": "ids", "shape": ids.shape, "datatype": "INT64", "data": ids.tolist()},
+                {"name": "numbers", "shape": numbers.shape, "datatype": "FP32",
+                 "data": numbers.tolist()},
+            ]  # fmt: skip
+            made.append(json.dumps({"inputs": inputs}).encode())
+        return made
+
+    def _ask(self, number: int) -> None:
+        bodies = self._bodies(number)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+        period = self._options.clients / self._options.rate
+        due = time.perf_counter() + period * number / self._options.clients
+        count = 0
+        while not self._stop.is_set():
+            time.sleep(max(0.0, due - time.perf_counter()))
+            phase = self._phase
+            try:
+                connection.request("POST", "/v2/models/model/infer", bodies[count % len(bodies)])
+                response = connection.getresponse()
+                text = response.read()
+                now = time.perf_counter()
+                if response.status != 200:
+                    raise RuntimeError(f"{response.status} {text[:200]!r}")
+                version = int(json.loads(text)["model_version"])
+            except Exception as error:
+                self.failed.append(repr(error))
+                connection.close()
+            else:
+                self.latencies.setdefault(phase, []).append(now - due)
+                with self._lock:
+                    if version > self._newest:
+                        self._newest = version
+                        self.versions.append((now, version))
+            count += 1
+            due += period
+
+    def phase(self, name: str, seconds: float, each_second: Callable[[], None]) -> None:
+        """What is asked in this time counts for that phase."""
+        self._phase = name
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            each_second()
+            time.sleep(min(1.0, left))
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def milliseconds(latencies: list[float]) -> dict[str, float]:
+    """Percentiles."""
+    values = np.array(latencies) * 1000
+    found = {f"p{p}": round(float(np.percentile(values, p)), 2) for p in (50, 90, 99)}
+    return {**found, "max": round(float(values.max()), 2), "requests": len(values)}
+
+
+def start_server(root: Path) -> tuple[subprocess.Popen[str], int]:
+    """The server's process and port, when it is ready."""
+    here = bench_common.BENCHMARKS
+    path = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
+    server = subprocess.Popen(
+        [
+            sys.executable, "-m", "mindspore_rec.serving", str(root), "--port", "0",
+            "--network", "serving_load:network",
+            "--input", f"ids:INT64:-1,{FIELDS}", "--input", f"numbers:FP32:-1,{NUMBERS}",
+        ],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    assert server.stdout is not None
+    lines = [server.stdout.readline() for _ in range(2)]
+    if "answers" not in lines[1]:
+        raise RuntimeError("the server did not start")
+    return server, int(lines[0].split(":")[2].split("/")[0])
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = bench_common.parser(__doc__.split("\n")[0])
+    parser.add_argument("--keys", type=int, default=500_000, help="rows of the table")
+    parser.add_argument("--batch", type=int, default=1024, help="samples of a delta")
+    parser.add_argument("--rate", type=float, default=200, help="requests a second")
+    parser.add_argument("--rows", type=int, default=1, help="of a request")
+    parser.add_argument("--clients", type=int, default=8, help="connections")
+    parser.add_argument("--seconds", type=float, default=15, help="of a phase")
+    parser.add_argument("--rounds", type=int, default=4, help="of a quiet phase and one of deltas")
+    options = parser.parse_args()
+    deltas = int(options.rounds * (options.seconds + 1)) + 1
+    with tempfile.TemporaryDirectory() as directory:
+        staged, root = Path(directory) / "staged", Path(directory) / "run"
+        context = multiprocessing.get_context("spawn")
+        trainer = context.Process(target=train, args=(staged, options, deltas))
+        trainer.start()
+        trainer.join()
+        if trainer.exitcode:
+            raise SystemExit("the training failed")
+        root.mkdir()
+        (staged / FULL).rename(root / FULL)
+        figures = measure(staged, root, options)
+    print(json.dumps(figures, indent=2))
+    bench_common.save(options.json, {**vars(options), "json": None, **figures})
+
+
+def measure(staged: Path, root: Path, options: Any) -> dict[str, Any]:
+    """Runs the phases."""
+    waiting = sorted(staged.glob(DELTAS))
+    rows = [
+        json.loads((path / "manifest.json").read_text())["tables"]["bench.serving"]["rows"]
+        for path in waiting
+    ]
+    released: dict[int, float] = {}
+
+    def release() -> None:
+        path = waiting.pop(0)
+        released[int(path.name.partition(".")[0])] = time.perf_counter()
+        path.rename(root / path.name)
+
+    sys.setswitchinterval(0.0005)
+    server, port = start_server(root)
+    try:
+        with Load(port, options) as load:
+            load.phase("warmup", 3, lambda: None)
+            load.phase("warmup", 2, release)
+            for number in tqdm(range(options.rounds), desc="rounds", leave=False, disable=None):
+                load.phase(f"quiet {number}", options.seconds, lambda: None)
+                load.phase(f"deltas {number}", options.seconds, release)
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.request("GET", "/status")
+        status = json.loads(connection.getresponse().read())
+    finally:
+        server.terminate()
+        server.wait()
+    kinds = {
+        kind: [
+            each for name, some in load.latencies.items() if name.startswith(kind) for each in some
+        ]
+        for kind in ("quiet", "deltas")
+    }
+    quiet, busy = (milliseconds(kinds[kind]) for kind in ("quiet", "deltas"))
+    seen = [at - released[version] for at, version in load.versions if version in released]
+    return {
+        "quiet_ms": quiet,
+        "deltas_ms": busy,
+        "p50_ratio": round(busy["p50"] / quiet["p50"], 3),
+        "p99_ratio": round(busy["p99"] / quiet["p99"], 3),
+        "p99_ratio_by_round": [
+            round(
+                milliseconds(load.latencies[f"deltas {i}"])["p99"]
+                / milliseconds(load.latencies[f"quiet {i}"])["p99"],
+                3,
+            )
+            for i in range(options.rounds)
+        ],
+        "failed_requests": len(load.failed),
+        "failures": load.failed[:3],
+        "rows_of_a_delta": int(np.median(rows)),
+        "deltas_released": len(released),
+        "deltas_applied": status["deltas_applied"],
+        "seconds_from_directory_to_answer": round(float(np.median(seen)), 3),
+        "error": status["error"],
+    }
+
+
+if __name__ == "__main__":
+    main()

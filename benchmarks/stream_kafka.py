@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Kafka broker on this machine to batches of arrays: rows a second, megabytes a second.
+
+    PYTHONPATH=. python benchmarks/stream_kafka.py --json output/stream_kafka.json
+
+Rows as a trainer reads them (26 int64 keys, 13 float32, a label) in messages of 1000 rows, and
+lines of Criteo's form, one a message. Starts the broker of examples/online_learning/kafka, unless
+`--brokers` names one. CPU time is of this process, without the broker's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+os.environ.setdefault("GLOG_v", "3")
+
+import bench_common
+import numpy as np
+import pyarrow as pa
+from tqdm import tqdm
+
+from examples.online_learning.kafka.broker import Broker
+from mindspore_rec.stream import KafkaSource, StopWhen, StreamingDataset, pack, to_record_batch
+from mindspore_rec.stream.kafka_client import KafkaWriter, ensure_topic
+
+MESSAGE_ROWS = 1000
+
+
+def packed(rows: int, seed: int) -> Iterator[bytes]:
+    """Messages of whole batches."""
+    rng = np.random.default_rng(seed)
+    for _ in range(rows // MESSAGE_ROWS):
+        columns = {
+            "ids": rng.integers(-(2**62), 2**62, (MESSAGE_ROWS, 26)),
+            "dense": rng.random((MESSAGE_ROWS, 13), np.float32),
+            "label": rng.integers(0, 2, (MESSAGE_ROWS, 1)).astype(np.float32),
+        }
+        yield pack(to_record_batch(columns))
+
+
+def lines(rows: int, seed: int) -> Iterator[bytes]:
+    """Messages of one line of 40 numbers."""
+    rng = np.random.default_rng(seed)
+    for numbers in rng.integers(0, 1 << 31, (rows, 40)):
+        yield b"\t".join(b"%x" % number for number in numbers)
+
+
+def write(brokers: str, topic: str, messages: Iterator[bytes], count: int) -> dict[str, float]:
+    """Fills a topic; the size of its messages and the speed."""
+    ensure_topic(brokers, topic, 1, {})
+    writer, size = KafkaWriter(brokers), 0
+    wall, cpu = time.perf_counter(), time.process_time()
+    for message in tqdm(messages, desc=f"write {topic}", total=count, leave=False, disable=None):
+        writer.send(topic, 0, message)
+        size += len(message)
+    writer.close()
+    return {
+        "mb": round(size / 1e6, 1),
+        "write_seconds": round(time.perf_counter() - wall, 2),
+        "write_cpu_seconds": round(time.process_time() - cpu, 2),
+    }
+
+
+def read(brokers: str, topic: str, rows: int, batch: int, **options: Any) -> dict[str, float]:
+    """Reads the topic once."""
+    source = KafkaSource(
+        brokers, topic, batch_size=batch, stop=StopWhen(batches=rows // batch), **options
+    )
+    wall, cpu = time.perf_counter(), time.process_time()
+    batches: Any = source if "format" in options else StreamingDataset(source)
+    for _ in tqdm(batches, desc=f"read {topic}", total=rows // batch, leave=False, disable=None):
+        pass
+    taken = rows // batch * batch
+    seconds, used = time.perf_counter() - wall, time.process_time() - cpu
+    source.close()
+    return {
+        "rows_per_second": round(taken / seconds),
+        "cpu_us_per_row": round(1e6 * used / taken, 3),
+    }
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = bench_common.parser(__doc__.split("\n")[0])
+    parser.add_argument("--brokers", help="host:port; default: a broker of its own")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="packed rows")
+    parser.add_argument("--lines", type=int, default=100_000, help="lines, one a message")
+    parser.add_argument("--batch", type=int, default=4000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    results: dict[str, Any] = {"rows": options.rows, "lines": options.lines}
+    with contextlib.ExitStack() as stack:
+        brokers = options.brokers
+        if brokers is None:
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            brokers = stack.enter_context(Broker(directory)).address
+        suffix = f"{os.getpid()}"
+        schema = pa.schema([(f"c{i}", pa.string()) for i in range(40)])
+        for name, rows, messages, count, how in (
+            (
+                "packed",
+                options.rows,
+                packed(options.rows, options.seed),
+                options.rows // MESSAGE_ROWS,
+                {},
+            ),
+            (
+                "lines",
+                options.lines,
+                lines(options.lines, options.seed),
+                options.lines,
+                {"format": "tsv", "schema": schema},
+            ),
+        ):
+            topic = f"{name}-{suffix}"
+            results[name] = write(brokers, topic, messages, count)
+            runs = [read(brokers, topic, rows, options.batch, **how) for _ in range(options.rounds)]
+            results[name].update(max(runs, key=lambda run: run["rows_per_second"]))
+            print(name, results[name], flush=True)
+    bench_common.save(options.json, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The events that the example replays: ratings of MovieLens, or clicks of a drifting stream."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from datasets.movielens.data import GENRES, read_ratings
+from datasets.synthetic.drifting import DriftingConfig, DriftingModel
+from examples.online_learning.features import movielens_pipeline, synthetic_pipeline
+from mindspore_rec.stream import FeaturePipeline
+
+__all__ = ["Clicks", "EventSet", "Ratings", "open_events"]
+
+_OWN = [("row", pa.int64()), ("sent", pa.float64())]
+
+
+class EventSet(ABC):
+    """Events in order, each a function of its number, so that a producer can go on anywhere.
+
+    Attributes:
+        schema: of an event in the topic; `row` is its number, `sent` when it was sent, in seconds
+            since 1970.
+        count: how many there are; None is no end.
+        fields: categorical features that the pipeline makes.
+        dense: numbers that it makes.
+    """
+
+    schema: pa.Schema
+    count: int | None
+    fields: int
+    dense: int
+
+    @abstractmethod
+    def rows(self, start: int, stop: int) -> dict[str, pa.Array]:
+        """Columns of the events `start` to `stop - 1`, without `row` and `sent`."""
+
+    @abstractmethod
+    def pipeline(self) -> FeaturePipeline:
+        """Makes features of them."""
+
+    def seconds(self, start: int, stop: int) -> np.ndarray | None:
+        """When they happened, in seconds since 1970; None where they have no time of their own."""
+        return None
+
+    def batch(self, start: int, stop: int, sent: float) -> pa.RecordBatch:
+        """Events as they are sent at that time."""
+        own = [np.arange(start, stop), np.full(stop - start, sent)]
+        columns = {**dict(zip(("row", "sent"), own, strict=True)), **self.rows(start, stop)}
+        return pa.RecordBatch.from_pydict(columns, self.schema)
+
+
+class Clicks(EventSet):
+    """A click stream whose values come and go; see `datasets.synthetic.drifting`.
+
+    Args:
+        seed: of the truth and the rows (default 1).
+
+    Example:
+        >>> Clicks().batch(5, 7, sent=0.0).column("row").to_pylist()
+        [5, 6]
+    """
+
+    def __init__(self, seed: int = 1) -> None:
+        self._model = DriftingModel(DriftingConfig(), seed)
+        self.fields, self.dense, self.count = self._model.config.fields, 0, None
+        self._names = [f"C{f + 1}" for f in range(self.fields)]
+        columns = [(name, pa.int64()) for name in self._names]
+        self.schema = pa.schema([*_OWN, *columns, ("click", pa.int8())])
+
+    def rows(self, start: int, stop: int) -> dict[str, pa.Array]:
+        """Columns."""
+        made = self._model.rows(start, stop)
+        values = dict(zip(self._names, made.values.T, strict=True))
+        return {**values, "click": made.clicks.astype(np.int8)}
+
+    def pipeline(self) -> FeaturePipeline:
+        """Makes features of them."""
+        return synthetic_pipeline(self.fields)
+
+
+class Ratings(EventSet):
+    """The ratings of MovieLens in order of time.
+
+    Args:
+        directory: with `ratings.csv` and `movies.csv`, see `datasets.movielens.load`.
+
+    Raises:
+        ValueError: they are not there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._ratings = read_ratings(directory)
+        self.fields, self.dense, self.count = 4, len(GENRES), len(self._ratings)
+        integers = [(name, pa.int64()) for name in ("userId", "movieId", "timestamp")]
+        texts = [(name, pa.string()) for name in ("title", "genres")]
+        self.schema = pa.schema([*_OWN, *integers, ("rating", pa.float64()), *texts])
+
+    def rows(self, start: int, stop: int) -> dict[str, pa.Array]:
+        """Columns."""
+        part = self._ratings.iloc[start:stop]
+        return {name: pa.array(part[name]) for name in self.schema.names[len(_OWN) :]}
+
+    def pipeline(self) -> FeaturePipeline:
+        """Makes features of them."""
+        return movielens_pipeline()
+
+    def seconds(self, start: int, stop: int) -> np.ndarray | None:
+        """When the ratings were given."""
+        made: np.ndarray = self._ratings["timestamp"].to_numpy(np.float64)[start:stop]
+        return made
+
+
+def open_events(data: Path | None) -> EventSet:
+    """MovieLens where a directory is given, else the drifting stream."""
+    return Clicks() if data is None else Ratings(data)

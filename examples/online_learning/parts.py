@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the parts of the example share: options, names of topics, how they tell how they are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+__all__ = ["BROKERS", "DATASET", "EVENTS", "NAMESPACE", "Status", "parser", "stopped_in_order"]
+
+BROKERS = "127.0.0.1:9092"
+EVENTS = "events"  # topic of the producer
+NAMESPACE, DATASET = "online", "features"  # the channel from feature worker to trainer
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """Options that every part has."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    made.add_argument(
+        "--directory", type=Path, default=Path("online_run"), help="of the run: states, checkpoints"
+    )
+    made.add_argument("--brokers", default=BROKERS, help="of Kafka")
+    made.add_argument(
+        "--data",
+        type=Path,
+        help="MovieLens, ratings.csv and movies.csv; without, a synthetic stream",
+    )
+    return made
+
+
+class Status:
+    """Figures of one part, for the others to read: the newest ones, in a small file.
+
+    Args:
+        directory: of the run; made where it is missing.
+        part: whose.
+    """
+
+    def __init__(self, directory: Path, part: str) -> None:
+        self._path = directory / "status" / f"{part}.json"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._part = part
+        self._said = 0.0
+
+    def say(self, **figures: Any) -> None:
+        """Replaces the figures; one line a second is printed too."""
+        now = time.time()
+        beside = self._path.with_suffix(".partial")
+        beside.write_text(json.dumps({**figures, "at": now}), encoding="utf-8")
+        os.replace(beside, self._path)
+        if now >= self._said + 1.0:
+            self._said = now
+            shown = ", ".join(f"{name} {_short(value)}" for name, value in figures.items())
+            print(f"{self._part}: {shown}", flush=True)
+
+    def read(self) -> dict[str, Any]:
+        """The newest figures; nothing before the first ones."""
+        try:
+            found: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def clear(self) -> None:
+        """Forgets the figures."""
+        self._path.unlink(missing_ok=True)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4f}" if abs(value) < 10 else f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@contextmanager
+def stopped_in_order() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the part without a traceback."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    for each in (signal.SIGINT, signal.SIGTERM):  # SIGINT too: it is ignored in a script's "&"
+        signal.signal(each, end)
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("stopped", flush=True)

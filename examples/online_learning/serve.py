@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predictor: answers from the newest state of the trainer, which it follows.
+
+    python examples/online_learning/serve.py --directory online_run
+
+It asks itself a question a second, to show what it knows. For answers over HTTP:
+`PYTHONPATH=. python -m mindspore_rec.serving online_run/checkpoints --port 8500`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GLOG_v", "3")  # MindSpore's own log: errors only
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `datasets` and `models` are not in the wheel
+
+import mindspore as ms
+
+from examples.online_learning.events import EventSet, open_events
+from examples.online_learning.parts import Status, parser, stopped_in_order
+from mindspore_rec.serving import Predictor
+
+
+def inputs_of(events: EventSet) -> list[str]:
+    """What the network takes."""
+    ids = f"ids:INT64:-1,{events.fields}"
+    return [ids, f"numbers:FP32:-1,{events.dense}"] if events.dense else [ids]
+
+
+def serve(events: EventSet, directory: Path, wait: float) -> None:
+    """Runs until it is stopped."""
+    checkpoints = directory / "checkpoints"
+    question = events.pipeline().apply(events.batch(0, 1, sent=0.0))
+    asked = [question[name] for name in ("ids", "dense") if name in question]
+    status = Status(directory, "serve")
+    with Predictor(checkpoints, inputs=inputs_of(events), wait_seconds=wait) as predictor:
+        while True:
+            begin = time.perf_counter()
+            logit = float(predictor.predict(*asked)[0, 0])
+            milliseconds = 1e3 * (time.perf_counter() - begin)
+            now = predictor.status()
+            told: dict[str, Any] = {
+                "version": now.version,
+                "lag": now.lag,
+                "watermark": now.watermark,
+            }
+            if now.error is not None:
+                told["error"] = now.error
+            status.say(**told, answer=logit, milliseconds=milliseconds)
+            time.sleep(0.5)
+
+
+def main() -> None:
+    """Runs the predictor."""
+    made = parser(__doc__.split("\n")[0])
+    made.add_argument("--wait", type=float, default=600.0, help="seconds for a first checkpoint")
+    options = made.parse_args()
+    ms.set_context(mode=ms.GRAPH_MODE)
+    with stopped_in_order():
+        serve(open_events(options.data), options.directory, options.wait)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainer: learns from the features as they come, and saves a delta a second.
+
+    python examples/online_learning/trainer.py --brokers 127.0.0.1:9092
+
+Every batch is scored before it is trained on. Killed anywhere and started again, it goes on from
+the last delta: the model, its optimizer, the place in the stream and the figures.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GLOG_v", "3")  # MindSpore's own log: errors only
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `datasets` and `models` are not in the wheel
+
+import mindspore as ms
+import pyarrow as pa
+from mindspore.train import Callback, RunContext
+
+from examples.online_learning.events import EventSet, open_events
+from examples.online_learning.features import SentPipeline
+from examples.online_learning.network import build, online_loss, online_optimizer
+from examples.online_learning.parts import DATASET, NAMESPACE, Status, parser
+from mindspore_rec import ProgressiveValidation, RecCheckpoint, RecModel
+from mindspore_rec.nn.embedding import tables_of
+from mindspore_rec.stream import DataReceiver, Journal, StreamingDataset, to_arrays
+from mindspore_rec.stream.kafka_client import ensure_topic
+
+
+class Inputs:
+    """What the network reads: a batch's arrays without the time at which events were sent.
+
+    Args:
+        dense: numbers of an event.
+    """
+
+    def __init__(self, dense: int) -> None:
+        self.column_names = ["ids", "dense", "label"] if dense else ["ids", "label"]
+
+    def __call__(self, rows: pa.RecordBatch) -> dict[str, Any]:
+        """The arrays by name."""
+        arrays = to_arrays(rows)
+        return {name: arrays[name] for name in self.column_names}
+
+
+class Watch(Callback):
+    """Tells the tables the time of the events, and the runner how the training does.
+
+    Args:
+        stream: what is trained on.
+        net: what is trained.
+        online: its figures.
+        status: where they are told.
+    """
+
+    def __init__(
+        self,
+        stream: StreamingDataset,
+        net: ms.nn.Cell,
+        online: ProgressiveValidation,
+        status: Status,
+    ) -> None:
+        super().__init__()
+        self._stream, self._online, self._status = stream, online, status
+        self._tables = tables_of(net)
+        self._next = 0.0
+
+    def on_train_step_begin(self, run_context: RunContext) -> None:
+        """The newest event of the step: a checkpoint's watermark."""
+        for table in self._tables:
+            table.set_event_time(int(self._stream.source.watermark or 1))
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Says how it does."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + 0.5
+        figures = (run_context.original_args().get("metrics") or {}).items()
+        shown = {name: value for name, value in figures if name in ("auc", "log_loss")}
+        self._status.say(trained=self._online.rows, lag=self._stream.lag, **shown)
+
+
+def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None:
+    """Runs until it is stopped; SIGTERM and Ctrl-C finish the step and save."""
+    ensure_topic(brokers, f"{NAMESPACE}.{DATASET}", 1, {})
+    receiver = DataReceiver(
+        brokers,
+        NAMESPACE,
+        dataset_name=DATASET,
+        schema=SentPipeline(events.pipeline()).schema(events.batch(0, 1, sent=0.0)),
+        batch_size=options.batch,
+        event_time="sent",
+        max_wait_seconds=options.wait,
+        journal=Journal(directory / "trainer.journal"),
+    )
+    stream = StreamingDataset(receiver, Inputs(events.dense))
+    shape: dict[str, Any] = {"fields": events.fields, "dense": events.dense}
+    net = build(**shape)
+    model = RecModel(net, online_loss(), online_optimizer(net))
+    online = ProgressiveValidation(model, window=options.window, every_rows=5000)
+    checkpoint = RecCheckpoint(
+        directory / "checkpoints",
+        every_seconds=options.full_seconds,
+        delta_every_seconds=options.delta_seconds,
+        states={"online": online},
+        builder="examples.online_learning.network:build",
+        builder_arguments=shape,
+    )
+    with stream:
+        restored = checkpoint.restore(model, stream)
+        print(f"trainer: {'starts' if restored is None else f'goes on at step {restored}'}")
+        watch = Watch(stream, net, online, Status(directory, "trainer"))
+        model.online_train(stream, [watch, online, checkpoint], progress=options.progress)
+
+
+def main() -> None:
+    """Runs the trainer."""
+    made = parser(__doc__.split("\n")[0])
+    made.add_argument("--batch", type=int, default=500, help="events of a step, at most")
+    made.add_argument(
+        "--wait", type=float, default=0.2, help="seconds that an event waits for more"
+    )
+    made.add_argument("--window", type=int, default=50_000, help="events that the AUC is of")
+    made.add_argument("--delta-seconds", type=float, default=1.0, help="between two deltas")
+    made.add_argument("--full-seconds", type=float, default=60.0, help="between full checkpoints")
+    made.add_argument("--progress", action="store_true", help="show a progress bar")
+    options = made.parse_args()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    ms.set_context(mode=ms.GRAPH_MODE)
+    train(options.brokers, open_events(options.data), options.directory, options)
+
+
+if __name__ == "__main__":
+    main()

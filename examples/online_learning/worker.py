@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feature worker: events out of one topic, keys and numbers into another.
+
+    python examples/online_learning/worker.py --brokers 127.0.0.1:9092
+
+Killed anywhere and started again, it loses no event, and what it sends twice is dropped by the
+trainer. Messages that are no events go to the topic `events-dead`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `datasets` and `models` are not in the wheel
+
+import numpy as np
+import pyarrow as pa
+
+from examples.online_learning.events import EventSet, open_events
+from examples.online_learning.features import SentPipeline
+from examples.online_learning.parts import (
+    DATASET,
+    EVENTS,
+    NAMESPACE,
+    Status,
+    parser,
+    stopped_in_order,
+)
+from mindspore_rec.stream import DataSender, FeatureWorker, Journal, KafkaSource, StreamingDataset
+from mindspore_rec.stream.kafka_client import ensure_topic
+
+
+class Watched(SentPipeline):
+    """The pipeline, which tells how far it is."""
+
+    def __init__(self, events: EventSet, status: Status) -> None:
+        super().__init__(events.pipeline())
+        self._status = status
+
+    def __call__(self, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
+        """Arrays of the stream's next rows."""
+        made = super().__call__(rows)
+        self._status.say(row=rows.column("row")[-1].as_py())
+        return made
+
+
+def work(brokers: str, events: EventSet, directory: Path, batch: int, wait: float) -> None:
+    """Runs until it is stopped."""
+    directory.mkdir(parents=True, exist_ok=True)
+    ensure_topic(brokers, EVENTS, 1, {})
+    source = KafkaSource(
+        brokers,
+        EVENTS,
+        events.schema,
+        batch_size=batch,
+        dead_letters=f"{EVENTS}-dead",
+        max_wait_seconds=wait,  # few events: go on with a smaller batch
+        journal=Journal(directory / "worker.journal"),
+    )
+    sender = DataSender(brokers, NAMESPACE, dataset_name=DATASET, sender_name="worker-0")
+    with sender, StreamingDataset(source, Watched(events, Status(directory, "worker"))) as stream:
+        FeatureWorker(stream, sender, directory / "worker.json").run()
+
+
+def main() -> None:
+    """Runs the worker."""
+    made = parser(__doc__.split("\n")[0])
+    made.add_argument("--batch", type=int, default=500, help="events of a message, at most")
+    made.add_argument(
+        "--wait", type=float, default=0.1, help="seconds that an event waits for more"
+    )
+    options = made.parse_args()
+    with stopped_in_order():
+        events = open_events(options.data)
+        work(options.brokers, events, options.directory, options.batch, options.wait)
+
+
+if __name__ == "__main__":
+    main()
