@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def again(tmp_path: Path, unique) -> tuple[Path, Path]:
     net = Marked(unique())
     train(tmp_path / "run", 5, net=net, close=False, every_steps=100, delta_every_steps=1)
     shutil.copytree(tmp_path / "run", tmp_path / "again")
-    once = {"every_steps": 100, "delta_every_steps": 1}
+    once: dict[str, Any] = {"every_steps": 100, "delta_every_steps": 1}
     train(tmp_path / "again", 1, keys=60, net=net, restore=2, **once)
     return tmp_path / "run", tmp_path / "again"
 
