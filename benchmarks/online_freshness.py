@@ -33,7 +33,6 @@ from examples.online_learning.events import Clicks
 from examples.online_learning.kafka.broker import Broker
 from examples.online_learning.parts import EVENTS, Status
 from examples.online_learning.run import Part
-from examples.online_learning.serve import inputs_of
 from mindspore_rec.serving import Predictor
 from mindspore_rec.stream import pack
 from mindspore_rec.stream.kafka_client import KafkaWriter
@@ -191,7 +190,7 @@ def main() -> None:
             part.keep_up()
         status, producer = Status(directory, "trainer"), Status(directory, "producer")
         predictor = stack.enter_context(
-            Predictor(directory / "checkpoints", inputs=inputs_of(events), wait_seconds=120.0)
+            Predictor(directory / "checkpoints", wait_seconds=120.0)
         )
         wait_for_training(parts, status, options.warm_up, 300.0)
         prober = Prober(events, broker, predictor)

@@ -25,12 +25,14 @@ class EventSet(ABC):
     Attributes:
         schema: of an event in the topic; `row` is its number, `sent` when it was sent, in seconds
             since 1970.
+        ranges: of values that are legal, by column.
         count: how many there are; None is no end.
         fields: categorical features that the pipeline makes.
         dense: numbers that it makes.
     """
 
     schema: pa.Schema
+    ranges: dict[str, tuple[float, float]]
     count: int | None
     fields: int
     dense: int
@@ -71,6 +73,7 @@ class Clicks(EventSet):
         self._names = [f"C{f + 1}" for f in range(self.fields)]
         columns = [(name, pa.int64()) for name in self._names]
         self.schema = pa.schema([*_OWN, *columns, ("click", pa.int8())])
+        self.ranges = {"click": (0, 1)}
 
     def rows(self, start: int, stop: int) -> dict[str, pa.Array]:
         """Columns."""
@@ -99,6 +102,7 @@ class Ratings(EventSet):
         integers = [(name, pa.int64()) for name in ("userId", "movieId", "timestamp")]
         texts = [(name, pa.string()) for name in ("title", "genres")]
         self.schema = pa.schema([*_OWN, *integers, ("rating", pa.float64()), *texts])
+        self.ranges = {"rating": (0, 5)}
 
     def rows(self, start: int, stop: int) -> dict[str, pa.Array]:
         """Columns."""

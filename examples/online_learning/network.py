@@ -12,7 +12,7 @@ from mindspore_rec.optim import Adagrad
 from models.common.embedding import EmbeddingConfig, embedding_parameters
 from models.deepfm.net import DeepFM
 
-__all__ = ["build", "online_loss", "online_optimizer"]
+__all__ = ["build", "inputs_of", "online_loss", "online_optimizer"]
 
 
 def build(
@@ -27,6 +27,12 @@ def build(
     """The network; the predictor calls this too, with the arguments that a checkpoint names."""
     held = EmbeddingConfig(dim=dim)
     return DeepFM(fields, dense, held, "embed", hidden, dropout, name=name, seed=seed)
+
+
+def inputs_of(fields: int, dense: int) -> list[str]:
+    """What it takes, for the checkpoint to tell predictors."""
+    ids = f"ids:INT64:-1,{fields}"
+    return [ids, f"numbers:FP32:-1,{dense}"] if dense else [ids]
 
 
 def online_loss() -> nn.Cell:

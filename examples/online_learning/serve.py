@@ -25,19 +25,13 @@ from examples.online_learning.parts import Status, parser, stopped_in_order
 from mindspore_rec.serving import Predictor
 
 
-def inputs_of(events: EventSet) -> list[str]:
-    """What the network takes."""
-    ids = f"ids:INT64:-1,{events.fields}"
-    return [ids, f"numbers:FP32:-1,{events.dense}"] if events.dense else [ids]
-
-
 def serve(events: EventSet, directory: Path, wait: float) -> None:
     """Runs until it is stopped."""
     checkpoints = directory / "checkpoints"
     question = events.pipeline().apply(events.batch(0, 1, sent=0.0))
     asked = [question[name] for name in ("ids", "dense") if name in question]
     status = Status(directory, "serve")
-    with Predictor(checkpoints, inputs=inputs_of(events), wait_seconds=wait) as predictor:
+    with Predictor(checkpoints, wait_seconds=wait) as predictor:
         while True:
             begin = time.perf_counter()
             logit = float(predictor.predict(*asked)[0, 0])

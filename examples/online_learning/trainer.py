@@ -24,7 +24,12 @@ from mindspore.train import Callback, RunContext
 
 from examples.online_learning.events import EventSet, open_events
 from examples.online_learning.features import SentPipeline
-from examples.online_learning.network import build, online_loss, online_optimizer
+from examples.online_learning.network import (
+    build,
+    inputs_of,
+    online_loss,
+    online_optimizer,
+)
 from examples.online_learning.parts import DATASET, NAMESPACE, Status, parser
 from mindspore_rec import ProgressiveValidation, RecCheckpoint, RecModel
 from mindspore_rec.nn.embedding import tables_of
@@ -110,6 +115,7 @@ def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None
         states={"online": online},
         builder="examples.online_learning.network:build",
         builder_arguments=shape,
+        builder_inputs=inputs_of(**shape),
     )
     with stream:
         restored = checkpoint.restore(model, stream)

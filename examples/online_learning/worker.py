@@ -55,6 +55,7 @@ def work(brokers: str, events: EventSet, directory: Path, batch: int, wait: floa
         events.schema,
         batch_size=batch,
         dead_letters=f"{EVENTS}-dead",
+        value_ranges=events.ranges,
         max_wait_seconds=wait,  # few events: go on with a smaller batch
         journal=Journal(directory / "worker.journal"),
     )

@@ -16,7 +16,16 @@ from typing import Any
 
 from mindspore_rec.checkpoint.manifest import check_files, read_manifest
 
-__all__ = ["Entry", "entries", "entry_at", "entry_name", "newest_chain", "verify", "verify_chain"]
+__all__ = [
+    "Entry",
+    "entries",
+    "entry_at",
+    "entry_name",
+    "newest_chain",
+    "parse_entry_name",
+    "verify",
+    "verify_chain",
+]
 
 _NAME = re.compile(r"(\d{12,})\.(full|delta)")
 
@@ -54,6 +63,17 @@ def entry_name(step: int, kind: str) -> str:
     return f"{step:012d}.{kind}"
 
 
+def parse_entry_name(name: str) -> tuple[int, str] | None:
+    """Step and kind of the checkpoint that a directory of this name holds; None of other names.
+
+    Example:
+        >>> parse_entry_name("000000000120.delta")
+        (120, 'delta')
+    """
+    found = _NAME.fullmatch(name)
+    return (int(found[1]), found[2]) if found else None
+
+
 def entry_at(path: Path) -> Entry:
     """The checkpoint in a directory, whose manifest is checked; its files are not.
 
@@ -62,8 +82,7 @@ def entry_at(path: Path) -> Entry:
         ValueError: the manifest is damaged, or is that of another directory.
     """
     manifest = read_manifest(path)
-    found = _NAME.fullmatch(path.name)
-    if found and (int(found[1]), found[2]) != (manifest["step"], manifest["kind"]):
+    if parse_entry_name(path.name) not in (None, (manifest["step"], manifest["kind"])):
         raise ValueError(
             f"{path} holds the manifest of step {manifest['step']} ({manifest['kind']}): it is not "
             "in its own directory"
@@ -81,7 +100,7 @@ def entries(root: Path) -> list[Entry]:
     """
     if not root.is_dir():
         raise FileNotFoundError(f"there is no directory of checkpoints at {root}")
-    found = [entry_at(path) for path in root.iterdir() if _NAME.fullmatch(path.name)]
+    found = [entry_at(path) for path in root.iterdir() if parse_entry_name(path.name)]
     return sorted(found, key=lambda entry: (entry.step, entry.kind))
 
 

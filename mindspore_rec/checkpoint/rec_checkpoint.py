@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -40,6 +41,7 @@ __all__ = ["RecCheckpoint", "Save"]
 logger = logging.getLogger("mindspore_rec")
 
 _HOLDER = "checkpoint"  # of marks
+_INPUT = re.compile(r"[^:]+:[A-Z]+[0-9]*:-?\d+(,-?\d+)*")
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class RecCheckpoint(Callback):
             raises is logged.
         builder: 'package.module:function', which makes the network, for `serving.Predictor`.
         builder_arguments: its keyword arguments, JSON values.
+        builder_inputs: what that network takes, as texts such as 'ids:INT64:-1,26'; a predictor
+            then need not be told. Default: None, as the network's `set_inputs` says.
 
     Attributes:
         directory: the directory.
@@ -153,6 +157,7 @@ class RecCheckpoint(Callback):
         announce: Callable[[dict[str, Any]], Any] | None = None,
         builder: str | None = None,
         builder_arguments: Mapping[str, Any] | None = None,
+        builder_inputs: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
         self.directory = Path(directory)
@@ -165,7 +170,7 @@ class RecCheckpoint(Callback):
         if announce is not None and not callable(announce):
             raise TypeError(f"announce must be callable, got {announce!r}")
         self._announce = announce
-        self._model = _check_builder(builder, builder_arguments)
+        self._model = _check_builder(builder, builder_arguments, builder_inputs)
         self.step = 0
         self.saves: list[Save] = []
         self.failures = 0
@@ -439,15 +444,24 @@ def _check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _check_builder(
-    builder: str | None, arguments: Mapping[str, Any] | None
+    builder: str | None, arguments: Mapping[str, Any] | None, inputs: Sequence[str] | None
 ) -> dict[str, Any] | None:
     if builder is None:
-        if arguments is not None:
-            raise ValueError("builder_arguments must be None without a builder")
+        for name, given in (("builder_arguments", arguments), ("builder_inputs", inputs)):
+            if given is not None:
+                raise ValueError(f"{name} must be None without a builder")
         return None
     if not isinstance(builder, str) or builder.count(":") != 1:
         raise ValueError(f"builder must be 'package.module:function', got {builder!r}")
-    return {"builder": builder, "arguments": dict(arguments or {})}
+    if inputs is not None:
+        for each in [inputs] if isinstance(inputs, str) else inputs:
+            if isinstance(inputs, str) or not isinstance(each, str) or not _INPUT.fullmatch(each):
+                raise ValueError(
+                    "builder_inputs must be a list of texts name:datatype:shape, as in "
+                    f"['ids:INT64:-1,26'], got {each!r}"
+                )
+        inputs = list(inputs)
+    return {"builder": builder, "arguments": dict(arguments or {}), "inputs": inputs}
 
 
 def _has_state(dataset: Any) -> bool:

@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="NAME:DATATYPE:SHAPE",
         help="an argument of the network, as in ids:INT64:-1,26; once for each, in their order; "
-        "default: as the network's set_inputs says",
+        "default: as the network's set_inputs says, or the checkpoint",
     )
     made.add_argument(
         "--poll-seconds", type=float, default=0.1, help="between looks; default: %(default)s"

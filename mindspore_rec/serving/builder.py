@@ -11,7 +11,7 @@ from mindspore import nn
 
 from mindspore_rec.checkpoint.chain import Entry
 
-__all__ = ["builder_of", "load_function"]
+__all__ = ["builder_of", "inputs_of", "load_function"]
 
 
 def builder_of(entry: Entry) -> Callable[[], nn.Cell]:
@@ -26,6 +26,12 @@ def builder_of(entry: Entry) -> Callable[[], nn.Cell]:
             f"network must be given: {entry.path} does not name the builder of its network"
         )
     return lambda: load_function(model["builder"])(**model["arguments"])
+
+
+def inputs_of(entry: Entry) -> list[str] | None:
+    """What `RecCheckpoint` was told that network takes; None where it was told nothing."""
+    model = entry.manifest["model"]
+    return None if model is None else model["inputs"]
 
 
 def load_function(name: str) -> Callable[..., Any]:

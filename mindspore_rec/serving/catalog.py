@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mindspore_rec.checkpoint.chain import Entry, entry_at
+from mindspore_rec.checkpoint.chain import Entry, entry_at, parse_entry_name
 from mindspore_rec.checkpoint.manifest import MANIFEST
 
 __all__ = ["Catalog", "ChainError"]
@@ -61,10 +61,10 @@ class Catalog:
             found = []
         for each in found:
             path = self.root / each.name
-            step, _, kind = each.name.partition(".")
-            if not step.isdigit() or kind not in ("full", "delta"):
+            parsed = parse_entry_name(each.name)
+            if parsed is None:
                 continue
-            names[path] = (int(step), kind)
+            names[path] = parsed
             if path in self._bad and self._bad[path][0] == _fingerprint(path):
                 continue
             self._bad.pop(path, None)

@@ -75,7 +75,8 @@ class Front:
         if predictor.inputs is None:
             raise ValueError(
                 "the inputs of the network must be known: give --input name:datatype:shape for "
-                "each, or let the network's builder call set_inputs"
+                "each, or builder_inputs to RecCheckpoint, or let the network's builder call "
+                "set_inputs"
             )
         self._batcher = Batcher(predictor, self._max_rows)
         self._predictor = predictor

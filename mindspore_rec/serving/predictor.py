@@ -16,6 +16,7 @@ from mindspore import nn
 from mindspore_rec.checkpoint.chain import Entry, entry_at
 from mindspore_rec.checks import check_number
 from mindspore_rec.graph_lock import graph_lock
+from mindspore_rec.serving.builder import inputs_of
 from mindspore_rec.serving.catalog import ChainError
 from mindspore_rec.serving.followed_run import FollowedRun
 from mindspore_rec.serving.graph import GraphRunner
@@ -50,7 +51,8 @@ class Predictor:
             was given.
         inputs: what the network takes, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'.
             With them (or `set_inputs` of the network) one graph for all batch sizes is compiled at
-            once. Default: as `set_inputs`, else whatever comes.
+            once. Default: as `set_inputs`; else, where the network is the builder's, what
+            `RecCheckpoint` was told; else whatever comes.
         follow: apply new deltas by a thread. Default: True.
         poll_seconds: how often that looks for some, above 0. Default: 0.1.
         wait_seconds: how long to wait for a first checkpoint, at least 0. Default: 60.
@@ -110,7 +112,8 @@ class Predictor:
         self._thread: threading.Thread | None = None
         self._run = FollowedRun(Path(path), network, wait_seconds, self._poll_seconds)
         try:
-            self.inputs = input_specs(self._run.network, inputs)
+            recorded = inputs_of(self._run.applied) if network is None else None
+            self.inputs = input_specs(self._run.network, inputs, recorded)
             self._graph = GraphRunner(self._run.network, self.inputs)
             self.outputs = self._try_network()
         except BaseException:

@@ -112,14 +112,20 @@ class TensorSpec:
 
 
 def input_specs(
-    network: nn.Cell, given: Sequence[TensorSpec | str] | None
+    network: nn.Cell,
+    given: Sequence[TensorSpec | str] | None,
+    recorded: Sequence[str] | None = None,
 ) -> tuple[TensorSpec, ...] | None:
-    """What the network takes: as given, or as its `set_inputs` was told; None if neither.
+    """What the network takes: as given, or as its `set_inputs` was told, or as recorded; None if
+    it is not known.
 
     Raises:
         TypeError, ValueError: what is given is no description of the arguments of `construct`.
     """
     names = list(inspect.signature(network.construct).parameters)
+    known = network.get_inputs()
+    if given is None and known is None:
+        given = recorded
     if given is not None:
         specs = tuple(TensorSpec.parse(each) if isinstance(each, str) else each for each in given)
         for spec in specs:
@@ -131,7 +137,6 @@ def input_specs(
                 f"got {[spec.name for spec in specs]}"
             )
         return specs
-    known = network.get_inputs()
     if known is None:
         return None
     return tuple(

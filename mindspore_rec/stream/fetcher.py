@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mindspore_rec.stream.client import LogClient, Message
 from mindspore_rec.stream.formats import BadMessageError, Format
@@ -27,14 +28,20 @@ class Limits:
         event_time: column with the time of events, in seconds since 1970 or as an Arrow timestamp.
         future_seconds: how much later than the message's own timestamp an event may be; None for no
             limit.
+        value_ranges: by column of numbers, the least and the greatest value that it may have.
     """
 
     def __init__(
-        self, message_bytes: int, event_time: str | None, future_seconds: float | None
+        self,
+        message_bytes: int,
+        event_time: str | None,
+        future_seconds: float | None,
+        value_ranges: Mapping[str, tuple[float, float]],
     ) -> None:
         self.message_bytes = message_bytes
         self.event_time = event_time
         self.future_seconds = future_seconds
+        self.value_ranges = dict(value_ranges)
 
 
 class Fetcher:
@@ -125,8 +132,8 @@ class Fetcher:
                 values.append(value)
                 places.append(i)
         rows, found, wrong = self._format.decode(values)
-        rows, found, late = self._refuse_future(rows, found, [messages[i] for i in places])
-        bad.update({places[i]: error for i, error in {**wrong, **late}.items()})
+        rows, found, refused = self._refuse(rows, found, [messages[i] for i in places])
+        bad.update({places[i]: error for i, error in {**wrong, **refused}.items()})
         counts = np.zeros(len(messages), np.int64)
         counts[places] = found
         sequences = None
@@ -141,30 +148,52 @@ class Fetcher:
             sum(len(m.value or b"") + 100 for m in messages),
         )
 
-    def _refuse_future(
+    def _refuse(
         self, rows: pa.RecordBatch, counts: np.ndarray, messages: list[Message]
     ) -> tuple[pa.RecordBatch, np.ndarray, Mapping[int, BadMessageError]]:
-        """Takes out the messages with an event later than the log's own time allows."""
-        column, most = self._limits.event_time, self._limits.future_seconds
-        if column is None or most is None or not rows.num_rows:
+        """Takes out the messages whose rows do not keep to the limits."""
+        if not rows.num_rows:
             return rows, counts, {}
         owner = np.repeat(np.arange(len(messages)), counts)
+        wrong = {**self._late(rows, owner, messages), **self._out_of_range(rows, owner)}
+        if not wrong:
+            return rows, counts, {}
+        places = list(wrong)
+        counts = counts.copy()
+        counts[places] = 0
+        return rows.filter(pa.array(~np.isin(owner, places))), counts, wrong
+
+    def _late(
+        self, rows: pa.RecordBatch, owner: np.ndarray, messages: list[Message]
+    ) -> dict[int, BadMessageError]:
+        """Messages with an event later than the log's own time allows."""
+        column, most = self._limits.event_time, self._limits.future_seconds
+        if column is None or most is None:
+            return {}
         stamps = np.fromiter((m.timestamp for m in messages), np.float64, len(messages)) / 1000
         stamps[stamps < 0] = np.inf
         times = event_seconds(rows.column(column))
-        wrong = np.unique(owner[times > stamps[owner] + most])
-        if not len(wrong):
-            return rows, counts, {}
-        keep = ~np.isin(owner, wrong)
-        late = {
+        return {
             int(i): BadMessageError(
                 "time", f"an event is {np.max(times[owner == i]) - stamps[i]:.0f} s in the future"
             )
-            for i in wrong
+            for i in np.unique(owner[times > stamps[owner] + most])
         }
-        counts = counts.copy()
-        counts[wrong] = 0
-        return rows.filter(pa.array(keep)), counts, late
+
+    def _out_of_range(self, rows: pa.RecordBatch, owner: np.ndarray) -> dict[int, BadMessageError]:
+        """Messages with a value that a column must not have."""
+        found = {}
+        for name, (least, greatest) in self._limits.value_ranges.items():
+            column = rows.column(name)
+            legal = pc.and_(pc.greater_equal(column, least), pc.less_equal(column, greatest))
+            # Whether values may be missing is the schema's matter.
+            wrong = np.flatnonzero(~pc.fill_null(legal, True).to_numpy(zero_copy_only=False))
+            for i, row in zip(*np.unique(owner[wrong], return_index=True), strict=True):
+                value = column[int(wrong[row])].as_py()
+                found[int(i)] = BadMessageError(
+                    "value", f"column {name!r} is {value}, not in [{least:g}, {greatest:g}]"
+                )
+        return found
 
 
 def event_seconds(column: Any) -> np.ndarray:

@@ -39,7 +39,7 @@ class BadMessageError(ValueError):
     Args:
         reason: one of "empty" (no bytes), "size" (too many), "format" (not of this format),
             "schema" (columns or types other than declared), "null" (a value is missing that must
-            not be), "time" (an event from the future).
+            not be), "time" (an event from the future), "value" (a number out of its range).
         detail: what was found.
     """
 

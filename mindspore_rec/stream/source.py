@@ -56,6 +56,9 @@ class StreamSource:
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp.
         max_future_seconds: a message with an event that is later than the message's own timestamp
             by more than this is bad. Default: None, no limit. Needs `event_time`.
+        value_ranges: by column of numbers, the least and the greatest legal value, as in
+            ``{"click": (0, 1)}``; a message with another one, or with NaN, is bad. Default: none.
+            The format needs a schema with these columns.
         max_message_bytes: a larger message is bad (default 4 MiB).
         dead_letters: where bad messages go. Default: None, the first one is an error.
         skip_idle_seconds: partitions wait so long for one that has nothing, then leave it out until
@@ -100,6 +103,7 @@ class StreamSource:
         turn_messages: int = 1,
         event_time: str | None = None,
         max_future_seconds: float | None = None,
+        value_ranges: Mapping[str, tuple[float, float]] | None = None,
         max_message_bytes: int = 4 << 20,
         dead_letters: DeadLetters | None = None,
         skip_idle_seconds: float | None = None,
@@ -117,7 +121,9 @@ class StreamSource:
         self._partitions = check_partitions(partitions, client.partitions(), client.topic)
         turn = check_int("turn_messages", turn_messages, 1, _MOST)
         self._buffer = check_int("buffer_bytes", buffer_bytes, 1, _MOST)
-        self._limits = check_limits(format, event_time, max_future_seconds, max_message_bytes)
+        self._limits = check_limits(
+            format, event_time, max_future_seconds, value_ranges, max_message_bytes
+        )
         self._skip_idle = check_seconds("skip_idle_seconds", skip_idle_seconds)
         self._max_wait = check_seconds("max_wait_seconds", max_wait_seconds)
         if stop is not None and stop.watermark is not None and event_time is None:

@@ -61,14 +61,15 @@ def check_seconds(argument: str, value: Any) -> float | None:
 
 
 def check_limits(
-    format: Format, event_time: Any, future_seconds: Any, message_bytes: Any
+    format: Format, event_time: Any, future_seconds: Any, value_ranges: Any, message_bytes: Any
 ) -> Limits:
     """What messages must keep to."""
     most = check_int("max_message_bytes", message_bytes, 1, 1 << 31)
+    ranges = _check_ranges(format.schema, value_ranges)
     if event_time is None:
         if future_seconds is not None:
             raise ValueError("max_future_seconds needs event_time, the column with the time")
-        return Limits(most, None, None)
+        return Limits(most, None, None, ranges)
     if not isinstance(event_time, str):
         raise TypeError(f"event_time must be a column's name, got {event_time!r}")
     schema = format.schema
@@ -83,11 +84,36 @@ def check_limits(
         future_seconds = check_number("max_future_seconds", future_seconds)
         if not 0 <= future_seconds < math.inf:
             raise ValueError(f"max_future_seconds must be at least 0, got {future_seconds}")
-    return Limits(most, event_time, future_seconds)
+    return Limits(most, event_time, future_seconds, ranges)
+
+
+def _check_ranges(schema: pa.Schema | None, ranges: Any) -> dict[str, tuple[float, float]]:
+    if ranges is None:
+        return {}
+    if not isinstance(ranges, Mapping):
+        raise TypeError(f"value_ranges must be a dict of (least, greatest), got {ranges!r}")
+    numbers = [] if schema is None else [field.name for field in schema if _is_number(field.type)]
+    checked = {}
+    for name, limits in ranges.items():
+        if name not in numbers:
+            raise ValueError(
+                f"value_ranges must be of columns of numbers of the schema, {numbers}, got {name!r}"
+            )
+        pair = isinstance(limits, Sequence) and len(limits) == 2
+        if not pair or not all(isinstance(value, (int, float)) for value in limits):
+            raise TypeError(f"value_ranges[{name!r}] must be (least, greatest), got {limits!r}")
+        if not limits[0] <= limits[1]:  # NaN too
+            raise ValueError(f"value_ranges[{name!r}] must be ascending, got {limits!r}")
+        checked[name] = (float(limits[0]), float(limits[1]))
+    return checked
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
 def _is_time(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return pa.types.is_timestamp(kind) or _is_number(kind)
 
 
 def check_state(state: Any, topic: str, partitions: list[int]) -> None:

@@ -274,13 +274,16 @@ def test_announcements_come_in_order_and_may_fail(topic, tmp_path):
     run = Run(
         topic, 9, directory=tmp_path / "run", every_steps=100, delta_every_steps=3,
         announce=announce, builder="somewhere:net", builder_arguments={"dim": 4},
+        builder_inputs=["ids:INT64:-1,2"],
     )  # fmt: skip
     run.train()
     assert [message["step"] for message in seen] == [0, 3, 6, 9]
     for before, after in zip(seen[:-1], seen[1:], strict=True):
         assert after["parent"] == before["state"]
     entry = entries(tmp_path / "run")[-1]
-    assert entry.manifest["model"] == {"builder": "somewhere:net", "arguments": {"dim": 4}}
+    assert entry.manifest["model"] == {
+        "builder": "somewhere:net", "arguments": {"dim": 4}, "inputs": ["ids:INT64:-1,2"],
+    }  # fmt: skip
     assert [save.step for save in run.checkpoint.saves] == [0, 3, 6, 9]
     run.close()
 
@@ -328,7 +331,11 @@ def test_the_command_line(topic, tmp_path, capsys):
         ({"every_steps": 1, "states": {"train_dataset": 3}}, "train_dataset"),
         ({"every_steps": 1, "announce": 3}, "announce"),
         ({"every_steps": 1, "builder": "no_function"}, "builder"),
-        ({"every_steps": 1, "builder_arguments": {}}, "builder"),
+        ({"every_steps": 1, "builder_arguments": {}}, "builder_arguments must be None"),
+        ({"every_steps": 1, "builder_inputs": ["ids:INT64:-1"]}, "builder_inputs must be None"),
+        ({"every_steps": 1, "builder": "a:b", "builder_inputs": "ids:INT64:-1"}, "a list of texts"),
+        ({"every_steps": 1, "builder": "a:b", "builder_inputs": ["ids"]}, "name:datatype:shape"),
+        ({"every_steps": 1, "builder": "a:b", "builder_inputs": [3]}, "name:datatype:shape"),
     ],
 )
 def test_arguments(tmp_path, arguments, message):

@@ -89,6 +89,9 @@ POISON: dict[str, Callable[[pa.Table, np.random.Generator], bytes | None]] = {
     "empty: bytes": lambda rows, rng: b"",
     "empty: none": lambda rows, rng: None,
     "null: label": lambda rows, rng: put(rows, "click", pa.nulls(len(rows), pa.int8())),
+    "value: label": lambda rows, rng: put(
+        rows, "click", pa.array([0] * (len(rows) - 1) + [int(rng.choice([-1, 2]))], pa.int8())
+    ),
     "time: day": lambda rows, rng: at(rows, NOW + 86_400.0),
     "time: end": lambda rows, rng: at(rows, np.inf),
     "size: row": lambda rows, rng: put(rows[:1], "user", pa.array(["u" * (10 << 20)])),
@@ -175,7 +178,7 @@ def test_poison_by_the_thousand(
     def stream(life: Life, stop: StopWhen) -> StreamingDataset:
         source = KafkaSource(
             broker.address, name, SCHEMA, batch_size=BATCH, dead_letters=dead, event_time="t",
-            max_future_seconds=3600.0, stop=stop,
+            max_future_seconds=3600.0, value_ranges={"click": (0, 1)}, stop=stop,
         )  # fmt: skip
         return StreamingDataset(source, life.pipeline)
 

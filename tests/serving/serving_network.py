@@ -103,5 +103,5 @@ if __name__ == "__main__":
     train(
         Path(root), None, keys=int(keys), pause=float(seconds), every_steps=int(fulls),
         delta_every_steps=1, builder="tests.serving.serving_network:Marked",
-        builder_arguments={"name": "serving"},
+        builder_arguments={"name": "serving"}, builder_inputs=["ids:INT64:-1,3"],
     )  # fmt: skip

@@ -25,7 +25,7 @@ def test_starts_without_checkpoint_follows_and_stops(
     tmp_path: Path, trainer, wait, number: signal.Signals
 ) -> None:
     root = tmp_path / "run"
-    with Server(root, "--input", INPUT) as server:  # the checkpoint names the builder
+    with Server(root) as server:  # the checkpoint names the builder and its inputs
         client = server.client()
         assert client.ask("/v2/health/live")[0] == 200
         assert client.ask("/v2/health/ready") == (503, {"live": True, "ready": False})
@@ -33,6 +33,8 @@ def test_starts_without_checkpoint_follows_and_stops(
         assert client.infer(ids())[0] == client.ask("/status")[0] == 503
         trainer(root, pause=0.1)
         server.wait_ready()
+        about = client.ask("/v2/models/model")[1]
+        assert about["inputs"] == [{"name": "ids", "datatype": "INT64", "shape": [-1, 3]}]
         versions = set()
 
         def followed() -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -12,6 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mindspore_rec.stream import (
     ArrowFormat,
@@ -259,6 +262,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"turn_messages": 0}, "turn_messages must be in"),
     ({"event_time": "y"}, "event_time must be a column"),
     ({"max_future_seconds": 1.0}, "max_future_seconds needs event_time"),
+    ({"value_ranges": {"z": (0, 1)}}, "value_ranges must be of columns of numbers"),
+    ({"value_ranges": {"x": (1, 0)}}, "must be ascending"),
+    ({"value_ranges": {"x": (0, math.nan)}}, "must be ascending"),
     ({"skip_idle_seconds": 0.0}, "skip_idle_seconds must be above 0"),
     ({"max_wait_seconds": -1.0}, "max_wait_seconds must be above 0"),
     ({"buffer_bytes": 0}, "buffer_bytes must be in"),
@@ -270,6 +276,50 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_refusals(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         source(MemoryTopic(), 1, **options)
+
+
+@pytest.mark.parametrize("ranges", [[("x", 0, 1)], {"x": 1}, {"x": (0, 1, 2)}, {"x": ("a", "b")}])
+def test_ranges_of_a_wrong_type_are_refused(ranges: Any) -> None:
+    with pytest.raises(TypeError, match="value_ranges"):
+        source(MemoryTopic(), 1, value_ranges=ranges)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    messages=st.lists(
+        st.lists(st.tuples(st.integers(-3, 3), st.none() | st.floats(width=32)), min_size=1),
+        min_size=1,
+    ),
+    least=st.integers(-3, 3),
+    greatest=st.sampled_from([3, 5.5, math.inf]),
+)
+def test_values_out_of_range(
+    messages: list[list[tuple[int, float | None]]], least: int, greatest: float
+) -> None:
+    """A message with one such value is bad as a whole; a missing value is the schema's matter."""
+    schema = pa.schema({"x": pa.int64(), "y": pa.float32()})
+    topic, letters = MemoryTopic(), MemoryTopic(topic="letters")
+    messages = [*messages, [(3, None)]]  # the state after the last good row counts all before it
+    for rows in messages:
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        topic.append(pack(pa.table(columns, schema=schema)))
+    good = [
+        rows
+        for rows in messages
+        if all(least <= x and (y is None or -1.5 <= y <= greatest) for x, y in rows)
+    ]
+    stream = StreamSource(
+        topic.client(), ArrowFormat(schema), 1,
+        value_ranges={"x": (least, math.inf), "y": (-1.5, greatest)},
+        dead_letters=DeadLetters(letters.producer(), "letters", letters.client()),
+        stop=StopWhen(batches=sum(map(len, good))),
+    )  # fmt: skip
+    found = [tuple(row.values()) for batch in stream for row in batch.to_pylist()]
+    assert found == [row for rows in good for row in rows]
+    bad = len(messages) - len(good)
+    assert stream.state_dict()["dead"] == ({"value": bad} if bad else {})
+    reasons = [dict(letter.headers)["reason"] for letter in letters.messages()]
+    assert reasons == [b"value"] * bad
 
 
 def test_states_of_other_streams_are_refused() -> None:
