@@ -189,9 +189,7 @@ def main() -> None:
             stack.callback(part.stop)
             part.keep_up()
         status, producer = Status(directory, "trainer"), Status(directory, "producer")
-        predictor = stack.enter_context(
-            Predictor(directory / "checkpoints", wait_seconds=120.0)
-        )
+        predictor = stack.enter_context(Predictor(directory / "checkpoints", wait_seconds=120.0))
         wait_for_training(parts, status, options.warm_up, 300.0)
         prober = Prober(events, broker, predictor)
         stack.callback(prober.close)

@@ -54,6 +54,12 @@ def training_parser(program: str, description: str, configs: Path) -> argparse.A
     )
     made.add_argument("--epochs", type=int, help="instead of the configuration's")
     made.add_argument("--save", type=Path, metavar="DIR", help="save the model to DIR, a new one")
+    made.add_argument(
+        "--report",
+        type=Path,
+        metavar="PATH",
+        help="write curves and operators' times to PATH, a page",
+    )
     return made
 
 
@@ -93,13 +99,14 @@ def check_training_options(options: argparse.Namespace) -> None:
     """Options of a training command that do not go together.
 
     Args:
-        options: with `seed`, `seeds` and `save`.
+        options: with `seed`, `seeds`, `save` and `report`.
 
     Raises:
-        ValueError: a seed and seeds, several models to save, or a place that is taken.
+        ValueError: a seed and seeds, several models to save or to report on, or a place that is
+            taken.
 
     Example:
-        >>> check_training_options(argparse.Namespace(seed=1, seeds=[1, 2], save=None))
+        >>> check_training_options(argparse.Namespace(seed=1, seeds=[1, 2]))
         Traceback (most recent call last):
         ...
         ValueError: --seed and --seeds must not be given together
@@ -108,6 +115,8 @@ def check_training_options(options: argparse.Namespace) -> None:
         raise ValueError("--seed and --seeds must not be given together")
     if options.save is not None and options.seeds:
         raise ValueError("--save is for one model: give --seed, not --seeds")
+    if options.report is not None and options.seeds:
+        raise ValueError("--report is for one run: give --seed, not --seeds")
     if options.save is not None and options.save.exists():
         raise ValueError(f"--save {options.save} exists already")
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import nn
-from mindspore.train import Callback, FixedLossScaleManager
+from mindspore.train import FixedLossScaleManager
 
-from mindspore_rec import EvalCallback, RecModel, StopOnNaN, TrainSummary
+from mindspore_rec import RecModel, TrainSummary
 from mindspore_rec.metrics import AUC, LogLoss
 from models.common.config import read_yaml, to_json
 from models.common.data import CensusIncome, Criteo, Data, MovieLens, Synthetic
@@ -24,6 +24,7 @@ from models.common.optimizer import OptimizerConfig, lazy_adam
 from models.common.precision import check_compute_dtype, loss_scale, lower_precision
 from models.common.report import Recorder
 from models.common.training import TrainConfig, step_count
+from models.common.watch import Watch
 
 __all__ = ["ClickConfig", "ClickModel", "Run", "build", "figures", "read_config", "train"]
 
@@ -186,18 +187,12 @@ def train(
         operators: whether to measure operators in some steps. Default: False.
     """
     built = build(model, config, data, name)
-    steps = step_count(config.train, data)
-    every = max(1, steps // config.train.evaluations)
-    recorder = Recorder(built, steps)
-    times = OperatorTimes(steps, config.train.evaluations) if operators else None
-    evaluation = EvalCallback(built, data.test, every, at_epoch_end=False)
-    callbacks: list[Callback] = [evaluation, StopOnNaN(), recorder]
-    if times is not None:
-        callbacks.insert(0, times)  # its last step ends before an evaluation
+    watch = Watch(built, data, config.train, operators)
     batches = data.train(config.train.batch_size, config.train.epochs)
-    summary = built.train(1, batches, callbacks, progress=progress)
+    summary = built.train(1, batches, watch.callbacks, progress=progress)
     whole = not summary.interrupted and not summary.stop_reason
-    return Run(built, summary, evaluate(built, data) if whole else None, recorder, times)
+    evaluation = evaluate(built, data) if whole else None
+    return Run(built, summary, evaluation, watch.recorder, watch.operators)
 
 
 def figures(model: ClickModel, config: Any, data: Data, run: Run) -> dict[str, Any]:

@@ -36,20 +36,12 @@ def train_command(model: ClickModel, arguments: list[str] | None = None) -> int:
         arguments: of the command line. Default: those of the process.
     """
     made = training_parser(f"models.{model.name}.train", f"Train {model.title}.", model.configs)
-    made.add_argument(
-        "--report",
-        type=Path,
-        metavar="PATH",
-        help="write curves and operators' times to PATH, a page",
-    )
     options = made.parse_args(arguments)
     show_log()
     ms.set_context(mode=ms.GRAPH_MODE)
     runs: list[dict[str, Any]] = []
     try:
         check_training_options(options)
-        if options.report is not None and options.seeds:
-            raise ValueError("--report is for one run: give --seed, not --seeds")
         config = read_config(model, options.config)
         for seed in options.seeds or [options.seed]:
             config = with_changes(config, epochs=options.epochs, seed=seed)
@@ -101,9 +93,9 @@ def _train_once(
     if options.save is not None:
         save_checkpoint(run.model, options.save)
     if options.report is not None:
-        curve = None if run.evaluation is None else run.evaluation.curve
+        curves = {} if run.evaluation is None else {"": run.evaluation.curve}
         title = f"{model.title} on {data.name}"
-        write_report(options.report, title, found, run.recorder.points, curve, run.operators)
+        write_report(options.report, title, found, run.recorder.points, curves, run.operators)
     _close_tables(run.model)
     return found
 

@@ -12,7 +12,7 @@ from mindspore_rec.metrics import ReliabilityCurve
 from mindspore_rec.metrics import functional as metrics
 from models.common.data import Data
 
-__all__ = ["Evaluation", "evaluate", "predictions"]
+__all__ = ["Evaluation", "calibration", "evaluate", "predictions"]
 
 CURVE_BINS = 20
 
@@ -48,14 +48,21 @@ def evaluate(model: RecModel, data: Data) -> Evaluation:
     }
     if data.users is not None:
         found["gauc"] = metrics.gauc(label, logit, data.users)
+    together = {name: float(value) for name, value in found.items()}
+    return Evaluation(together, calibration(logit, label))
+
+
+def calibration(logit: np.ndarray, label: np.ndarray) -> ReliabilityCurve:
+    """Predicted and observed rate, by bins with as many rows each.
+
+    Args:
+        logit: float32 `[rows]`.
+        label: 0 or 1, `[rows]`.
+    """
     rates = metrics.sigmoid(logit.astype(np.float64))
     inner = np.unique(np.quantile(rates, np.arange(1, CURVE_BINS) / CURVE_BINS))
     inner = inner[(inner > 0) & (inner < 1)]
-    edges = [0.0, *inner.tolist(), 1.0]
-    return Evaluation(
-        {name: float(value) for name, value in found.items()},
-        metrics.reliability_curve(label, rates, bins=edges),
-    )
+    return metrics.reliability_curve(label, rates, bins=[0.0, *inner.tolist(), 1.0])
 
 
 def predictions(model: RecModel, data: Data) -> tuple[np.ndarray, np.ndarray]:

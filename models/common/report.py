@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def write_report(
     title: str,
     figures: dict[str, Any],
     points: list[_Point],
-    curve: ReliabilityCurve | None,
+    curves: Mapping[str, ReliabilityCurve],
     operators: OperatorTimes | None = None,
 ) -> None:
     """Write the page. Needs matplotlib: the extra `plot`.
@@ -123,7 +124,7 @@ def write_report(
         title: of the page.
         figures: as `--json` has them.
         points: of a `Recorder`.
-        curve: of an `Evaluation`; None where the run was interrupted.
+        curves: predicted and observed rate, by task; none where the run was interrupted.
         operators: what took part in the run to measure them. Default: None.
 
     Raises:
@@ -132,7 +133,13 @@ def write_report(
     pictures = [lines("Loss", "step", {"training": [(p.step, p.loss) for p in points]})]
     history = figures["history"]
     if history:
-        aucs = {"test rows": [(each["step"], each["auc"]) for each in history]}
+        aucs = {
+            name.removeprefix("auc.").replace("auc", "test rows"): [
+                (each["step"], each[name]) for each in history
+            ]
+            for name in history[0]
+            if name.split(".")[0] == "auc"
+        }
         pictures.append(lines("AUC", "step", aucs))
     pictures.append(lines("Rows of tables", "step", _by_table(points, "rows")))
     pictures.append(lines("Memory of tables, MB", "step", _by_table(points, "megabytes")))
@@ -141,13 +148,8 @@ def write_report(
         pictures.append(lines("Rows of tables in host memory", "step", held))
         rates = _by_table(points, "hit_rate")
         pictures.append(lines("Keys found in a tier, by keys looked up", "step", rates))
-    if curve is not None:
-        full = curve.rows > 0
-        shown = {
-            "observed": list(zip(curve.predicted[full], curve.observed[full], strict=True)),
-            "calibrated": [(float(x), float(x)) for x in curve.predicted[full]],
-        }
-        pictures.append(lines("Calibration: observed rate", "predicted rate", shown))
+    if curves:
+        pictures.append(_calibration(curves))
     if operators is not None:
         pictures.append(_slowest(operators))
     numbers = figures.get("evaluation") or figures["metrics"]
@@ -166,6 +168,17 @@ def _by_table(points: list[_Point], what: str) -> dict[str, list[tuple[float, fl
         for name, value in getattr(point, what).items():
             found.setdefault(name, []).append((point.step, value))
     return found
+
+
+def _calibration(curves: Mapping[str, ReliabilityCurve]) -> str:
+    shown = {}
+    for task, curve in curves.items():
+        full = curve.rows > 0
+        observed = list(zip(curve.predicted[full], curve.observed[full], strict=True))
+        shown[f"observed {task}".strip()] = observed
+    ends = sorted(x for points in shown.values() for x, _ in points)
+    shown["calibrated"] = [(x, x) for x in ends]
+    return lines("Calibration: observed rate", "predicted rate", shown)
 
 
 def _slowest(operators: OperatorTimes) -> str:

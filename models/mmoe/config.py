@@ -11,6 +11,7 @@ from mindspore_rec.checks import check_one_of
 from models.common.config import read_yaml
 from models.common.data import CensusIncome
 from models.common.optimizer import OptimizerConfig
+from models.common.precision import check_compute_dtype
 from models.common.training import TrainConfig
 from models.mmoe.embedding import EMBEDDINGS
 
@@ -83,14 +84,18 @@ class Config:
         model: the network.
         optimizer: how it learns.
         train: for how long.
+        compute_dtype: what the linear layers of experts and towers compute in, as for
+            `ClickConfig`. Default: 'float32'.
     """
 
     data: CensusIncome
     model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    compute_dtype: str = "float32"
 
     def __post_init__(self) -> None:
+        check_compute_dtype(self.compute_dtype)
         check_one_of("'data.kind'", self.data.kind, (CensusIncome.kind,))
 
 

@@ -13,14 +13,19 @@ import mindspore as ms
 import numpy as np
 from mindspore import nn
 from mindspore.common.initializer import Normal
+from mindspore.train import FixedLossScaleManager
 
-from mindspore_rec import EvalCallback, LazyAdam, RecModel, StopOnNaN, TrainSummary, convert
-from mindspore_rec.metrics import AUC, LogLoss
+from mindspore_rec import LazyAdam, RecModel, TrainSummary, convert
+from mindspore_rec.metrics import AUC, LogLoss, ReliabilityCurve
 from models.common.data import Data, open_data
-from models.common.evaluation import predictions
+from models.common.evaluation import calibration, predictions
+from models.common.operators import OperatorTimes
 from models.common.optimizer import lazy_adam
+from models.common.precision import loss_scale, lower_precision
+from models.common.report import Recorder
 from models.common.training import step_count
 from models.common.vocabulary import with_vocabulary
+from models.common.watch import Watch
 from models.mmoe.config import Config
 from models.mmoe.net import MMoENet
 
@@ -35,11 +40,17 @@ class Run:
         model: the model.
         summary: figures of the training.
         metrics: those of `evaluate`, at the end.
+        curves: predicted and observed rate on all test rows, by task.
+        recorder: loss, rows and hit rates on the way.
+        operators: what operators took, where that was asked for.
     """
 
     model: RecModel
     summary: TrainSummary
     metrics: dict[str, float]
+    curves: dict[str, ReliabilityCurve]
+    recorder: Recorder
+    operators: OperatorTimes | None
 
 
 def open_run(config: Config, directory: Path | None) -> tuple[Data, int | None]:
@@ -94,8 +105,11 @@ def build(
             prefix=f"{name}.",
             seed=seed,
         )
+    lower_precision(net, config.compute_dtype)
+    scale = FixedLossScaleManager(loss_scale(config.compute_dtype), drop_overflow_update=False)
     # The mean over rows and columns: the mean of the tasks' log losses.
-    return RecModel(net, nn.BCEWithLogitsLoss(), _optimizer(net, config, data), _metrics(data))
+    loss, optimizer = nn.BCEWithLogitsLoss(), _optimizer(net, config, data)
+    return RecModel(net, loss, optimizer, _metrics(data), loss_scale_manager=scale)
 
 
 def train(
@@ -105,6 +119,7 @@ def train(
     progress: bool = True,
     *,
     vocabulary: int | None = None,
+    operators: bool = False,
 ) -> Run:
     """Builds and trains, with evaluations on the way.
 
@@ -114,13 +129,16 @@ def train(
         name: what the table's name begins with.
         progress: as for `RecModel.train`.
         vocabulary: the data's number of ids, where it is fixed.
+        operators: whether to measure operators in some steps. Default: False.
     """
     model = build(config, data, name, vocabulary=vocabulary)
-    every = max(1, step_count(config.train, data) // config.train.evaluations)
-    callbacks = [EvalCallback(model, data.test, every, at_epoch_end=False), StopOnNaN()]
+    watch = Watch(model, data, config.train, operators)
     batches = data.train(config.train.batch_size, config.train.epochs)
-    summary = model.train(1, batches, callbacks, progress=progress)
-    return Run(model, summary, evaluate(model, data))
+    summary = model.train(1, batches, watch.callbacks, progress=progress)
+    logit, label = predictions(model, data)
+    curves = {task: calibration(logit[:, k], label[:, k]) for k, task in enumerate(data.tasks)}
+    metrics = _figures(data, logit, label)
+    return Run(model, summary, metrics, curves, watch.recorder, watch.operators)
 
 
 def evaluate(model: RecModel, data: Data) -> dict[str, float]:
@@ -129,7 +147,10 @@ def evaluate(model: RecModel, data: Data) -> dict[str, float]:
     Returns:
         'auc.<task>' and 'log_loss.<task>', and for each group 'auc.<task>.<group>' and so on.
     """
-    logit, label = predictions(model, data)
+    return _figures(data, *predictions(model, data))
+
+
+def _figures(data: Data, logit: np.ndarray, label: np.ndarray) -> dict[str, float]:
     found = {}
     everything = {"": np.ones(len(label), bool)}
     for group, rows in {**everything, **{f".{k}": v for k, v in data.groups.items()}}.items():
@@ -150,4 +171,5 @@ def _metrics(data: Data) -> dict[str, Any]:
 def _optimizer(net: MMoENet, config: Config, data: Data) -> LazyAdam:
     others = net.mixture.trainable_params() + net.towers.trainable_params()
     steps = step_count(config.train, data)
-    return lazy_adam(config.optimizer, net.embedding.trainable_params(), others, steps)
+    scale = loss_scale(config.compute_dtype)
+    return lazy_adam(config.optimizer, net.embedding.trainable_params(), others, steps, scale)

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from typing import Any
 
+from mindspore_rec import CacheConfig
 from models.mmoe.config import Config
 from models.mmoe.embedding import EMBEDDINGS
 
 __all__ = ["add_switches", "with_switches"]
+
+TIERS = ("device_rows", "host_rows", "remote", "ssd_path")
 
 
 def add_switches(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +34,11 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-idle-steps", type=int, metavar="N", help="a row not seen for N steps is evicted"
     )
+    tiers = parser.add_argument_group("tiers the rows live in, see docs/multi_level_cache.md")
+    tiers.add_argument("--device-rows", type=int, metavar="N", help="at most N on the device")
+    tiers.add_argument("--host-rows", type=int, metavar="N", help="at most N in host memory")
+    tiers.add_argument("--remote", metavar="URL", help="the others in Redis: redis://HOST:PORT")
+    tiers.add_argument("--ssd-path", metavar="DIR", help="the others, or the rest, on an SSD")
 
 
 def with_switches(config: Config, options: argparse.Namespace) -> Config:
@@ -44,5 +53,9 @@ def with_switches(config: Config, options: argparse.Namespace) -> Config:
         "admission_threshold": options.admission_threshold,
         "max_idle_steps": options.max_idle_steps,
     }
-    changes = {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    tiers = {name: getattr(options, name) for name in TIERS if getattr(options, name) is not None}
+    if tiers:
+        cache = config.model.cache
+        changes["cache"] = dataclasses.replace(cache, **tiers) if cache else CacheConfig(**tiers)
     return dataclasses.replace(config, model=dataclasses.replace(config.model, **changes))

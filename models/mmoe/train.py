@@ -7,6 +7,7 @@ import os
 
 os.environ.setdefault("GLOG_v", "3")  # MindSpore's own log: errors only
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from models.common.cli import (
 from models.common.config import to_json
 from models.common.data import Data
 from models.common.figures import mean_and_deviation
+from models.common.report import write_report
 from models.common.training import with_changes
 from models.mmoe.config import Config, read_config
 from models.mmoe.report import report
@@ -47,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         for seed in options.seeds or [options.seed]:
             config = with_changes(config, seed=seed, epochs=options.epochs)
             data, vocabulary = open_run(config, options.data)
-            runs.append(_run(config, data, vocabulary, options.save))
+            runs.append(_run(config, data, vocabulary, options))
             if runs[-1]["interrupted"]:
                 break
     except (ValueError, OSError) as error:
@@ -67,15 +69,22 @@ def main(arguments: list[str] | None = None) -> int:
     return 130 if runs[-1]["interrupted"] else 0
 
 
-def _run(config: Config, data: Data, vocabulary: int | None, save: Path | None) -> dict[str, Any]:
-    run = train(config, data, vocabulary=vocabulary)
+def _run(
+    config: Config, data: Data, vocabulary: int | None, options: argparse.Namespace
+) -> dict[str, Any]:
+    run = train(config, data, vocabulary=vocabulary, operators=options.report is not None)
     print(report(data, f"training seed {config.train.seed}", run.metrics), flush=True)
-    if save is not None:
-        save_checkpoint(run.model, save)
+    figures = {"seed": config.train.seed, **run.summary.to_json(), "metrics": run.metrics}
+    if options.save is not None:
+        save_checkpoint(run.model, options.save)
+    if options.report is not None:
+        title, found = f"MMoE on {data.name}", {**figures, "config": to_json(config)}
+        points, operators = run.recorder.points, run.operators
+        write_report(options.report, title, found, points, run.curves, operators)
     # First values depend on a table's name: the next seed's table must be free to have the same.
     for table in tables_of(run.model.train_network):
         table.close()
-    return {"seed": config.train.seed, **run.summary.to_json(), "metrics": run.metrics}
+    return figures
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def trained(folder):
     out = folder / "figures.json"
     done = train(
         "--config", folder / "small.yaml", "--data", folder, "--seed", 1, "--json", out,
-        "--save", folder / "saved",
+        "--save", folder / "saved", "--report", folder / "page.html",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr, json.loads(out.read_text())
@@ -100,6 +100,15 @@ def test_both_tasks_are_learnt(trained):
     # without the children, whose labels are constant, both are harder
     for task in ("income", "never_married"):
         assert metrics[f"auc.{task}.adult"] < metrics[f"auc.{task}"]
+
+
+def test_the_page_shows_both_tasks_and_the_operators(folder, trained):
+    page = (folder / "page.html").read_text()
+    for title in ("Loss", "AUC", "Rows of tables", "Calibration: observed rate"):
+        assert f"<!-- {title} -->" in page
+    for name in ("income", "never_married", "observed income", "observed never_married"):
+        assert f"<!-- {name} -->" in page
+    assert "table lookup" in page and f"{trained[2]['mean']['auc.income']:.5f}" in page
 
 
 def test_adults_are_the_rows_of_18_years_and_more(folder):
@@ -159,6 +168,8 @@ def test_eval_of_the_saved_model_gives_the_trained_figures(folder, trained):
         (("--seeds", "0,0"), "different whole numbers"),
         (("--seeds", "a"), "different whole numbers"),
         (("--seeds", "0,1", "--save", "anywhere"), "--save"),
+        (("--seeds", "0,1", "--report", "page.html"), "--report"),
+        (("--host-rows", "100"), "host_rows"),
         (("--epochs", "0"), "epochs"),
         (("--data", "nowhere"), "is not there"),
     ],

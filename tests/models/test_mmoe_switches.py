@@ -126,6 +126,37 @@ def test_switches_change_what_they_name():
     assert with_switches(config(), parser.parse_args([])) == config()
 
 
+def test_switches_of_tiers(tmp_path):
+    parser = argparse.ArgumentParser()
+    add_switches(parser)
+    given = parser.parse_args(["--host-rows", "500", "--ssd-path", str(tmp_path)])
+    tiers = CacheConfig(host_rows=500, ssd_path=tmp_path)
+    assert with_switches(config(), given).model == config(cache=tiers).model
+    more = parser.parse_args(["--device-rows", "100", "--host-rows", "300"])
+    changed = with_switches(config(cache=tiers), more).model.cache
+    assert changed == CacheConfig(device_rows=100, host_rows=300, ssd_path=tmp_path)
+    with pytest.raises(ValueError, match="host_rows must be left out without"):
+        with_switches(config(), parser.parse_args(["--host-rows", "500"]))
+
+
+def test_half_precision_learns_as_single_does(data):
+    found = []
+    for dtype in ("float32", "float16"):
+        chosen = dataclasses.replace(config(), compute_dtype=dtype)
+        run = train(chosen, data, "switches.half", progress=False)  # the name decides first values
+        close(run.model)
+        found.append(run.metrics)
+    single, half = found
+    assert single != half  # it does compute in another type
+    for name, value in single.items():
+        assert half[name] == pytest.approx(value, abs=0.01), name
+
+
+def test_a_compute_type_that_is_not_there():
+    with pytest.raises(ValueError, match="compute_dtype"):
+        dataclasses.replace(config(), compute_dtype="float8")
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [

@@ -83,7 +83,7 @@ def test_tiers_have_their_pictures(graph_mode, data, unique, tmp_path):
     assert any(rate > 0 for name, rate in last.hit_rate.items() if name.endswith("ssd"))
     found = figures(MODEL, config, data, run)
     page = tmp_path / "page.html"
-    write_report(page, "t", found, run.recorder.points, None, run.operators)
+    write_report(page, "t", found, run.recorder.points, {}, run.operators)
     text = page.read_text()
     for title in ("Rows of tables in host memory", "Keys found in a tier, by keys looked up",
                   "Memory of tables, MB"):  # fmt: skip
@@ -100,7 +100,7 @@ def test_a_run_goes_on_where_there_is_no_profiler(graph_mode, data, unique, tmp_
     assert run.evaluation is not None and run.operators.found == []
     page = tmp_path / "page.html"
     found = figures(MODEL, config, data, run)
-    write_report(page, "t", found, run.recorder.points, None, run.operators)
+    write_report(page, "t", found, run.recorder.points, {}, run.operators)
     assert (
         "Not measured: MindSpore&#x27;s profiler does not start: &lt;busy&gt;." in page.read_text()
     )

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What watches a model's training: evaluations on the way, the report's points, operators."""
+
+from __future__ import annotations
+
+from mindspore.train import Callback
+
+from mindspore_rec import EvalCallback, RecModel, StopOnNaN
+from models.common.data import Data
+from models.common.operators import OperatorTimes
+from models.common.report import Recorder
+from models.common.training import TrainConfig, step_count
+
+__all__ = ["Watch"]
+
+
+class Watch:
+    """The callbacks of a run.
+
+    Args:
+        model: that trains.
+        data: on what.
+        config: for how long.
+        operators: whether to measure operators in some steps.
+
+    Attributes:
+        recorder: loss, rows and hit rates on the way.
+        operators: what operators took; None where that was not asked for.
+        callbacks: all, for `RecModel.train`.
+    """
+
+    def __init__(self, model: RecModel, data: Data, config: TrainConfig, operators: bool) -> None:
+        steps = step_count(config, data)
+        every = max(1, steps // config.evaluations)
+        self.recorder = Recorder(model, steps)
+        self.operators = OperatorTimes(steps, config.evaluations) if operators else None
+        evaluation = EvalCallback(model, data.test, every, at_epoch_end=False)
+        # The last step that is measured ends before an evaluation.
+        first: list[Callback] = [] if self.operators is None else [self.operators]
+        self.callbacks = [*first, evaluation, StopOnNaN(), self.recorder]
