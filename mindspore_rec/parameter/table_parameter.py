@@ -131,8 +131,11 @@ class TableParameter(nn.Cell):
         self._pool_eval = custom_op("MsrPoolEval", ms.float32, pool_eval_bprop)
 
     def refuse_device(self, cell: str) -> None:
-        """Raises ValueError if rows are on the device, for a cell that reads rows on the host."""
-        if self.device is not None:
+        """Raises ValueError if rows are out of the host's reach, for a cell that reads them there.
+
+        On the CPU, whose memory the device tier shares, such a cell works.
+        """
+        if self.device is not None and not self.device.shared:
             raise ValueError(
                 f"table '{self.name}': device_rows must be None for a table of {cell}, which "
                 "combines rows on the host"

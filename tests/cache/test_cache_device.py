@@ -25,7 +25,7 @@ from mindspore_rec import (
 from mindspore_rec.nn import GroupedEmbedding
 from mindspore_rec.optim import LazyAdam, Momentum
 from mindspore_rec.train import TrainStep
-from tests.cache.device_run import DIM, MOST, OPTIMIZERS, assert_same, run
+from tests.cache.device_run import DIM, MOST, OPTIMIZERS, assert_same, run, sorted_rows
 
 Names = Callable[[], str]
 
@@ -181,7 +181,71 @@ def test_training_by_handle_beside_lookups(graph_mode: None, unique: Names):
         np.testing.assert_array_equal(array, seen[1][what])
 
 
-def test_cells_that_do_not_read_by_slot_refuse_it(unique: Names):
+@pytest.mark.parametrize("kind", ["sum", "mean", "sqrtn", "static", "grouped", "beside"])
+def test_cells_that_combine_rows(mode: str, unique: Names, kind: str):
+    rng = np.random.default_rng(7)
+    drawn = [rng.zipf(1.4, (6, 3)) % 60 for _ in range(25)]
+    name, found = unique(), []
+
+    def net_of(cache: CacheConfig | None) -> tuple[nn.Cell, list[Any]]:
+        if kind == "grouped":
+            shape = {"key_dtype": ms.int64, "value_shape": DIM, "cache": cache}
+            tables = [MapParameter(f"{name}.{t}", **shape) for t in range(2)]
+            return GroupedEmbedding([*tables, tables[0]], padding_key=0), tables
+        if kind == "static":
+            bag = EmbeddingBag(DIM, vocab_size=60, padding_key=0, name=name, cache=cache)
+            return bag, [bag.embedding_table]
+        combined = "mean" if kind == "beside" else kind
+        bag = EmbeddingBag(DIM, combined, key_dtype=ms.int64, padding_key=0, name=name, cache=cache)
+        if kind != "beside":
+            return bag, [bag.embedding_table]
+        rows = HashEmbeddingLookup(DIM, table=bag.embedding_table)
+        return Beside(bag, rows), [bag.embedding_table]
+
+    for cache in (None, CacheConfig(device_rows=18)):
+        made, tables = net_of(cache)
+        net = Sum(made)
+        step = TrainStep(net, LazyAdam(net.trainable_params(), 0.02)).set_train()
+        ids = [each.astype(np.int32 if kind == "static" else np.int64) for each in drawn]
+        losses = [step(Tensor(each)).asnumpy() for each in ids]
+        made.set_train(False)
+        losses.append(made(Tensor(ids[0])).asnumpy())
+        for table in tables:
+            rows = sorted_rows(table)
+            found.append([*losses, *(rows[key] for key in sorted(rows))])
+            stats = table.stats()
+            table.close()
+            if cache is not None:
+                assert stats["device_misses"] > 18 and stats["device_hits"] > 0
+    half = len(found) // 2
+    for plain, cached in zip(found[:half], found[half:], strict=True):
+        for one, other in zip(plain, cached, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+class Beside(nn.Cell):
+    """A bag and a plain lookup of one table."""
+
+    def __init__(self, bag: nn.Cell, rows: nn.Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self.bag = bag
+        self.rows = rows
+
+    def construct(self, ids: Tensor) -> Tensor:
+        return self.bag(ids) + self.rows(ids).sum(1)
+
+
+def test_too_few_slots_for_a_bag(graph_mode: None, unique: Names):
+    bag = EmbeddingBag(DIM, key_dtype=ms.int64, name=unique(), cache=CacheConfig(device_rows=3))
+    net = Sum(bag)
+    step = TrainStep(net, LazyAdam(net.trainable_params(), 0.02)).set_train()
+    with pytest.raises(RuntimeError, match="device_rows must be at least 4"):
+        step(Tensor([[1, 2], [3, 4]], ms.int64))
+    assert bag.embedding_table.stats()["rows"] == 0
+
+
+def test_cells_that_do_not_read_by_slot_refuse_it(unique: Names, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MINDSPORE_REC_DEVICE_TIER", "graph")  # as where memory is not shared
     cache = CacheConfig(device_rows=9)
     with pytest.raises(ValueError, match="device_rows must be None .* EmbeddingBag"):
         EmbeddingBag(DIM, name=unique(), cache=cache)

@@ -191,6 +191,8 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
       RefuseUnshared("a lookup of this kind");
     if (bags != nullptr) CheckBags(ids, *bags);
     auto batch = NewBatch(ids, filter);
+    const bool places = trained && device_ != nullptr;
+    if (places) RequireSlots(batch.get(), trained);
     if (train && below_ != nullptr) below_->lookups.emplace_back(HashIds(ids), ids.size);
     const auto find = trained ? &Shard::FindOrInsert : &Shard::FindOnly;
     const float* unknown = (train ? unknown_row_ : serving_unknown_row_).data();
@@ -200,6 +202,7 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
       Resolve(batch.get(), find, nullptr, nullptr);
       Pool(batch.get(), ids, *bags, unknown, out);
     }
+    if (places) PlaceOnDevice(*batch);
     if (trained) return Keep(std::move(batch));
     Recycle(std::move(batch));
     return kFrozenTicket;

@@ -336,6 +336,8 @@ class Table {
   void RequireFresh() const;
   void RequireNonePrepared() const;
   void RefuseUnshared(const char* what) const;
+  void RequireSlots(Batch* batch, bool trained);
+  void PlaceOnDevice(const Batch& batch);
   int64_t MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* slots,
                      std::vector<SlotSwap>* swaps, std::vector<uint32_t>* held);
   void ForgetStep();

@@ -90,17 +90,14 @@ void Table::RequireNonePrepared() const {
 
 // ---------------------------------------------------------------- lookups
 
-int64_t Table::MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* slots,
-                          std::vector<SlotSwap>* swaps, std::vector<uint32_t>* held) {
-  const bool trained = trainable_;
-  if (trained) RequireTrainable();
+// Before anything changes: makes a batch unique, and throws std::invalid_argument if its keys do
+// not fit beside those of the step's earlier lookups.
+void Table::RequireSlots(Batch* batch, bool trained) {
   if (device_->shared() && device_->state_width() > 0 && device_->State(0) == nullptr) {
     throw std::runtime_error(Where("its device cache has no memory for the optimizer's state"));
   }
-  auto batch = NewBatch(ids, filter);
   ForShards(*batch, [&](int s) { batch->MakeUnique(s); });
   batch->made_unique = true;
-  batch->on_device = true;
   size_t needed = device_->Needed(*batch);
   if (needed > device_->slots() && !trained) {
     // No step will come that ends the lookups before.
@@ -108,12 +105,28 @@ int64_t Table::MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* sl
     needed = device_->Needed(*batch);
   }
   if (needed > device_->slots()) {
-    Recycle(std::move(batch));
     throw std::invalid_argument(
         Where("device_rows must be at least " + std::to_string(needed) +
               ", the distinct keys of the lookups since the last optimizer step, got " +
               std::to_string(device_->slots())));
   }
+}
+
+// After a lookup that read its rows on the host: they take their slots, for the step and for the
+// lookups to come.
+void Table::PlaceOnDevice(const Batch& batch) {
+  std::vector<SlotSwap> swaps;
+  device_->Assign(batch, slot_of_key_.Reset(batch.n), &swaps);
+  device_->Move(swaps);
+}
+
+int64_t Table::MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* slots,
+                          std::vector<SlotSwap>* swaps, std::vector<uint32_t>* held) {
+  const bool trained = trainable_;
+  if (trained) RequireTrainable();
+  auto batch = NewBatch(ids, filter);
+  batch->on_device = true;
+  RequireSlots(batch.get(), trained);
   Resolve(batch.get(), trained ? &Shard::FindOrInsert : &Shard::FindOnly, nullptr, nullptr);
   uint32_t* found = slot_of_key_.Reset(batch->n);
   if (below_ != nullptr) below_->lookups.emplace_back(HashIds(ids), ids.size);
