@@ -27,22 +27,25 @@ class ChainError(ValueError):
 
 
 class Catalog:
-    """Remembers manifests that were read, for as long as their files stay the same ones.
+    """Remembers manifests that were read, for as long as their directories stay the same ones.
+
+    A run may have thousands of deltas, and a follower looks ten times a second: what is known
+    costs one call of stat.
 
     Args:
         root: the directory of a run, which may be missing yet; or a single full checkpoint.
 
     Attributes:
         good: checkpoints whose manifests are right and that nobody rejected, by step.
-        names: (step, kind) of all directories, the bad ones included.
+        names: (step, kind) of all directories by name, the bad ones included.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.good: list[Entry] = []
-        self.names: dict[Path, tuple[int, str]] = {}
-        self._known: dict[Path, tuple[Any, Entry]] = {}  # with what the manifest's file was then
-        self._bad: dict[Path, tuple[Any, ChainError]] = {}  # with what its files were then
+        self.names: dict[str, tuple[int, str]] = {}
+        self._known: dict[str, tuple[Any, Entry]] = {}  # with what the directory was then
+        self._bad: dict[str, tuple[Any, ChainError]] = {}  # with what its files were then
 
     def refresh(self) -> None:
         """Looks at the directory again.
@@ -53,38 +56,39 @@ class Catalog:
         if (self.root / MANIFEST).is_file():
             self._refresh_single()
             return
-        names: dict[Path, tuple[int, str]] = {}
-        known: dict[Path, tuple[Any, Entry]] = {}
+        names: dict[str, tuple[int, str]] = {}
+        known: dict[str, tuple[Any, Entry]] = {}
         try:
             found = list(os.scandir(self.root))
         except FileNotFoundError:
             found = []
         for each in found:
-            path = self.root / each.name
             parsed = parse_entry_name(each.name)
             if parsed is None:
                 continue
-            names[path] = parsed
-            if path in self._bad and self._bad[path][0] == _fingerprint(path):
-                continue
-            self._bad.pop(path, None)
+            names[each.name] = parsed
+            if each.name in self._bad:
+                if self._bad[each.name][0] == _fingerprint(each.path):
+                    continue
+                del self._bad[each.name]
             try:
-                # Not the directory's inode: one that was removed and written again, by a training
-                # that went back, often has the same.
-                identity = _manifest_identity(path)
-                before = self._known.get(path)
+                # Not the inode alone: a directory that was removed and written again, by a
+                # training that went back, often has the same.
+                identity = _identity(each.stat())
+                before = self._known.get(each.name)
                 if before is None or before[0] != identity:
-                    before = identity, entry_at(path)
-                known[path] = before
+                    before = identity, entry_at(self.root / each.name)
+                known[each.name] = before
             except FileNotFoundError:
+                path = self.root / each.name
                 if not path.is_dir():
-                    del names[path]  # removed meanwhile
+                    del names[each.name]  # removed meanwhile
                     continue
                 self._pass_over(ChainError(path, f"{path} has no manifest"))
             except ValueError as error:
-                self._pass_over(ChainError(path, str(error)))
+                self._pass_over(ChainError(self.root / each.name, str(error)))
         self.names, self._known = names, known
-        self._bad = {path: bad for path, bad in self._bad.items() if path in names}
+        self._bad = {name: bad for name, bad in self._bad.items() if name in names}
         entries = (entry for _, entry in known.values())
         self.good = sorted(entries, key=lambda entry: (entry.step, entry.kind))
 
@@ -92,7 +96,7 @@ class Catalog:
         """The directory is a checkpoint itself, as `save_checkpoint` writes them."""
         if self.good:
             return
-        self.names = {self.root: (0, "full")}
+        self.names = {self.root.name: (0, "full")}
         try:
             entry = entry_at(self.root)
         except ValueError as error:
@@ -110,20 +114,20 @@ class Catalog:
         If that happened already, what was wrong was to read the files of one by the manifest of
         another: the next refresh sees the new one.
         """
-        known = self._known.pop(error.path, None)
-        if known is None or known[0] == _manifest_identity(error.path):
+        known = self._known.pop(error.path.name, None)
+        if known is None or known[0] == _identity_of(error.path):
             self._pass_over(error)
         self.good = [entry for entry in self.good if entry.path != error.path]
 
     def _pass_over(self, error: ChainError) -> None:
-        self._bad[error.path] = (_fingerprint(error.path), error)
+        self._bad[error.path.name] = (_fingerprint(error.path), error)
 
     def errors(self, after: int) -> list[ChainError]:
         """Why checkpoints of later steps are passed over, the first one first."""
         found = [
-            (self.names[path][0], error)
-            for path, (_, error) in self._bad.items()
-            if path in self.names and self.names[path][0] > after
+            (self.names[name][0], error)
+            for name, (_, error) in self._bad.items()
+            if name in self.names and self.names[name][0] > after
         ]
         return [error for _, error in sorted(found, key=lambda pair: pair[0])]
 
@@ -160,7 +164,7 @@ class Catalog:
                     f"state {applied.state} (step {applied.step}): a delta is missing",
                 )
             return chain
-        there = any(entry.state == applied.state for entry in own) or applied.path in self._bad
+        there = any(entry.state == applied.state for entry in own) or applied.path.name in self._bad
         if own and not there:
             return self._chain_to(own) or []
         strangers = [entry for entry in self.good if entry.run != applied.run]
@@ -188,7 +192,7 @@ class Catalog:
         return None
 
 
-def _fingerprint(path: Path) -> Any:
+def _fingerprint(path: str | Path) -> Any:
     try:
         stats = [(each.name, each.stat()) for each in os.scandir(path)]
     except OSError:
@@ -196,13 +200,13 @@ def _fingerprint(path: Path) -> Any:
     return sorted((name, _identity(at)) for name, at in stats)
 
 
-def _manifest_identity(path: Path) -> tuple[int, ...] | None:
+def _identity_of(path: Path) -> tuple[int, ...] | None:
     try:
-        return _identity(os.stat(path / MANIFEST))
+        return _identity(os.stat(path))
     except OSError:
         return None
 
 
 def _identity(at: os.stat_result) -> tuple[int, ...]:
-    """Differs between two files, also where the second has the inode of the first."""
+    """Differs between two files or directories, also where the second has the first's inode."""
     return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
