@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <numeric>
 
+#include "map_tier.h"
 #include "table/table.h"
 #include "testing.h"
 
@@ -18,81 +17,6 @@ namespace {
 constexpr int kDim = 5;
 
 IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
-
-// A tier in memory.
-class MapTier : public Tier {
- public:
-  explicit MapTier(size_t row_bytes) : row_bytes_(row_bytes) {}
-
-  void Read(const int64_t* keys, size_t n, char* rows, bool* found) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (size_t i = 0; i < n; ++i) {
-      const auto row = rows_.find(keys[i]);
-      found[i] = row != rows_.end();
-      if (found[i]) std::memcpy(rows + i * row_bytes_, row->second.data(), row_bytes_);
-    }
-  }
-  void Write(const int64_t* keys, size_t n, const char* rows) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (size_t i = 0; i < n; ++i) {
-      rows_[keys[i]].assign(rows + i * row_bytes_, rows + (i + 1) * row_bytes_);
-    }
-  }
-  void Erase(const int64_t* keys, size_t n) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (size_t i = 0; i < n; ++i) rows_.erase(keys[i]);
-  }
-  void Flush() override {}
-  size_t size() const override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return rows_.size();
-  }
-  size_t row_bytes() const override { return row_bytes_; }
-  std::vector<int64_t> Keys() const override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    std::vector<int64_t> keys;
-    for (const auto& row : rows_) keys.push_back(row.first);
-    return keys;
-  }
-  std::unique_ptr<TierScan> Scan(bool) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return std::make_unique<Copy>(rows_);
-  }
-  void Contains(const int64_t* keys, size_t n, bool* found) const override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (size_t i = 0; i < n; ++i) found[i] = rows_.count(keys[i]) > 0;
-  }
-  void Clear() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    rows_.clear();
-  }
-  TierStats Stats() const override { return {}; }
-
- private:
-  using Rows = std::map<int64_t, std::vector<char>>;
-
-  class Copy : public TierScan {
-   public:
-    explicit Copy(const Rows& rows) : rows_(rows) {}
-    bool Next(size_t, std::vector<int64_t>* keys, std::vector<char>* blocks) override {
-      keys->clear();
-      blocks->clear();
-      for (const auto& [key, row] : rows_) {
-        keys->push_back(key);
-        blocks->insert(blocks->end(), row.begin(), row.end());
-      }
-      rows_.clear();
-      return !keys->empty();
-    }
-
-   private:
-    Rows rows_;
-  };
-
-  const size_t row_bytes_;
-  mutable std::mutex mutex_;
-  Rows rows_;
-};
 
 struct Kind {
   explicit Kind(RuleKind kind) : rule(kind) {}
