@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.run_python import ROOT, run_python
 
 
 def test_readme_example_learns(tmp_path):
@@ -17,17 +13,8 @@ def test_readme_example_learns(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", readme, re.S)
     script = tmp_path / "example.py"
     script.write_text(code, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    found = re.search(r"'auc': ([0-9.]+)\} (\d+) rows", done.stdout)
-    assert found is not None, done.stdout
+    printed = run_python(str(script), cwd=tmp_path)
+    found = re.search(r"'auc': ([0-9.]+)\} (\d+) rows", printed)
+    assert found is not None, printed
     assert float(found[1]) > 0.95
     assert int(found[2]) == 2000

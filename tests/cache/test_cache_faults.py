@@ -16,6 +16,7 @@ import pytest
 
 from mindspore_rec import CacheConfig, MapParameter
 from tests.cache.trained_alike import Trainer, insist
+from tests.small_disk import mounted
 
 
 def parameter(name: str, cache: CacheConfig, dim: int = 4) -> MapParameter:
@@ -25,14 +26,8 @@ def parameter(name: str, cache: CacheConfig, dim: int = 4) -> MapParameter:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 96 MiB."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", str(path)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"mounting a small file system is not allowed: {done.stderr.strip()}")
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    with mounted(tmp_path / "disk", 96) as path:
+        yield path
 
 
 def test_full_disk(small_disk, unique):

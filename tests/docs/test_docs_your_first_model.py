@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.run_python import ROOT, run_python
+
 GUIDE = ROOT / "docs" / "your_first_model.md"
 
 
@@ -62,14 +59,9 @@ def test_from_file_to_prediction(tmp_path, kind):
         assert 'pd.read_parquet("clicks.parquet")' in GUIDE.read_text(encoding="utf-8")
         text = text.replace('pd.read_csv("clicks.csv")', 'pd.read_parquet("clicks.parquet")')
     (tmp_path / "first_model.py").write_text(text)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
-    done = subprocess.run(
-        [sys.executable, "first_model.py"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = re.search(r"'auc': ([0-9.]+)", done.stdout)
+    printed = run_python("first_model.py", cwd=tmp_path)
+    found = re.search(r"'auc': ([0-9.]+)", printed)
     assert found and float(found[1]) > 0.8  # of the price alone: below 0.7
-    probabilities = re.findall(r"\[\s*([0-9.e+-]+)\s*\]", done.stdout)
+    probabilities = re.findall(r"\[\s*([0-9.e+-]+)\s*\]", printed)
     assert len(probabilities) == 5 and all(0 < float(p) < 1 for p in probabilities)
     assert (tmp_path / "first_model.saved").exists()

@@ -4,37 +4,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.run_python import ROOT, run_python
+
 SCRIPT = ROOT / "examples" / "dynamic_features" / "train.py"
-
-
-def run(*command: str, cwd: Path) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
-    done = subprocess.run(
-        [sys.executable, *command],
-        env=environment,
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
 def figures(tmp_path_factory):
     where = tmp_path_factory.mktemp("drifting")
     out, picture = where / "new" / "figures.json", where / "new" / "picture.png"
-    run(
+    run_python(
         str(SCRIPT), "--samples", "160000", "--batch", "512", "--fields", "4", "--alive", "150",
         "--life", "32000", "--idle", "30", "--window", "20", "--json", str(out),
         "--plot", str(picture), cwd=where,
@@ -72,7 +55,7 @@ def test_auc_stays(figures):
 
 def test_too_short_a_stream_is_refused(tmp_path):
     with pytest.raises(AssertionError, match="two lives"):
-        run(str(SCRIPT), "--samples", "1000", cwd=tmp_path)
+        run_python(str(SCRIPT), "--samples", "1000", cwd=tmp_path)
 
 
 def test_guide_runs_as_written(tmp_path):
@@ -81,7 +64,7 @@ def test_guide_runs_as_written(tmp_path):
     code = "\n".join(re.findall(r"```python\n(.*?)```", guide, re.S))
     script = tmp_path / "guide.py"
     script.write_text(code, encoding="utf-8")
-    printed = run(str(script), cwd=tmp_path).splitlines()
+    printed = run_python(str(script), cwd=tmp_path).splitlines()
     promised = re.findall(r"^print\(.*\)  # (.*)$", code, re.M)
     assert promised
     assert printed == promised

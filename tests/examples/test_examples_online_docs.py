@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.run_python import run_python
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -20,16 +19,7 @@ def test_guide_runs_and_prints_what_it_says(tmp_path: Path) -> None:
         (tmp_path / name).write_text(code, encoding="utf-8")
 
     def run(name: str) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, name],
-            env={**os.environ, "PYTHONPATH": str(DOCS.parent), "GLOG_v": "3"},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
+        return run_python(name, cwd=tmp_path).splitlines()
 
     (promised,) = re.findall(r"```\n(begins at.*?)```", text, re.S)
     printed = run("train.py") + run("train.py")

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import mindspore_rec
 from mindspore_rec.feature.session import _REC_SDK
+from tests.run_python import run_python
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -20,17 +18,9 @@ def test_guide_runs(tmp_path):
     example, session = re.findall(r"```python\n(.*?)```", text, re.S)
     script = tmp_path / "guide.py"
     script.write_text(example + session, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": str(DOCS.parent), "GLOG_v": "3"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    found = re.search(r"'auc': ([0-9.]+)\}", done.stdout)
-    assert found is not None, done.stdout
+    printed = run_python(str(script), cwd=tmp_path)
+    found = re.search(r"'auc': ([0-9.]+)\}", printed)
+    assert found is not None, printed
     assert float(found[1]) > 0.9
 
 

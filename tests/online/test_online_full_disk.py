@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.checkpoint.chain import entries, newest_chain, verify
 from tests.online.lives import Lives, assert_same
 from tests.online.setting import PARTITIONS, Setting, begin_filling, uninterrupted
+from tests.small_disk import mounted
 
 pytestmark = [
     pytest.mark.kafka,
@@ -26,14 +26,8 @@ pytestmark = [
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"mounting a small file system is not allowed: {done.stderr.strip()}")
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    with mounted(tmp_path / "disk", 4) as path:
+        yield path
 
 
 def fill_up(filler: Path, left: int) -> None:

@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.run_python import ROOT, run_python
 from tests.serving.http_server import Server
 
-ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 
 
@@ -22,18 +19,10 @@ def test_guide_runs(tmp_path: Path) -> None:
     for name, text in programs:
         (tmp_path / name).write_text(text, encoding="utf-8")
     for name in ("train.py", "ask.py"):
-        done = subprocess.run(
-            [sys.executable, name],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-    odd, even, unknown = map(float, re.findall(r"\[\[?\s*([0-9.]+)", done.stdout)[:3])
-    assert odd > 0.7 and even < 0.3 and even < unknown < odd, done.stdout
-    assert "version=300" in done.stdout and "error=None" in done.stdout
+        printed = run_python(name, cwd=tmp_path)
+    odd, even, unknown = map(float, re.findall(r"\[\[?\s*([0-9.]+)", printed)[:3])
+    assert odd > 0.7 and even < 0.3 and even < unknown < odd, printed
+    assert "version=300" in printed and "error=None" in printed
     found = re.search(r"mindspore_rec\.serving (run) --port 8000 --name (\w+)", GUIDE)
     body = re.search(r"infer -d '(.*?)'\n", GUIDE, re.DOTALL)
     assert found and body
