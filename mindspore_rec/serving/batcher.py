@@ -28,18 +28,16 @@ class BusyError(RuntimeError):
 @dataclass(frozen=True)
 class _Request:
     inputs: list[np.ndarray]
+    rows: int  # 0 where requests go one by one
     future: Future[Answer] = field(default_factory=Future)
-
-    @property
-    def rows(self) -> int:
-        return len(self.inputs[0])
 
 
 class Batcher:
     """One thread calls the predictor, each time with all that has come meanwhile.
 
     MindSpore runs one graph at a time, and a call with one row costs nearly what one with twenty
-    does. Nobody waits for a batch to fill: a request that comes alone goes alone.
+    does. Nobody waits for a batch to fill: a request that comes alone goes alone. A future may be
+    cancelled until its request goes to the network: then it is left out, and nobody else notices.
 
     Args:
         predictor: what answers; a row of its inputs must give a row of its outputs, whatever the
@@ -76,10 +74,13 @@ class Batcher:
             BusyError: too many wait already, or it is closed.
             ValueError: inputs of different first dimensions.
         """
-        rows = {len(each) for each in inputs}
-        if self._max_rows and len(rows) != 1:
-            raise ValueError(f"inputs must have the same first dimension, got {sorted(rows)}")
-        request = _Request(inputs)
+        rows = 0
+        if self._max_rows:
+            found = {len(each) for each in inputs}
+            if len(found) != 1:
+                raise ValueError(f"inputs must have the same first dimension, got {sorted(found)}")
+            (rows,) = found
+        request = _Request(inputs, rows)
         with self._changed:
             if self._closed:
                 raise BusyError("the server is stopping")
@@ -97,42 +98,63 @@ class Batcher:
         self._thread.join()
 
     def _work(self) -> None:
-        while batch := self._next():
-            try:
+        while (batch := self._next()) is not None:
+            # From here on they cannot be cancelled, so that setting an answer cannot fail.
+            batch = [each for each in batch if each.future.set_running_or_notify_cancel()]
+            if batch:
                 self._answer(batch)
-            except Exception as error:
-                if len(batch) == 1:
-                    batch[0].future.set_exception(error)
-                    continue
-                for request in batch:  # one of them is to blame, the others are not
-                    try:
-                        self._answer([request])
-                    except Exception as own:
-                        request.future.set_exception(own)
 
-    def _next(self) -> list[_Request]:
+    def _next(self) -> list[_Request] | None:
         with self._changed:
             while not self._waiting and not self._closed:
                 self._changed.wait()
             if not self._waiting:
-                return []
+                return None
             batch = [self._waiting.popleft()]
             rows = batch[0].rows
-            while self._waiting and rows + self._waiting[0].rows <= self._max_rows:
+            while self._max_rows and self._waiting:
+                if rows + self._waiting[0].rows > self._max_rows:
+                    break
                 batch.append(self._waiting.popleft())
                 rows += batch[-1].rows
             return batch
 
     def _answer(self, batch: list[_Request]) -> None:
-        if len(batch) == 1:
-            batch[0].future.set_result(self._predictor.predict_versioned(*batch[0].inputs))
+        """Answers each of them, whatever happens: who waits for one must not wait for ever."""
+        try:
+            answers = self._answers(batch)
+        except BaseException as error:
+            if len(batch) == 1:
+                batch[0].future.set_exception(_for_a_future(error))
+                return
+            for request in batch:  # one of them is to blame, the others are not
+                self._answer([request])
             return
+        for request, answer in zip(batch, answers, strict=True):
+            request.future.set_result(answer)
+
+    def _answers(self, batch: list[_Request]) -> list[Answer]:
+        if len(batch) == 1:
+            return [self._predictor.predict_versioned(*batch[0].inputs)]
         together = [
             np.concatenate(parts)
             for parts in zip(*(request.inputs for request in batch), strict=True)
         ]
         outputs, version = self._predictor.predict_versioned(*together)
-        ends = np.cumsum([request.rows for request in batch])[:-1]
-        parts = zip(*(np.split(output, ends) for output in outputs), strict=True)
-        for request, part in zip(batch, parts, strict=True):
-            request.future.set_result((list(part), version))
+        rows = [request.rows for request in batch]
+        for output in outputs:
+            if len(output) != sum(rows):
+                raise ValueError(f"the network gave {len(output)} rows for {sum(rows)}")
+        ends = np.cumsum(rows)[:-1]
+        parts = [np.split(output, ends) for output in outputs]
+        return [([part[i] for part in parts], version) for i in range(len(batch))]
+
+
+def _for_a_future(error: BaseException) -> Exception:
+    """The error, or one in its place that whoever waits in an event loop is told of.
+
+    A SystemExit would end the loop, and asyncio refuses a StopIteration.
+    """
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return RuntimeError(f"the network raised {type(error).__name__}: {error}")
