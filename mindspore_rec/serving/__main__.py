@@ -59,8 +59,8 @@ def _parser() -> argparse.ArgumentParser:
         "--max-batch-rows",
         type=int,
         default=1024,
-        help="rows of requests that go through the network together; 0: each goes alone, for "
-        "networks whose rows depend on each other; default: %(default)s",
+        help="rows of requests that go through the network together, and of one request; 0: each "
+        "goes alone, for networks whose rows depend on each other; default: %(default)s",
     )
     return made
 

@@ -10,16 +10,25 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from mindspore_rec.serving.batcher import Batcher, BusyError
-from mindspore_rec.serving.messages import RequestError, infer_response, parse_request
+from mindspore_rec.serving.limits import Limits
+from mindspore_rec.serving.messages import (
+    SMALL_BODY,
+    InferRequest,
+    RequestError,
+    infer_response,
+    parse_request,
+)
 from mindspore_rec.serving.predictor import Predictor
 from mindspore_rec.version import __version__
 
@@ -27,7 +36,9 @@ __all__ = ["Front"]
 
 logger = logging.getLogger("mindspore_rec")
 
-MAX_BODY_BYTES = 64 << 20
+_MOST_BYTES = 256 << 20  # of all bodies that are not answered yet
+_COUNTED = 1 << 16  # bytes of a body from which on it counts: whoever sends slowly stops no others
+_SMALL_ANSWER = 1024  # numbers, which take less than a millisecond to write
 
 
 class Front:
@@ -35,7 +46,8 @@ class Front:
 
     Args:
         name: of the model.
-        max_rows: as for `Batcher`. Default: 1024.
+        max_rows: as for `Batcher`, and the most rows of one request. 0: no such limit. Default:
+            1024.
 
     Attributes:
         app: the ASGI application.
@@ -50,6 +62,9 @@ class Front:
         self._max_rows = max_rows
         self._predictor: Predictor | None = None
         self._batcher: Batcher | None = None
+        self._limits = Limits()
+        self._held_bytes = 0
+        self._coder = ThreadPoolExecutor(1, thread_name_prefix="coder")
         model = "/v2/models/{name}"
         version = model + "/versions/{version}"
         self.app = Starlette(
@@ -63,7 +78,7 @@ class Front:
                 *(_route(f"{at}/ready", self._model_ready) for at in (model, version)),
                 *(_route(f"{at}/infer", self._infer, "POST") for at in (model, version)),
             ],
-            exception_handlers={HTTPException: _http_error},
+            exception_handlers={HTTPException: _http_error, Exception: _other_error},
         )
 
     def open(self, predictor: Predictor) -> None:
@@ -79,6 +94,7 @@ class Front:
                 "set_inputs"
             )
         self._batcher = Batcher(predictor, self._max_rows)
+        self._limits = Limits.of(predictor.inputs, self._max_rows)
         self._predictor = predictor
 
     def close(self) -> None:
@@ -87,6 +103,7 @@ class Front:
             self._batcher.close()
         if self._predictor is not None:
             self._predictor.close()
+        self._coder.shutdown()
 
     # ---- what can be asked
 
@@ -129,11 +146,15 @@ class Front:
     async def _infer(self, request: Request) -> Response:
         self._check_name(request)
         predictor, batcher = self._open(), self._batcher
-        assert batcher is not None and predictor.inputs is not None
-        specs = predictor.outputs or ()
+        assert batcher is not None
+        held = _Held(self)
         try:
-            asked = parse_request(await _body(request), predictor.inputs, specs)
+            body = await self._body(request, held)
+            asked = await self._parse(body, predictor)
+            del body
             outputs, version = await asyncio.wrap_future(batcher.submit(asked.inputs))
+            _check_version(request, version)
+            return await self._answer(asked, predictor, version, outputs)
         except BusyError as error:
             raise HTTPException(503, str(error)) from None
         except ValueError as error:
@@ -141,11 +162,12 @@ class Front:
         except RuntimeError as error:
             logger.warning("a request failed", exc_info=True)
             raise HTTPException(500, _first_lines(error)) from None
-        _check_version(request, version)
-        try:
-            return _json(infer_response(asked, self.name, version, specs, outputs))
         except ArithmeticError as error:
             raise HTTPException(500, str(error)) from None
+        except ClientDisconnect:
+            raise HTTPException(400, "the body ends before it is complete") from None
+        finally:
+            held.release()
 
     # ---- inside
 
@@ -153,6 +175,41 @@ class Front:
         if self._predictor is None:
             raise HTTPException(503, "the model is not loaded yet")
         return self._predictor
+
+    async def _body(self, request: Request, held: _Held) -> bytearray:
+        if "inference-header-content-length" in request.headers:
+            raise RequestError("the body must be JSON, binary data are not supported")
+        most = self._limits.body_bytes
+        said = request.headers.get("content-length", "")
+        body = bytearray()
+        if not (said.isdecimal() and len(said) < 20 and int(said) > most):
+            async for part in request.stream():
+                body += part
+                held.count(len(body))
+                if len(body) > most:
+                    break
+            else:
+                return body
+        raise HTTPException(413, f"the body must have at most {most} bytes")
+
+    async def _parse(self, body: bytearray, predictor: Predictor) -> InferRequest:
+        known = body, predictor.inputs or (), predictor.outputs or (), self._limits
+        if len(body) <= SMALL_BODY:
+            return parse_request(*known)
+        # Others are read meanwhile. One at a time: in memory it is many times as large.
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._coder, parse_request, *known)
+
+    async def _answer(
+        self, asked: InferRequest, predictor: Predictor, version: int, outputs: list[np.ndarray]
+    ) -> Response:
+        def make() -> Response:
+            specs = predictor.outputs or ()
+            return _json(infer_response(asked, self.name, version, specs, outputs))
+
+        if sum(each.size for each in outputs) <= _SMALL_ANSWER:
+            return make()
+        return await asyncio.get_running_loop().run_in_executor(self._coder, make)
 
     def _check_name(self, request: Request) -> None:
         name = request.path_params["name"]
@@ -172,16 +229,29 @@ def _check_version(request: Request, version: int) -> None:
         raise HTTPException(404, f"version {asked} does not answer, version {version} does")
 
 
-async def _body(request: Request) -> bytes:
-    if "inference-header-content-length" in request.headers:
-        raise RequestError("the body must be JSON, binary data are not supported")
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MAX_BODY_BYTES:
-            raise HTTPException(413, f"the body must have at most {MAX_BODY_BYTES} bytes")
-        parts.append(part)
-    return b"".join(parts)
+class _Held:
+    """Bytes of a request that count until it is answered."""
+
+    def __init__(self, front: Front) -> None:
+        self._front, self._bytes = front, 0
+
+    def count(self, size: int) -> None:
+        """Takes note of the size.
+
+        Raises:
+            BusyError: all requests together have too many.
+        """
+        if size <= _COUNTED:
+            return
+        more = size - self._bytes
+        if self._front._held_bytes + more > _MOST_BYTES:
+            raise BusyError(f"requests of {_MOST_BYTES} bytes are waiting already")
+        self._front._held_bytes += more
+        self._bytes = size
+
+    def release(self) -> None:
+        """Counts them no more."""
+        self._front._held_bytes -= self._bytes
 
 
 def _json(value: Any, status: int = 200) -> Response:
@@ -191,6 +261,10 @@ def _json(value: Any, status: int = 200) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _json({"error": error.detail}, error.status_code)
+
+
+async def _other_error(request: Request, error: Exception) -> Response:
+    return _json({"error": f"{type(error).__name__}: {_first_lines(error)}"}, 500)
 
 
 def _first_lines(error: Exception) -> str:

@@ -7,19 +7,29 @@ Data are numbers in JSON; the binary extension of some servers is not known here
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mindspore_rec.serving.limits import Limits
 from mindspore_rec.serving.tensors import DATATYPES, TensorSpec, as_input, datatype_of
 
-__all__ = ["InferRequest", "RequestError", "infer_response", "parse_request"]
+__all__ = ["SMALL_BODY", "InferRequest", "RequestError", "infer_response", "parse_request"]
 
-_LIMIT_FP32 = float(np.finfo(np.float32).max)
+SMALL_BODY = 8192
+"""Bytes of a body that is read in well under a millisecond, whatever is in it."""
+
 _EXACT = float(1 << 53)  # up to here all integers are floats too
+_MOST_NESTED = 32
+_MOST_ID = 1024
+_MOST_DIGITS = 400  # more than any float64 has before its point
+_MOST_SIZE = (1 << 63) - 1
 
 
 class RequestError(ValueError):
@@ -42,14 +52,21 @@ class InferRequest:
 
 
 def parse_request(
-    body: bytes, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    body: bytes | bytearray,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    limits: Limits | None = None,
 ) -> InferRequest:
     """Reads and checks a request.
 
+    Nothing is converted before its types and sizes are known to be right: what it costs in time
+    and memory is in proportion to the body.
+
     Args:
-        body: JSON.
+        body: JSON, in UTF-8.
         inputs: what the network takes.
         outputs: what it gives.
+        limits: how much a request may have. Default: as for a network of unknown sizes.
 
     Raises:
         RequestError: it is no request, or not one for this network.
@@ -59,25 +76,60 @@ def parse_request(
         >>> parse_request(body, [TensorSpec("x", "INT64", (-1,))], []).inputs
         [array([1, 2])]
     """
+    limits = Limits() if limits is None else limits
+    text = _text(body, limits)
     try:
-        request = json.loads(body, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise RequestError(f"the body must be JSON: {error}") from None
+        request = _DECODER.decode(text)
+    except RecursionError:
+        raise RequestError("the body must be JSON that is not nested so deeply") from None
+    except RequestError:
+        raise
+    except ValueError as error:
+        raise RequestError(f"the body must be JSON: {_reason(error, text, inputs)}") from None
+    return _checked(request, inputs, outputs, limits)
+
+
+def _text(body: bytes | bytearray, limits: Limits) -> str:
+    if len(body) > limits.body_bytes:
+        raise RequestError(f"the body must have at most {limits.body_bytes} bytes, got {len(body)}")
+    if len(body) > SMALL_BODY:
+        for sign, most, what in (
+            (b",", limits.commas, "commas"),
+            (b"[", limits.lists, "lists; data may be one flat list"),
+            (b"{", limits.objects, "objects"),
+            (b'"', 2 * limits.strings, "quotation marks"),
+        ):
+            if body.count(sign) > most:
+                raise RequestError(f"the body must be JSON with at most {most} {what}")
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RequestError(f"the body must be JSON in UTF-8: {error.reason}") from None
+
+
+def _checked(
+    request: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], limits: Limits
+) -> InferRequest:
     if not isinstance(request, dict):
         raise RequestError("the body must be a JSON object")
     number = request.get("id")
-    if number is not None and not isinstance(number, str):
-        raise RequestError(f"id must be a string, got {number!r:.100}")
+    if number is not None and (not isinstance(number, str) or len(number) > _MOST_ID):
+        raise RequestError(
+            f"id must be a string of at most {_MOST_ID} characters, got {_shown(number)}"
+        )
+    _parameters("parameters", request)
     given = _by_name("inputs", request.get("inputs"))
     known = {spec.name for spec in inputs}
     for name in given:
         if name not in known:
-            raise RequestError(f"input '{name}' is not one of the model's, {sorted(known)}")
+            raise RequestError(f"input {_named(name)} is not one of the model's, {sorted(known)}")
     arrays = []
+    left = limits.elements
     for spec in inputs:
         if spec.name not in given:
             raise RequestError(f"input '{spec.name}' is missing")
-        arrays.append(_array(spec, given[spec.name]))
+        arrays.append(_array(spec, given[spec.name], limits.rows, left))
+        left -= arrays[-1].size
     return InferRequest(number, arrays, _wanted(request.get("outputs"), outputs))
 
 
@@ -114,19 +166,82 @@ def infer_response(
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"{name} is not JSON, numbers must be finite")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise RequestError(
+                    f"the body must be JSON without repetition, has {_named(name)} "
+                    "twice in an object"
+                )
+            seen.add(name)
+    return made
+
+
+def _long_integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else math.inf
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
+_LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_long_integer)
+
+
+def _reason(error: ValueError, text: str, inputs: Sequence[TensorSpec]) -> str:
+    """What is wrong with a text; where it is a number, also which input has it."""
+    if isinstance(error, json.JSONDecodeError):
+        return str(error)
+    words = str(error)
+    if "digits" in words:  # of Python, about an integer of more than 4300
+        words = f"numbers must have at most {_MOST_DIGITS} digits"
+    try:
+        _checked(_LENIENT.decode(text), inputs, (), Limits())
+    except RequestError as where:
+        return f"{words}; {where}"
+    except (ValueError, RecursionError):
+        pass
+    return words
+
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+_REPR.maxlevel = 3
+
+
+def _shown(value: Any) -> str:
+    """A value in a message; of what is large only the beginning is looked at."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    return _REPR.repr(value)[:100]
+
+
+def _named(name: str) -> str:
+    return f"'{name}'" if len(name) <= 80 else f"'{name[:80]}...'"
+
+
+def _parameters(what: str, of: dict[str, Any]) -> dict[str, Any]:
+    given = of.get("parameters")
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise RequestError(f"{what} must be an object, got {_shown(given)}")
+    return given
 
 
 def _by_name(what: str, given: Any) -> dict[str, dict[str, Any]]:
     if not isinstance(given, list):
-        raise RequestError(f"{what} must be a list, got {given!r:.100}")
+        raise RequestError(f"{what} must be a list, got {_shown(given)}")
     found: dict[str, dict[str, Any]] = {}
     for each in given:
         name = each.get("name") if isinstance(each, dict) else None
         if not isinstance(name, str):
-            raise RequestError(f"each of {what} must be an object with a name, got {each!r:.100}")
+            raise RequestError(f"each of {what} must be an object with a name, got {_shown(each)}")
         if name in found:
-            raise RequestError(f"{what} has '{name}' twice")
+            raise RequestError(f"{what} has {_named(name)} twice")
         found[name] = each
     return found
 
@@ -134,60 +249,112 @@ def _by_name(what: str, given: Any) -> dict[str, dict[str, Any]]:
 def _wanted(given: Any, outputs: Sequence[TensorSpec]) -> list[str] | None:
     if given is None:
         return None
-    wanted = list(_by_name("outputs", given))
+    wanted = _by_name("outputs", given)
     known = [spec.name for spec in outputs]
-    for name in wanted:
+    for name, each in wanted.items():
         if name not in known:
-            raise RequestError(f"output '{name}' is not one of the model's, {known}")
-    return wanted
+            raise RequestError(f"output {_named(name)} is not one of the model's, {known}")
+        _parameters(f"output '{name}': parameters", each)
+    return list(wanted)
 
 
-def _array(spec: TensorSpec, given: dict[str, Any]) -> np.ndarray:
+def _array(spec: TensorSpec, given: dict[str, Any], rows: int, elements: int) -> np.ndarray:
     where = f"input '{spec.name}'"
     datatype, shape = given.get("datatype"), given.get("shape")
     if not isinstance(datatype, str) or datatype not in DATATYPES:
-        raise RequestError(f"{where}: datatype must be {spec.datatype}, got {datatype!r:.100}")
-    if not isinstance(shape, list) or any(type(size) is not int or size < 0 for size in shape):
-        raise RequestError(f"{where}: shape must be a list of sizes, got {shape!r:.100}")
-    if "binary_data_size" in (given.get("parameters") or {}):
+        raise RequestError(f"{where}: datatype must be {spec.datatype}, got {_shown(datatype)}")
+    if not isinstance(shape, list) or not all(
+        type(size) is int and 0 <= size <= _MOST_SIZE for size in shape
+    ):
+        raise RequestError(
+            f"{where}: shape must be a list of sizes from 0 to {_MOST_SIZE}, got {_shown(shape)}"
+        )
+    if len(shape) != len(spec.shape):
+        raise RequestError(
+            f"{where} must have shape {list(spec.shape)}, -1 for any size of at least 1, got "
+            f"{_shown(shape)}"
+        )
+    if "binary_data_size" in _parameters(f"{where}: parameters", given):
         raise RequestError(f"{where}: data must be JSON, binary data are not supported")
     data = given.get("data")
     if not isinstance(data, list):
-        raise RequestError(f"{where}: data must be a list, got {data!r:.100}")
-    array = _numbers(where, data, DATATYPES[datatype])
-    size = 1
-    for length in shape:
-        size *= length
-    if array.size != size:
-        raise RequestError(f"{where}: shape {shape} has {size} elements, data has {array.size}")
+        raise RequestError(f"{where}: data must be a list, got {_shown(data)}")
+    data = _flat(where, data)
+    if len(data) != math.prod(shape):
+        raise RequestError(
+            f"{where}: shape {shape} has {math.prod(shape)} elements, data has {len(data)}"
+        )
+    if 0 < rows < shape[0] and spec.shape[0] == -1:
+        raise RequestError(
+            f"{where} has {shape[0]} rows: a request must have at most {rows} (--max-batch-rows)"
+        )
+    if len(data) > elements:
+        raise RequestError(
+            f"{where} has {len(data)} elements: a request must have at most {elements} that other "
+            "inputs do not have"
+        )
     try:
-        return as_input(spec, array.reshape(shape))
+        return as_input(spec, _numbers(where, data, spec, DATATYPES[datatype]).reshape(shape))
+    except RequestError:
+        raise
     except (TypeError, ValueError) as error:
         raise RequestError(str(error)) from None
 
 
-def _numbers(where: str, data: list[Any], dtype: np.dtype) -> np.ndarray:
-    """The numbers of a list, or of lists in it, none of them changed."""
-    try:
-        array = np.array(data)
-    except (ValueError, OverflowError):
-        raise RequestError(f"{where}: data must be numbers, or lists of the same length") from None
-    if array.size == 0:
+def _flat(where: str, data: list[Any]) -> list[Any]:
+    """The elements of lists in lists, which must be of the same length at each level."""
+    for _ in range(_MOST_NESTED):
+        if not data or type(data[0]) is not list:
+            break
+        regular = set(map(type, data)) == {list} and len(set(map(len, data))) == 1
+        if not regular:
+            raise RequestError(f"{where}: data must be numbers, or lists of the same length")
+        data = list(itertools.chain.from_iterable(data))
+    if data and type(data[0]) is list:
+        raise RequestError(f"{where}: data must be nested at most {_MOST_NESTED} deep")
+    return data
+
+
+def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> np.ndarray:
+    """The numbers of a list, none of them changed; types are looked at before anything else."""
+    if not data:
         return np.empty(0, dtype)
+    types = set(map(type, data))
     if dtype.kind == "b":
-        fits, legal = array.dtype.kind == "b", "true or false"
+        legal, allowed = "true or false", {bool}
     elif dtype.kind == "f":
-        limit = _LIMIT_FP32 if dtype == np.float32 else float(np.finfo(dtype).max)
-        fits = array.dtype.kind in "iuf" and bool((np.abs(array) <= limit).all())
-        legal = f"numbers of {dtype}"
+        limit = float(np.finfo(dtype).max)
+        if spec.dtype.kind == "f":
+            limit = min(limit, float(np.finfo(spec.dtype).max))
+        legal, allowed = f"numbers of {dtype}, from {-limit:g} to {limit:g}", {int, float}
     else:
         info = np.iinfo(dtype)
+        legal, allowed = f"integers of {dtype}, from {info.min} to {info.max}", {int, float}
+    wrong = RequestError(f"{where}: data must be {legal}")
+    if not types <= allowed:
+        other = next(each for each in data if type(each) not in allowed)
+        if type(other) is list:
+            raise RequestError(f"{where}: data must be numbers, or lists of the same length")
+        raise RequestError(f"{wrong}, got {_shown(other)}")
+    if dtype.kind == "b":
+        return np.array(data, dtype)
+    try:
+        array = np.array(data, np.int64 if types == {int} else np.float64)
+    except OverflowError:  # an integer above 2^63
+        if dtype.kind != "f":
+            raise wrong from None
+        try:
+            array = np.array(data, np.float64)
+        except OverflowError:
+            raise wrong from None
+    if dtype.kind == "f":
+        fits = bool((array >= -limit).all() and (array <= limit).all())
+    else:
         if array.dtype.kind == "f" and bool((np.abs(array) <= _EXACT).all()):
             # To JSON 1.0 and 1 are one number, and some clients write all of them with a point.
             whole = array.astype(np.int64)
             array = whole if np.array_equal(whole, array) else array
-        fits = array.dtype.kind in "iu" and info.min <= array.min() and array.max() <= info.max
-        legal = f"integers of {dtype}"
+        fits = array.dtype.kind == "i" and info.min <= array.min() and array.max() <= info.max
     if not fits:
-        raise RequestError(f"{where}: data must be {legal}")
-    return array.astype(dtype)
+        raise wrong
+    return array.astype(dtype, copy=False)
