@@ -2,7 +2,12 @@
 """Recommendation models with huge, sparse, ever-changing embedding tables on MindSpore."""
 
 from mindspore_rec.cache.config import CacheConfig
-from mindspore_rec.checkpoint import RecCheckpoint, load_checkpoint, save_checkpoint
+from mindspore_rec.checkpoint import (
+    CheckpointError,
+    RecCheckpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 from mindspore_rec.feature.convert import convert, revert
 from mindspore_rec.feature.create_table import create_table
 from mindspore_rec.feature.feature_spec import FeatureSpec
@@ -83,6 +88,7 @@ __all__ = [
     "AdamW",
     "CacheConfig",
     "Calibration",
+    "CheckpointError",
     "CombinedOptimizer",
     "CrossNet",
     "CrossNetMix",

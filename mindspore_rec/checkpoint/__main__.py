@@ -101,7 +101,7 @@ def _verify(found: list[Entry]) -> int:
                 check_follows(before, entry)
             print(f"ok   {entry.path}")
         except ValueError as error:
-            print(f"BAD  {entry.path}: {error}")
+            print(f"BAD  {entry.path}: {_printable(str(error))}")
             bad += 1
         before = entry
     print(f"{len(found)} checkpoints, {bad} bad")
@@ -112,17 +112,22 @@ def _diff(first: Path, second: Path) -> int:
     found = difference(chain_at(first), chain_at(second))
     for where, names in ((first, found.only_first), (second, found.only_second)):
         for name in names:
-            print(f"only in {where}: {name}")
+            print(f"only in {where}: {_printable(name)}")
     for name, table in found.tables.items():
         print(
-            f"table {name}: {table.same:,} rows the same, {table.changed:,} changed (largest "
-            f"difference {table.largest:.3g}), {table.only_first:,} only in the first, "
+            f"table {_printable(name)}: {table.same:,} rows the same, {table.changed:,} changed "
+            f"(largest difference {table.largest:.3g}), {table.only_first:,} only in the first, "
             f"{table.only_second:,} only in the second"
         )
     for name, largest in found.dense.items():
-        print(f"parameter {name}: largest difference {largest:.3g}")
+        print(f"parameter {_printable(name)}: largest difference {largest:.3g}")
     print("the same" if found.same else "different")
     return 0 if found.same else 1
+
+
+def _printable(text: str) -> str:
+    """Without signs that a terminal obeys: names come from files."""
+    return text if text.isprintable() else ascii(text)
 
 
 def _only_table(entry: Entry) -> str:
@@ -136,4 +141,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except (OSError, ValueError) as error:
-        sys.exit(f"mindspore_rec.checkpoint: {error}")
+        sys.exit(f"mindspore_rec.checkpoint: {_printable(str(error))}")

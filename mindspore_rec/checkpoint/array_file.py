@@ -3,13 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file, save
+from safetensors import safe_open
+from safetensors.numpy import save
 
-__all__ = ["read_arrays", "write_arrays"]
+from mindspore_rec.checkpoint.errors import CheckpointError, reading
+
+__all__ = ["check_arrays", "read_arrays", "write_arrays"]
+
+_MOST_HEADER = 16 << 20
+_DTYPES = {
+    "BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "U64", "I64", "F64", "C64",
+}  # fmt: skip
 
 
 def write_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
@@ -30,5 +40,39 @@ def write_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """What `write_arrays` wrote."""
-    return load_file(path)
+    """What `write_arrays` wrote.
+
+    Raises:
+        CheckpointError: the file is damaged.
+        OSError: it cannot be read.
+    """
+    with _opened(path) as file:
+        return dict(file.get_tensors())
+
+
+def check_arrays(path: Path) -> None:
+    """Raises what `read_arrays` would, without reading more than the header."""
+    with _opened(path):
+        pass
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    with open(path, "rb") as plain:
+        size = plain.seek(0, 2)
+        plain.seek(0)
+        header = int.from_bytes(plain.read(8), "little")
+    if size < 8 or header > min(size - 8, _MOST_HEADER):
+        most = min(max(size - 8, 0), _MOST_HEADER)
+        raise CheckpointError(f"{path} is damaged: its header has {header} bytes of at most {most}")
+    # It compares shapes and places of all arrays with each other and with the size of the file.
+    with reading(path), safe_open(path, "np") as file:
+        for name in file.keys():  # noqa: SIM118
+            array = file.get_slice(name)
+            dtype, shape = array.get_dtype(), array.get_shape()
+            if dtype not in _DTYPES or len(shape) > 32 or any(n >= 1 << 62 for n in shape):
+                raise CheckpointError(
+                    f"{path} is damaged: '{name!r:.100}' has dtype {dtype!s:.20} and shape "
+                    f"{shape!s:.100}"
+                )
+        yield file

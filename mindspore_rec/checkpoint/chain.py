@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mindspore_rec.checkpoint.contents import check_contents
+from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.manifest import check_files, read_manifest
 
 __all__ = [
@@ -27,7 +29,7 @@ __all__ = [
     "verify_chain",
 ]
 
-_NAME = re.compile(r"(\d{12,})\.(full|delta)")
+_NAME = re.compile(r"([0-9]{12,18})\.(full|delta)")
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,11 @@ def entry_at(path: Path) -> Entry:
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: the manifest is damaged, or is that of another directory.
+        CheckpointError: the manifest is damaged, or is that of another directory.
     """
     manifest = read_manifest(path)
     if parse_entry_name(path.name) not in (None, (manifest["step"], manifest["kind"])):
-        raise ValueError(
+        raise CheckpointError(
             f"{path} holds the manifest of step {manifest['step']} ({manifest['kind']}): it is not "
             "in its own directory"
         )
@@ -96,7 +98,7 @@ def entries(root: Path) -> list[Entry]:
 
     Raises:
         FileNotFoundError: root is no directory.
-        ValueError: a manifest is damaged.
+        CheckpointError: a manifest is damaged.
     """
     if not root.is_dir():
         raise FileNotFoundError(f"there is no directory of checkpoints at {root}")
@@ -116,7 +118,8 @@ def newest_chain(root: Path, step: int | None = None) -> list[Entry]:
 
     Raises:
         FileNotFoundError: root is no directory.
-        ValueError: a delta of the chain is missing or of another run; no state is of that step.
+        CheckpointError: a delta of the chain is missing or of another run.
+        ValueError: no state is of that step.
     """
     found = entries(root)
     if step is not None:
@@ -128,7 +131,7 @@ def newest_chain(root: Path, step: int | None = None) -> list[Entry]:
         return []
     fulls = [entry for entry in found if entry.kind == "full"]
     if not fulls:
-        raise ValueError(f"{root} has deltas but no full checkpoint that they start from")
+        raise CheckpointError(f"{root} has deltas but no full checkpoint that they start from")
     chain = [fulls[-1]]
     for entry in found:
         if entry.kind == "delta" and entry.step > chain[0].step:
@@ -138,25 +141,27 @@ def newest_chain(root: Path, step: int | None = None) -> list[Entry]:
 
 
 def check_follows(before: Entry, entry: Entry) -> None:
-    """Raises ValueError unless `entry` is the delta that starts from the state of `before`."""
+    """Raises CheckpointError unless `entry` is the delta that starts from the state of `before`."""
     if entry.run != before.run:
-        raise ValueError(
+        raise CheckpointError(
             f"{entry.path} is of run {entry.run}, {before.path} is of run {before.run}"
         )
     if entry.parent != before.state:
-        raise ValueError(
+        raise CheckpointError(
             f"{entry.path} starts from state {entry.parent}, but {before.path} (step "
             f"{before.step}) leads to {before.state}: a delta is missing or out of order"
         )
 
 
 def verify(entry: Entry) -> None:
-    """Compares size and checksum of every file of a checkpoint.
+    """Compares size and checksum of every file of a checkpoint, and looks whether what is in it
+    can be read and is what the manifest says: checksums may have been made for other contents.
 
     Raises:
-        ValueError: a file is missing or damaged; it is named.
+        CheckpointError: a file is missing or damaged; it is named.
     """
     check_files(entry.path, entry.manifest)
+    check_contents(entry.path, entry.manifest)
 
 
 def verify_chain(chain: Sequence[Entry]) -> None:

@@ -14,12 +14,18 @@ import numpy as np
 import pyarrow as pa
 
 from mindspore_rec import _native
+from mindspore_rec.checkpoint.arrow_file import read_batches
+from mindspore_rec.checkpoint.errors import CheckpointError
 
-__all__ = ["Counters", "read_counters", "take_counters", "write_counters"]
+__all__ = ["Counters", "check_counters", "read_counters", "take_counters", "write_counters"]
 
 _COLUMNS = {
     "key": "keys", "count": "counts", "last_step": "last_steps", "last_time": "last_times",
 }  # fmt: skip
+
+_SCHEMA = pa.schema(
+    [pa.field("key", pa.int64()), *(pa.field(name, pa.uint32()) for name in list(_COLUMNS)[1:])]
+)
 
 Counters = bytes | dict[str, np.ndarray] | None
 
@@ -50,20 +56,41 @@ def write_counters(counters: Counters, path: Path) -> str | None:
     return file.name
 
 
+def check_counters(path: Path, admission: str) -> None:
+    """Compares a file with how its table counts, `admission_of`.
+
+    Raises:
+        CheckpointError: it is damaged, or holds counters of another kind.
+    """
+    expected = {".sketch": "sketch", ".arrow": "count"}[path.suffix]
+    if admission.partition(" ")[0] != expected:
+        raise CheckpointError(f"{path} has counters of a table that admits by {admission!r:.100}")
+    if path.suffix == ".arrow":
+        _read_columns(path)
+
+
 def read_counters(table: _native.Table, path: Path) -> None:
     """Sets a table's counters from what `write_counters` wrote.
 
     Raises:
+        CheckpointError: the file is damaged.
         ValueError: the table counts in another way, or its sketch has another size.
     """
     if path.suffix == ".sketch":
         table.import_sketch(path.read_bytes())
-        return
-    with pa.memory_map(str(path)) as source:
-        columns = pa.ipc.open_file(source).read_all().combine_chunks()
-    table.import_counters(
-        **{
-            name: np.ascontiguousarray(columns[column].to_numpy())
-            for column, name in _COLUMNS.items()
-        }
-    )
+    else:
+        table.import_counters(**_read_columns(path))
+
+
+def _read_columns(path: Path) -> dict[str, np.ndarray]:
+    batches = list(read_batches(path, _SCHEMA))
+    columns = {
+        name: np.concatenate(
+            [np.empty(0, _SCHEMA.field(column).type.to_pandas_dtype())]
+            + [batch[column].to_numpy() for batch in batches]
+        )
+        for column, name in _COLUMNS.items()
+    }
+    if not (columns["keys"][1:] > columns["keys"][:-1]).all():
+        raise CheckpointError(f"{path} is damaged: its keys are not in ascending order")
+    return columns

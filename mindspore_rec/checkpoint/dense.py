@@ -11,6 +11,8 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn
 
+from mindspore_rec.checkpoint.errors import CheckpointError
+
 __all__ = ["dense_arrays", "dense_parameters", "matched", "set_dense"]
 
 Arrays = dict[str, np.ndarray]
@@ -42,7 +44,8 @@ def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
         source: where they come from, for messages.
 
     Raises:
-        ValueError: a parameter has no value, or one of another shape; nothing is changed.
+        CheckpointError: a parameter has no value, or one of another shape or kind of numbers;
+            nothing is changed.
     """
     pairs = matched(dense_parameters(cell), arrays, source)
     new: dict[str, Any] = {
@@ -58,19 +61,29 @@ def matched(
     """Each parameter with its array.
 
     Raises:
-        ValueError: a parameter has no value, or one of another shape.
+        CheckpointError: a parameter has no value, or one of another shape or kind of numbers.
     """
     lost = [parameter.name for parameter in parameters if parameter.name not in arrays]
     if lost:
-        raise ValueError(f"{source} has no value for {lost}")
+        raise CheckpointError(f"{source} has no value for {lost}")
     for parameter in parameters:
-        shape = arrays[parameter.name].shape
+        shape, dtype = arrays[parameter.name].shape, arrays[parameter.name].dtype
         if shape != tuple(parameter.shape):
-            raise ValueError(
+            raise CheckpointError(
                 f"parameter '{parameter.name}' has shape {tuple(parameter.shape)}, in {source} it "
                 f"has {shape}"
             )
+        if _kind(parameter.dtype) != _kind(dtype):
+            raise CheckpointError(
+                f"parameter '{parameter.name}' is {parameter.dtype}, in {source} it is {dtype}"
+            )
     return [(parameter, arrays[parameter.name]) for parameter in parameters]
+
+
+def _kind(dtype: Any) -> str:
+    """'float', 'int', 'uint', 'bool', of MindSpore's dtypes and NumPy's."""
+    name = str(dtype).lower().rstrip("0123456789_")
+    return "float" if name == "bfloat" else name
 
 
 def dense_parameters(cell: nn.Cell) -> list[Parameter]:

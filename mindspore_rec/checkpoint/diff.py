@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mindspore_rec.checkpoint.array_file import read_arrays
-from mindspore_rec.checkpoint.chain import Entry
+from mindspore_rec.checkpoint.chain import Entry, verify_chain
 from mindspore_rec.checkpoint.rows import rows_at
 from mindspore_rec.checkpoint.snapshot import DENSE
 
@@ -59,7 +59,13 @@ class Difference:
 
 
 def difference(first: Sequence[Entry], second: Sequence[Entry]) -> Difference:
-    """Compares the states that two chains lead to, a part of the rows at a time."""
+    """Compares the states that two chains lead to, a part of the rows at a time.
+
+    Raises:
+        CheckpointError: a file of one of them is damaged.
+    """
+    for chain in (first, second):
+        verify_chain(chain)
     found = Difference()
     tables = [chain[-1].manifest["tables"] for chain in (first, second)]
     dense = [read_arrays(chain[-1].path / DENSE) for chain in (first, second)]

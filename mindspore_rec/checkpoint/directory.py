@@ -20,6 +20,7 @@ import mindspore as ms
 from mindspore import nn
 
 from mindspore_rec.checkpoint.chain import Entry, entry_at, newest_chain, verify_chain
+from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.load import load_chain
 from mindspore_rec.checkpoint.manifest import MANIFEST, new_directory, new_id, write_manifest
 from mindspore_rec.checkpoint.snapshot import write_full
@@ -99,7 +100,8 @@ def load_checkpoint(
 
     Raises:
         FileNotFoundError: there is no checkpoint at path.
-        ValueError: a file is damaged, or the network's tables are not those of the checkpoint.
+        CheckpointError: (a ValueError) a file is damaged, or the network's tables are not those of
+            the checkpoint; the message names the file, and nothing has changed.
     """
     workers = check_int("workers", workers, 1, 1 << 16)
     worker = check_int("worker", worker, 0, workers - 1)
@@ -117,7 +119,7 @@ def chain_at(path: Path, step: int | None = None) -> list[Entry]:
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        ValueError: a manifest is damaged; `path` is a delta, which is nothing by itself.
+        CheckpointError: a manifest is damaged; `path` is a delta, which is nothing by itself.
     """
     if not (path / MANIFEST).is_file() and path.is_dir():
         chain = newest_chain(path, step)
@@ -125,7 +127,7 @@ def chain_at(path: Path, step: int | None = None) -> list[Entry]:
             return chain
     entry = entry_at(path)
     if entry.kind != "full":
-        raise ValueError(f"{path} is a delta; give the directory of its run, {path.parent}")
+        raise CheckpointError(f"{path} is a delta; give the directory of its run, {path.parent}")
     return [entry]
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from mindspore_rec.checkpoint.chain import Entry
+from mindspore_rec.checkpoint.chain import Entry, verify_chain
 from mindspore_rec.checkpoint.rows import rows_at, table_of
 from mindspore_rec.checkpoint.table_file import to_batch
 
@@ -31,13 +31,15 @@ def export_table(chain: Sequence[Entry], name: str, path: Path, with_state: bool
 
     Raises:
         FileExistsError: there is something at path.
-        ValueError: there is no such table, or the ending is another.
+        CheckpointError: a file of the chain is damaged, or there is no such table.
+        ValueError: the ending is another.
     """
     if path.suffix not in ENDINGS:
         raise ValueError(f"the file must end with one of {', '.join(ENDINGS)}, got {path.name!r}")
     if path.exists():
         raise FileExistsError(f"{path} exists already")
     table_of(chain[-1], name)
+    verify_chain(chain)
     written = 0
     writer = None
     try:

@@ -13,8 +13,16 @@ from mindspore_rec import _native
 from mindspore_rec.checkpoint.array_file import read_arrays
 from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.counter_file import read_counters
-from mindspore_rec.checkpoint.dense import set_dense
-from mindspore_rec.checkpoint.rows import deleted_keys, rows_at, table_of, table_rows
+from mindspore_rec.checkpoint.dense import dense_parameters, matched, set_dense
+from mindspore_rec.checkpoint.errors import CheckpointError
+from mindspore_rec.checkpoint.rows import (
+    check_alike,
+    deleted_keys,
+    dtype_of,
+    rows_at,
+    table_of,
+    table_rows,
+)
 from mindspore_rec.checkpoint.snapshot import DENSE, admission_of
 from mindspore_rec.checkpoint.table_file import to_arrays
 from mindspore_rec.nn.embedding import tables_of
@@ -26,8 +34,8 @@ __all__ = ["TableUpdate", "check_tables", "load_chain"]
 def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: int = 1) -> None:
     """Loads the state that a chain leads to: tables, parameters, the optimizer's state.
 
-    Tables and parameters are compared before anything changes. Rows that a table has now are
-    dropped.
+    Tables and parameters are compared, and what could go wrong has been tried, before anything
+    changes. Rows that a table has now are dropped.
 
     Args:
         cell: a network for its weights only, a training cell for everything.
@@ -36,12 +44,20 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: 
         workers: default: 1, all rows.
 
     Raises:
-        ValueError: tables, parameters or optimizers are not those that were saved.
+        CheckpointError: tables, parameters or optimizers are not those that were saved.
     """
     last = chain[-1]
     tables = {table.name: table for table in tables_of(cell)}
     check_tables(tables, last)
-    set_dense(cell, read_arrays(last.path / DENSE), last.path / DENSE)
+    dense = read_arrays(last.path / DENSE)
+    matched(dense_parameters(cell), dense, last.path / DENSE)
+    for name in tables:
+        check_alike(chain, name)
+        if len({dtype_of(entry, name) for entry in chain}) > 1:
+            # Whether the last optimizer's states are there for every row shows at the end only.
+            for _ in rows_at(chain, name):
+                pass
+    set_dense(cell, dense, last.path / DENSE)
     for name, table in tables.items():
         saved, native = table_of(last, name), table.native
         native.clear()
@@ -58,10 +74,10 @@ def check_tables(tables: dict[str, TableParameter], entry: Entry) -> None:
     """Compares names, shapes, counting and optimizers of a network's tables with a checkpoint's.
 
     Raises:
-        ValueError: they differ.
+        CheckpointError: they differ.
     """
     if tables.keys() != entry.manifest["tables"].keys():
-        raise ValueError(
+        raise CheckpointError(
             f"the network's tables are {sorted(tables)}, those of {entry.path} are "
             f"{sorted(entry.manifest['tables'])}: they must be the same"
         )
@@ -74,20 +90,32 @@ def _check_table(table: TableParameter, saved: dict[str, Any], source: Path) -> 
     now = {"dim": table.dim, "key_dtype": str(table.key_dtype), "vocabulary": native.vocabulary}
     for what, value in now.items():
         if saved[what] != value:
-            raise ValueError(
-                f"table '{table.name}' has {what} {value}, in {source} it has {saved[what]}"
+            raise CheckpointError(
+                f"table '{table.name}' has {what} {value}, in {source} it has {saved[what]!s:.100}"
             )
-    if saved["counters"] is not None and admission_of(table) != saved["admission"]:
-        raise ValueError(
-            f"table '{table.name}' admits by {admission_of(table)}, {source} has the counts of "
-            f"{saved['admission']}"
-        )
+    if saved["counters"] is not None:
+        _check_counting(table, saved, source)
     width = native.stats()["state_width"]
     if native.has_optimizer and width != saved["state_width"]:
-        raise ValueError(
+        raise CheckpointError(
             f"table '{table.name}' has an optimizer with {width} floats of state a row, "
             f"{source} has {saved['state_width']}: it must be the optimizer that was saved"
         )
+
+
+def _check_counting(table: TableParameter, saved: dict[str, Any], source: Path) -> None:
+    if admission_of(table) != saved["admission"]:
+        raise CheckpointError(
+            f"table '{table.name}' admits by {admission_of(table)}, {source} has the counts of "
+            f"{saved['admission']:.100}"
+        )
+    path = source / saved["counters"]
+    if path.suffix == ".sketch":
+        now, found = len(table.native.export_sketch()), path.stat().st_size
+        if now != found:
+            raise CheckpointError(
+                f"table '{table.name}' has a sketch of {now} bytes, {path} has {found}"
+            )
 
 
 def _set_clock(native: _native.Table, saved: dict[str, Any]) -> None:
@@ -103,7 +131,7 @@ class TableUpdate:
         name: of the table.
 
     Raises:
-        ValueError: the checkpoint has no such table.
+        CheckpointError: the checkpoint has no such table, or a file of it is damaged.
     """
 
     def __init__(self, entry: Entry, name: str) -> None:

@@ -9,6 +9,9 @@ without that line itself.
 A `full` checkpoint holds all rows, a `delta` what changed since the state it names as its parent.
 The id `state` names what a directory leads to: one `run` of training passes through a line of
 states. Both are random and never used twice.
+
+A manifest is checked field by field (`manifest_fields`) wherever one is read or written: a file
+that it names is in its directory, and nowhere else.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -24,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from mindspore_rec import _native
+from mindspore_rec.checkpoint.errors import CheckpointError
+from mindspore_rec.checkpoint.manifest_fields import check_fields
 
 __all__ = [
     "FORMAT_VERSION",
@@ -39,6 +45,7 @@ FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 TEMPORARY = ".tmp-"
 _BLOCK = 1 << 22
+_MOST_BYTES = 64 << 20  # of a manifest
 
 
 def new_id() -> str:
@@ -88,12 +95,14 @@ def write_manifest(directory: Path, fields: dict[str, Any]) -> dict[str, Any]:
 
     Raises:
         OSError: it cannot be written.
+        ValueError: a field is what `read_manifest` would refuse.
     """
     files = {
         path.name: {"size": path.stat().st_size, "crc32c": _checksum(path)}
         for path in sorted(directory.iterdir())
     }
     manifest = {"format_version": FORMAT_VERSION, **fields, "files": files}
+    check_fields(manifest)
     manifest["crc32c"] = _own_checksum(manifest)
     text = json.dumps(manifest, indent=2) + "\n"
     (directory / MANIFEST).write_text(text, encoding="utf-8")
@@ -101,30 +110,45 @@ def write_manifest(directory: Path, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest, checked by its own checksum.
+    """The manifest, checked by its own checksum, and field by field.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        ValueError: it is damaged, or of another format.
+        CheckpointError: it is damaged, or of another format.
     """
     path = directory / MANIFEST
     try:
+        size = _size(path)
+        if size > _MOST_BYTES:
+            raise CheckpointError(
+                f"{path} is damaged: it has {size} bytes of at most {_MOST_BYTES}"
+            )
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise FileNotFoundError(
             f"there is no checkpoint at {directory}: {path} is missing"
         ) from None
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is damaged: it is no text") from None
+        raise CheckpointError(f"{path} is damaged: it is no text") from None
     try:
         manifest = json.loads(text)
         version = manifest["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from None
-    if version != FORMAT_VERSION:
-        raise ValueError(f"{path} has format version {version!r}, legal: {FORMAT_VERSION}")
-    if manifest.pop("crc32c", None) != _own_checksum(manifest):
-        raise ValueError(f"{path} is damaged: its contents are not those that were saved")
+        checksum = manifest.pop("crc32c", None)
+        own = _own_checksum(manifest)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from None
+    except RecursionError:
+        raise CheckpointError(f"{path} is damaged: it is nested too deeply") from None
+    if type(version) is not int or version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} has format version {version!r:.100}, legal: {FORMAT_VERSION}"
+        )
+    if type(checksum) is not int or checksum != own:
+        raise CheckpointError(f"{path} is damaged: its contents are not those that were saved")
+    try:
+        check_fields(manifest)
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from None
     return dict(manifest)
 
 
@@ -132,17 +156,27 @@ def check_files(directory: Path, manifest: dict[str, Any]) -> None:
     """Compares size and CRC32C of every file.
 
     Raises:
-        ValueError: a file is missing or damaged; it is named.
+        CheckpointError: a file is missing, a link, or damaged; it is named.
     """
     for name, expected in manifest["files"].items():
         path = directory / name
-        if not path.is_file():
-            raise ValueError(f"{path} is missing")
-        size = path.stat().st_size
+        try:
+            size = _size(path)
+        except FileNotFoundError:
+            raise CheckpointError(f"{path} is missing") from None
         if size != expected["size"]:
-            raise ValueError(f"{path} is damaged: it has {size} bytes of {expected['size']}")
+            raise CheckpointError(f"{path} is damaged: it has {size} bytes of {expected['size']}")
         if _checksum(path) != expected["crc32c"]:
-            raise ValueError(f"{path} is damaged: its contents are not those that were saved")
+            raise CheckpointError(f"{path} is damaged: its contents are not those that were saved")
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file that is in the directory itself: a link may lead anywhere."""
+    found = os.lstat(path)
+    if not stat.S_ISREG(found.st_mode):
+        what = "a link" if stat.S_ISLNK(found.st_mode) else "no file"
+        raise CheckpointError(f"{path} is {what}; a checkpoint has files only")
+    return found.st_size
 
 
 def _own_checksum(manifest: dict[str, Any]) -> int:

@@ -31,7 +31,7 @@ def merge_chain(chain: Sequence[Entry], target: Path) -> None:
 
     Raises:
         FileExistsError: there is something at target already.
-        ValueError: a file of the chain is damaged.
+        CheckpointError: a file of the chain is damaged.
         OSError: a file cannot be written; there is no directory then.
     """
     verify_chain(chain)

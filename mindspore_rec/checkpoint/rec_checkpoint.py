@@ -25,12 +25,19 @@ from mindspore_rec.checkpoint.chain import (
     verify_chain,
 )
 from mindspore_rec.checkpoint.directory import training_cell
+from mindspore_rec.checkpoint.errors import CheckpointError, reading
 from mindspore_rec.checkpoint.load import load_chain
 from mindspore_rec.checkpoint.manifest import new_directory, new_id, write_manifest
 from mindspore_rec.checkpoint.merge import merge_chain
 from mindspore_rec.checkpoint.run_directory import lock, remove, remove_left_over, remove_old
 from mindspore_rec.checkpoint.snapshot import Delta, write_full
-from mindspore_rec.checkpoint.state_file import random_state, read_states, set_random_state
+from mindspore_rec.checkpoint.state_file import (
+    JSON,
+    check_random_state,
+    random_state,
+    read_states,
+    set_random_state,
+)
 from mindspore_rec.checkpoint.worker import Worker
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
@@ -198,8 +205,8 @@ class RecCheckpoint(Callback):
             Training steps until then; None where there is no checkpoint, and nothing changed.
 
         Raises:
-            ValueError: a file is damaged; the model, data set or `states` are not those that were
-                saved; there is no such step.
+            ValueError: the model, data set or `states` are not those that were saved; there is no
+                such step; a file is damaged (a CheckpointError).
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
@@ -213,6 +220,10 @@ class RecCheckpoint(Callback):
             last = chain[-1]
             verify_chain(chain)
             states = read_states(last.path)
+            with reading(last.path / JSON):
+                if not isinstance(states["objects"], dict):
+                    raise TypeError("objects must be an object")
+                check_random_state(states["random"])
             wanted = {**self._states, **_dataset_state(train_dataset)}
             if wanted.keys() != states["objects"].keys():
                 raise ValueError(
@@ -224,7 +235,12 @@ class RecCheckpoint(Callback):
                 remove([each for each in entries(self.directory) if each.step > last.step])
         _mark(tables_of(training_cell(model)))
         for name, each in wanted.items():
-            each.load_state_dict(states["objects"][name])
+            try:
+                each.load_state_dict(states["objects"][name])
+            except (TypeError, LookupError, AttributeError, OverflowError) as error:
+                raise CheckpointError(
+                    f"{last.path / JSON} has no state for {name!r}: {type(error).__name__}: {error}"
+                ) from error
         set_random_state(states["random"])
         self._run, self._last, self.step = last.run, last, last.step
         self._saved_step = last.step

@@ -12,20 +12,22 @@ from typing import Any
 import numpy as np
 
 from mindspore_rec.checkpoint.chain import Entry
+from mindspore_rec.checkpoint.contents import legal_keys
+from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.table_file import read_keys, read_rows, row_type
 
-__all__ = ["deleted_keys", "rows_at", "table_of", "table_rows"]
+__all__ = ["check_alike", "deleted_keys", "dtype_of", "rows_at", "table_of", "table_rows"]
 
 
 def table_of(entry: Entry, name: str) -> dict[str, Any]:
     """What the manifest says of a table.
 
     Raises:
-        ValueError: the checkpoint has no such table.
+        CheckpointError: the checkpoint has no such table.
     """
     tables: dict[str, dict[str, Any]] = entry.manifest["tables"]
     if name not in tables:
-        raise ValueError(f"{entry.path} has no table '{name}'; it has {sorted(tables)}")
+        raise CheckpointError(f"{entry.path} has no table '{name}'; it has {sorted(tables)}")
     return tables[name]
 
 
@@ -37,13 +39,34 @@ def dtype_of(entry: Entry, name: str) -> np.dtype:
 
 def table_rows(entry: Entry, name: str) -> Iterator[np.ndarray]:
     """Rows that are in the checkpoint: all of them, or those that a delta changes; by key."""
-    return read_rows(entry.path / table_of(entry, name)["file"])
+    table = table_of(entry, name)
+    path, dtype = entry.path / table["file"], dtype_of(entry, name)
+    return read_rows(path, dtype, table["rows"], legal_keys(table))
 
 
 def deleted_keys(entry: Entry, name: str) -> np.ndarray:
     """Keys that a delta removes, in ascending order; none of a full checkpoint."""
-    file = table_of(entry, name).get("deleted")
-    return np.empty(0, np.int64) if file is None else read_keys(entry.path / file)
+    table = table_of(entry, name)
+    if "deleted" not in table:
+        return np.empty(0, np.int64)
+    return read_keys(entry.path / table["deleted"], table["deleted_rows"], legal_keys(table))
+
+
+def check_alike(chain: Sequence[Entry], name: str) -> None:
+    """Looks whether a table has one shape and one kind of key all along a chain.
+
+    Raises:
+        CheckpointError: it has not.
+    """
+    first, *others = chain
+    for entry in others:
+        for what in ("dim", "key_dtype", "vocabulary"):
+            one, other = table_of(first, name)[what], table_of(entry, name)[what]
+            if one != other:
+                raise CheckpointError(
+                    f"table '{name}' has {what} {one!r} in {first.path} and {other!r} in "
+                    f"{entry.path}: they must be the same"
+                )
 
 
 def rows_at(chain: Sequence[Entry], name: str) -> Iterator[np.ndarray]:
@@ -51,13 +74,24 @@ def rows_at(chain: Sequence[Entry], name: str) -> Iterator[np.ndarray]:
 
     As a full checkpoint of that state would have them: rows whose age has reached the table's limit
     are left out, and those from before the first event time have that time.
+
+    Raises:
+        CheckpointError: a file is damaged, or the checkpoints do not fit together.
     """
+    check_alike(chain, name)
     changed, gone = _changes(chain, name)
     first_time = _first_time(chain, name)
     overridden = np.union1d(changed["key"], gone)
     done = 0
     for part in table_rows(chain[0], name):
         kept = part[~_contains(overridden, part["key"])]
+        if not len(kept):
+            kept = changed[:0]
+        elif kept.dtype != changed.dtype:
+            raise CheckpointError(
+                f"{chain[-1].path} has other optimizer states in table '{name}' than "
+                f"{chain[0].path}, but not for every row"
+            )
         last = part["key"][-1]
         upto = int(np.searchsorted(changed["key"], last, side="right"))
         yield _finished(_joined(kept, changed[done:upto]), chain[-1], name, first_time)

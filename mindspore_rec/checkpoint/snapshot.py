@@ -16,6 +16,7 @@ import numpy as np
 from mindspore import nn
 
 from mindspore_rec.checkpoint.array_file import write_arrays
+from mindspore_rec.checkpoint.contents import DENSE
 from mindspore_rec.checkpoint.counter_file import Counters, take_counters, write_counters
 from mindspore_rec.checkpoint.dense import dense_arrays
 from mindspore_rec.checkpoint.state_file import write_states
@@ -29,8 +30,6 @@ from mindspore_rec.checkpoint.table_file import (
 from mindspore_rec.parameter import MapParameter, TableParameter
 
 __all__ = ["DENSE", "Delta", "admission_of", "describe", "write_full"]
-
-DENSE = "dense.safetensors"
 
 
 def admission_of(table: TableParameter) -> str:

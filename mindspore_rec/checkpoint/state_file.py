@@ -15,8 +15,9 @@ import mindspore as ms
 import numpy as np
 
 from mindspore_rec.checkpoint.array_file import read_arrays, write_arrays
+from mindspore_rec.checkpoint.errors import CheckpointError, reading
 
-__all__ = ["random_state", "read_states", "set_random_state", "write_states"]
+__all__ = ["check_random_state", "random_state", "read_states", "set_random_state", "write_states"]
 
 JSON = "states.json"
 ARRAYS = "states.safetensors"
@@ -36,10 +37,18 @@ def write_states(states: dict[str, Any], directory: Path) -> None:
 
 
 def read_states(directory: Path) -> dict[str, Any]:
-    """What `write_states` wrote; tuples come back as lists."""
+    """What `write_states` wrote; tuples come back as lists.
+
+    Raises:
+        CheckpointError: a file is damaged.
+        OSError: one cannot be read.
+    """
     arrays = read_arrays(directory / ARRAYS)
-    plain = json.loads((directory / JSON).read_text(encoding="utf-8"))
-    found: dict[str, Any] = _with_arrays(plain, arrays)
+    with reading(directory / JSON):
+        plain = json.loads((directory / JSON).read_text(encoding="utf-8"))
+        found = _with_arrays(plain, arrays)
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{directory / JSON} is damaged: it is no object")
     return found
 
 
@@ -90,11 +99,28 @@ def random_state() -> dict[str, Any]:
     }
 
 
+def check_random_state(state: dict[str, Any]) -> None:
+    """Tries a state with generators that nobody uses; raises whatever they raise at a wrong one."""
+    python, numpy = _of_generators(state)
+    random.Random().setstate(python)
+    np.random.RandomState().set_state(numpy)  # noqa: NPY002
+    now, given = ms.get_rng_state().asnumpy(), state["mindspore"]
+    if not isinstance(given, np.ndarray) or (now.shape, now.dtype) != (given.shape, given.dtype):
+        raise ValueError("the state of MindSpore's generator is of another shape")
+
+
+def _of_generators(state: dict[str, Any]) -> tuple[Any, Any]:
+    python, numpy = state["python"], state["numpy"]
+    position, has_gauss, cached = numpy["rest"]
+    return (
+        (python["version"], tuple(python["numbers"].tolist()), python["gauss"]),
+        (numpy["name"], numpy["keys"], position, has_gauss, cached),
+    )
+
+
 def set_random_state(state: dict[str, Any]) -> None:
     """Puts the generators where they were."""
-    python, numpy = state["python"], state["numpy"]
-    random.setstate((python["version"], tuple(python["numbers"].tolist()), python["gauss"]))
-    position, has_gauss, cached = numpy["rest"]
-    legacy = (numpy["name"], numpy["keys"], position, has_gauss, cached)
-    np.random.set_state(legacy)  # noqa: NPY002
+    python, numpy = _of_generators(state)
+    random.setstate(python)
+    np.random.set_state(numpy)  # noqa: NPY002
     ms.set_rng_state(ms.Tensor(state["mindspore"]))

@@ -19,9 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from mindspore_rec import _native
+from mindspore_rec.checkpoint.arrow_file import read_batches
+from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.key_sort import KeySort
 
 __all__ = [
+    "ALL_KEYS",
+    "KEYS",
+    "check_rows",
     "read_keys",
     "read_rows",
     "row_type",
@@ -33,6 +38,9 @@ __all__ = [
 
 _INTEGERS = {"count": "counts", "last_step": "last_steps", "last_time": "last_times"}
 _BATCH_ROWS = 65536
+
+ALL_KEYS = (-(1 << 63), (1 << 63) - 1)
+KEYS = pa.schema([pa.field("key", pa.int64())])
 
 Arrays = dict[str, np.ndarray]
 
@@ -104,41 +112,77 @@ def write_rows(parts: Iterable[np.ndarray], dtype: np.dtype, path: Path) -> int:
     return written + len(rest)
 
 
-def read_rows(path: Path) -> Iterator[np.ndarray]:
-    """The rows of a file, a part at a time."""
-    with pa.memory_map(str(path)) as source:
-        reader = pa.ipc.open_file(source)
-        widths = {
-            field.name: field.type.list_size
-            for field in reader.schema
-            if pa.types.is_fixed_size_list(field.type)
-        }
-        dtype = row_type(widths["value"], widths.get("state", 0))
-        for number in range(reader.num_record_batches):
-            batch = reader.get_batch(number)
-            rows = np.empty(batch.num_rows, dtype)
-            for column in dtype.names or ():
-                values = batch[column]
-                if column in widths:
-                    flat = values.flatten().to_numpy()
-                    rows[column] = flat.reshape(-1, widths[column])
-                else:
-                    rows[column] = values.to_numpy()
-            yield rows
+def read_rows(
+    path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int] = ALL_KEYS
+) -> Iterator[np.ndarray]:
+    """The rows of a file, a part at a time.
+
+    Args:
+        path: the file.
+        dtype: of the rows, from `row_type`.
+        rows: how many there are.
+        legal: the lowest key and the highest. Default: any int64.
+
+    Raises:
+        CheckpointError: it holds something else.
+    """
+    for batch in _row_batches(path, dtype, rows, legal):
+        part = np.empty(batch.num_rows, dtype)
+        for column in dtype.names or ():
+            if dtype[column].shape:
+                width = dtype[column].shape[0]
+                part[column] = batch[column].flatten().to_numpy().reshape(-1, width)
+            else:
+                part[column] = batch[column].to_numpy()
+        yield part
+
+
+def check_rows(path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int] = ALL_KEYS) -> None:
+    """Raises what `read_rows` would, without copying the rows."""
+    for _ in _row_batches(path, dtype, rows, legal):
+        pass
+
+
+def _row_batches(
+    path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int]
+) -> Iterator[pa.RecordBatch]:
+    last = None
+    for batch in read_batches(path, _schema(dtype), rows):
+        keys = batch["key"].to_numpy()
+        if not len(keys):
+            raise CheckpointError(f"{path} is damaged: a batch has no rows")
+        _check_order(path, keys, last, legal)
+        last = keys[-1]
+        yield batch
+
+
+def _check_order(path: Path, keys: np.ndarray, last: Any, legal: tuple[int, int]) -> None:
+    if not (keys[1:] > keys[:-1]).all() or (last is not None and len(keys) and keys[0] <= last):
+        raise CheckpointError(f"{path} is damaged: its keys are not in ascending order")
+    if len(keys) and not (legal[0] <= keys[0] and keys[-1] <= legal[1]):
+        raise CheckpointError(
+            f"{path} is damaged: it has keys from {keys[0]} to {keys[-1]}, legal: from {legal[0]} "
+            f"to {legal[1]}"
+        )
 
 
 def write_keys(keys: np.ndarray, path: Path) -> None:
     """Writes keys in ascending order, as an Arrow IPC file with the column `key`."""
-    batch = pa.record_batch([pa.array(np.sort(keys), pa.int64())], names=["key"])
+    batch = pa.record_batch([pa.array(np.sort(keys), pa.int64())], schema=KEYS)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
 
 
-def read_keys(path: Path) -> np.ndarray:
-    """What `write_keys` wrote."""
-    with pa.memory_map(str(path)) as source:
-        table = pa.ipc.open_file(source).read_all()
-        return np.array(table["key"].to_numpy(), np.int64)
+def read_keys(path: Path, rows: int, legal: tuple[int, int] = ALL_KEYS) -> np.ndarray:
+    """What `write_keys` wrote.
+
+    Raises:
+        CheckpointError: it holds something else, or another number of keys.
+    """
+    parts = [np.array(batch["key"].to_numpy()) for batch in read_batches(path, KEYS, rows)]
+    keys = np.concatenate([np.empty(0, np.int64), *parts])
+    _check_order(path, keys, None, legal)
+    return keys
 
 
 def _schema(dtype: np.dtype) -> pa.Schema:

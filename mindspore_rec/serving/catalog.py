@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from mindspore_rec.checkpoint.chain import Entry, entry_at, parse_entry_name
+from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.manifest import MANIFEST
 
 __all__ = ["Catalog", "ChainError"]
 
 
-class ChainError(ValueError):
+class ChainError(CheckpointError):
     """A checkpoint that cannot be applied; the message names the file and the reason.
 
     Attributes:

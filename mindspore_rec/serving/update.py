@@ -55,11 +55,11 @@ class Update:
             try:
                 verify(entry)
                 check_tables(served.tables, entry)
+                self._tables += [(name, TableUpdate(entry, name)) for name in served.tables]
             except ValueError as error:
                 if not entry.path.is_dir():
                     raise FileNotFoundError(f"{entry.path} was removed") from None
                 raise ChainError(entry.path, str(error)) from error
-            self._tables += [(name, TableUpdate(entry, name)) for name in served.tables]
         source = self.last.path / DENSE
         try:
             self._dense = matched(served.parameters, read_arrays(source), source)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may stand in a manifest: each field's type and range, and the names of files.
+
+The checksum says that a manifest is as it was written, not who wrote it. Whoever reads one can rely
+on what is checked here: files are in the directory itself, under names that their kind has, and are
+large enough for the rows that they are said to hold.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+__all__ = ["check_fields", "row_bytes"]
+
+_FILE = re.compile(r"[a-z0-9][a-z0-9_]{0,99}(\.[a-z0-9_]{1,20}){0,3}")
+_OF_A_TABLE = {
+    "file": re.compile(r"table_[0-9]{1,9}\.arrow"),
+    "deleted": re.compile(r"deleted_[0-9]{1,9}\.arrow"),
+    "counters": re.compile(r"counters_[0-9]{1,9}\.(arrow|sketch)"),
+}
+_ID = re.compile(r"[0-9a-f]{16}")
+_NEEDED = ("dense.safetensors", "states.json", "states.safetensors")
+_MOST_DIM = 1 << 20
+_MOST_ROWS = 1 << 48
+_MOST_INT = (1 << 63) - 1
+_MOST_TIME = (1 << 32) - 1
+_LAST_DATE = 253402300799  # the end of the year 9999
+_MOST_WORDS = 10_000
+
+
+def check_fields(manifest: Any) -> None:
+    """Compares a manifest, without its checksum, with what may stand there.
+
+    Raises:
+        ValueError: something else does; it is named.
+
+    Example:
+        >>> check_fields({"kind": "half"})
+        Traceback (most recent call last):
+        ValueError: kind must be 'full' or 'delta', got 'half'
+    """
+    _require(isinstance(manifest, dict), "it", "an object", manifest)
+    kind = manifest.get("kind")
+    _require(kind in ("full", "delta"), "kind", "'full' or 'delta'", kind)
+    _int("step", manifest, 0, _MOST_INT)
+    for name in ("run", "state"):
+        _id(name, manifest)
+    if kind == "full":
+        _require(manifest.get("parent", "") is None, "parent", "null", manifest.get("parent"))
+    else:
+        _id("parent", manifest)
+    saved_at = manifest.get("saved_at")
+    fits = type(saved_at) in (int, float) and math.isfinite(saved_at)
+    _require(fits and 0 <= saved_at <= _LAST_DATE, "saved_at", "seconds since 1970", saved_at)
+    if manifest.get("watermark", 0) is not None:
+        _int("watermark", manifest, 0, _MOST_TIME)
+    _check_model(manifest.get("model", 0))
+    files = manifest.get("files")
+    _check_files(files)
+    tables = manifest.get("tables")
+    _require(isinstance(tables, dict), "tables", "an object", tables)
+    taken: set[str] = set()
+    for name, table in tables.items():
+        _check_table(f"tables[{name!r:.100}]", table, kind, files, taken)
+
+
+def row_bytes(table: dict[str, Any]) -> int:
+    """What a row takes in a file: key, values, states, count, last step, last time."""
+    return int(8 + 4 * (table["dim"] + table["state_width"]) + 12)
+
+
+def _check_model(model: Any) -> None:
+    if model is None:
+        return
+    _require(isinstance(model, dict), "model", "null or an object", model)
+    builder, inputs = model.get("builder"), model.get("inputs", 0)
+    _require(isinstance(builder, str), "model.builder", "a text", builder)
+    arguments = model.get("arguments")
+    _require(isinstance(arguments, dict), "model.arguments", "an object", arguments)
+    texts = isinstance(inputs, list) and all(isinstance(each, str) for each in inputs)
+    _require(inputs is None or texts, "model.inputs", "null or a list of texts", inputs)
+
+
+def _check_files(files: Any) -> None:
+    _require(isinstance(files, dict), "files", "an object", files)
+    for name, file in files.items():
+        legal = _FILE.fullmatch(name) is not None and name != "manifest.json"
+        _require(legal, "files", "names of lower case letters, digits, _ and . by kinds", name)
+        _require(isinstance(file, dict), f"files[{name!r}]", "an object", file)
+        _int("size", file, 0, _MOST_INT, f"files[{name!r}]")
+        _int("crc32c", file, 0, (1 << 32) - 1, f"files[{name!r}]")
+    for name in _NEEDED:
+        _require(name in files, "files", f"with {name}", sorted(files))
+
+
+def _check_table(where: str, table: Any, kind: str, files: dict[str, Any], taken: set[str]) -> None:
+    _require(isinstance(table, dict), where, "an object", table)
+    _int("dim", table, 1, _MOST_DIM, where)
+    _int("state_width", table, 0, _MOST_DIM, where)
+    _int("vocabulary", table, 0, _MOST_INT, where)
+    for name in ("key_dtype", "admission"):
+        text = table.get(name)
+        fits = isinstance(text, str) and len(text) <= _MOST_WORDS
+        _require(fits, f"{where}.{name}", "a text", text)
+    # The ranges of the native clock, which must not refuse what the rows were loaded for.
+    step = _int("step", table, 0, _MOST_TIME, where)
+    time = _int("event_time", table, 0, _MOST_TIME, where)
+    _int("first_time", table, 0, _MOST_TIME, where)
+    ages = table.get("ages_at")
+    fits = isinstance(ages, list) and len(ages) == 2 and all(type(each) is int for each in ages)
+    fits = fits and 0 <= ages[0] <= step and 0 <= ages[1] <= time
+    _require(fits, f"{where}.ages_at", "a step and a time, not ahead of the clock", ages)
+    for name in ("max_idle_steps", "max_idle_seconds"):
+        _int(name, table, -1, _MOST_INT, where)
+    _check_file(where, "file", table, files, taken)
+    _check_rows(where, "rows", table, files[table["file"]], row_bytes(table))
+    if kind == "delta":
+        _check_file(where, "deleted", table, files, taken)
+        _check_rows(where, "deleted_rows", table, files[table["deleted"]], 8)
+    else:
+        _require("deleted" not in table, f"{where}.deleted", "of a delta", table.get("deleted"))
+    if table.get("counters", 0) is not None:
+        _check_file(where, "counters", table, files, taken)
+
+
+def _check_file(
+    where: str, name: str, table: dict[str, Any], files: dict[str, Any], taken: set[str]
+) -> None:
+    file, pattern = table.get(name), _OF_A_TABLE[name]
+    fits = isinstance(file, str) and pattern.fullmatch(file) is not None
+    _require(fits, f"{where}.{name}", f"a name like {pattern.pattern}", file)
+    _require(file in files, f"{where}.{name}", "one of the files", file)
+    _require(file not in taken, f"{where}.{name}", "a file of its own", file)
+    taken.add(str(file))
+
+
+def _check_rows(
+    where: str, name: str, table: dict[str, Any], file: dict[str, Any], size: int
+) -> None:
+    """The rows of a file are not compressed: so many take their place."""
+    rows = _int(name, table, 0, _MOST_ROWS, where)
+    most = file["size"] // size
+    _require(rows <= most, f"{where}.{name}", f"at most {most}, which the file has room for", rows)
+
+
+def _int(name: str, of: dict[str, Any], low: int, high: int, where: str = "") -> int:
+    value = of.get(name)
+    what = f"{where}.{name}" if where else name
+    _require(type(value) is int, what, "an integer", value)
+    assert isinstance(value, int)
+    _require(low <= value <= high, what, f"in [{low}, {high}]", value)
+    return value
+
+
+def _id(name: str, manifest: dict[str, Any]) -> None:
+    value = manifest.get(name)
+    fits = isinstance(value, str) and _ID.fullmatch(value) is not None
+    _require(fits, name, "16 hexadecimal digits", value)
+
+
+def _require(fits: bool, what: str, legal: str, value: Any) -> None:
+    if not fits:
+        raise ValueError(f"{what} must be {legal}, got {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    if type(value) is int and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)[:100] if not isinstance(value, (dict, list)) else type(value).__name__
