@@ -81,9 +81,9 @@ def matched(
 
 
 def _kind(dtype: Any) -> str:
-    """'float', 'int', 'uint', 'bool', of MindSpore's dtypes and NumPy's."""
-    name = str(dtype).lower().rstrip("0123456789_")
-    return "float" if name == "bfloat" else name
+    """Of MindSpore's dtypes and NumPy's; all floats are of one kind, and convert."""
+    name = str(dtype).lower().rstrip("_")
+    return "float" if "float" in name else name
 
 
 def dense_parameters(cell: nn.Cell) -> list[Parameter]:

@@ -28,7 +28,7 @@ from mindspore_rec.checkpoint.table_file import to_arrays
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.parameter import TableParameter
 
-__all__ = ["TableUpdate", "check_tables", "load_chain"]
+__all__ = ["TableUpdate", "check_load", "check_tables", "load_chain"]
 
 
 def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: int = 1) -> None:
@@ -46,19 +46,10 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: 
     Raises:
         CheckpointError: tables, parameters or optimizers are not those that were saved.
     """
+    check_load(cell, chain)
     last = chain[-1]
-    tables = {table.name: table for table in tables_of(cell)}
-    check_tables(tables, last)
-    dense = read_arrays(last.path / DENSE)
-    matched(dense_parameters(cell), dense, last.path / DENSE)
-    for name in tables:
-        check_alike(chain, name)
-        if len({dtype_of(entry, name) for entry in chain}) > 1:
-            # Whether the last optimizer's states are there for every row shows at the end only.
-            for _ in rows_at(chain, name):
-                pass
-    set_dense(cell, dense, last.path / DENSE)
-    for name, table in tables.items():
+    set_dense(cell, read_arrays(last.path / DENSE), last.path / DENSE)
+    for name, table in ((table.name, table) for table in tables_of(cell)):
         saved, native = table_of(last, name), table.native
         native.clear()
         _set_clock(native, saved)
@@ -68,6 +59,20 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: 
                 native.import_rows(**to_arrays(mine, native.has_optimizer))
         if saved["counters"] is not None:
             read_counters(native, last.path / saved["counters"])
+
+
+def check_load(cell: nn.Cell, chain: Sequence[Entry]) -> None:
+    """Raises what `load_chain` would, and changes nothing."""
+    last = chain[-1]
+    tables = {table.name: table for table in tables_of(cell)}
+    check_tables(tables, last)
+    matched(dense_parameters(cell), read_arrays(last.path / DENSE), last.path / DENSE)
+    for name in tables:
+        check_alike(chain, name)
+        if len({dtype_of(entry, name) for entry in chain}) > 1:
+            # Whether the last optimizer's states are there for every row shows at the end only.
+            for _ in rows_at(chain, name):
+                pass
 
 
 def check_tables(tables: dict[str, TableParameter], entry: Entry) -> None:

@@ -26,7 +26,7 @@ from mindspore_rec.checkpoint.chain import (
 )
 from mindspore_rec.checkpoint.directory import training_cell
 from mindspore_rec.checkpoint.errors import CheckpointError, reading
-from mindspore_rec.checkpoint.load import load_chain
+from mindspore_rec.checkpoint.load import check_load, load_chain
 from mindspore_rec.checkpoint.manifest import new_directory, new_id, write_manifest
 from mindspore_rec.checkpoint.merge import merge_chain
 from mindspore_rec.checkpoint.run_directory import lock, remove, remove_left_over, remove_old
@@ -230,17 +230,26 @@ class RecCheckpoint(Callback):
                     f"states and train_dataset must be those that were saved: {last.path} has the "
                     f"states of {sorted(states['objects'])}, given are {sorted(wanted)}"
                 )
+            check_load(training_cell(model), chain)
+            # Before the tables: whatever these raise, no row has changed.
+            for name, each in wanted.items():
+                try:
+                    each.load_state_dict(states["objects"][name])
+                except (
+                    ValueError,
+                    TypeError,
+                    LookupError,
+                    ArithmeticError,
+                    AttributeError,
+                ) as error:
+                    raise CheckpointError(
+                        f"{last.path / JSON} has no state for {name!r}: "
+                        f"{type(error).__name__}: {error}"
+                    ) from error
             load_chain(training_cell(model), chain)
             if step is not None:
                 remove([each for each in entries(self.directory) if each.step > last.step])
         _mark(tables_of(training_cell(model)))
-        for name, each in wanted.items():
-            try:
-                each.load_state_dict(states["objects"][name])
-            except (TypeError, LookupError, AttributeError, OverflowError) as error:
-                raise CheckpointError(
-                    f"{last.path / JSON} has no state for {name!r}: {type(error).__name__}: {error}"
-                ) from error
         set_random_state(states["random"])
         self._run, self._last, self.step = last.run, last, last.step
         self._saved_step = last.step
