@@ -320,16 +320,17 @@ def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> 
     if not data:
         return np.empty(0, dtype)
     types = set(map(type, data))
+    allowed: set[type] = {int, float}
     if dtype.kind == "b":
         legal, allowed = "true or false", {bool}
     elif dtype.kind == "f":
         limit = float(np.finfo(dtype).max)
         if spec.dtype.kind == "f":
             limit = min(limit, float(np.finfo(spec.dtype).max))
-        legal, allowed = f"numbers of {dtype}, from {-limit:g} to {limit:g}", {int, float}
+        legal = f"numbers of {dtype}, from {-limit:g} to {limit:g}"
     else:
         info = np.iinfo(dtype)
-        legal, allowed = f"integers of {dtype}, from {info.min} to {info.max}", {int, float}
+        legal = f"integers of {dtype}, from {info.min} to {info.max}"
     wrong = RequestError(f"{where}: data must be {legal}")
     if not types <= allowed:
         other = next(each for each in data if type(each) not in allowed)
@@ -348,13 +349,18 @@ def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> 
         except OverflowError:
             raise wrong from None
     if dtype.kind == "f":
-        fits = bool((array >= -limit).all() and (array <= limit).all())
+        # An int64 is in the range of all but the half floats; of NaN the comparison is false.
+        fits = (array.dtype.kind == "i" and limit > _MOST_SIZE) or bool(
+            np.abs(array.astype(np.float64, copy=False)).max() <= limit
+        )
     else:
         if array.dtype.kind == "f" and bool((np.abs(array) <= _EXACT).all()):
             # To JSON 1.0 and 1 are one number, and some clients write all of them with a point.
             whole = array.astype(np.int64)
             array = whole if np.array_equal(whole, array) else array
-        fits = array.dtype.kind == "i" and info.min <= array.min() and array.max() <= info.max
+        fits = array.dtype.kind == "i"
+        if fits and dtype != np.int64:
+            fits = bool(info.min <= array.min() and array.max() <= info.max)
     if not fits:
         raise wrong
     return array.astype(dtype, copy=False)

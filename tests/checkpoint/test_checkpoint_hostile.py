@@ -23,7 +23,7 @@ import pytest
 
 from mindspore_rec import CheckpointError, RecCheckpoint, load_checkpoint, tables_of
 from mindspore_rec.checkpoint.__main__ import main
-from mindspore_rec.checkpoint.chain import entries, newest_chain, verify
+from mindspore_rec.checkpoint.chain import entries, newest_chain, verify_chain
 from mindspore_rec.checkpoint.diff import difference
 from mindspore_rec.checkpoint.directory import chain_at
 from mindspore_rec.checkpoint.export import export_table
@@ -94,7 +94,7 @@ class Sandbox:
             Predictor(self.root, self.cell, follow=False, wait_seconds=0).close()
 
         return {
-            "verify": lambda: [verify(entry) for entry in entries(self.root)],
+            "verify": lambda: verify_chain(entries(self.root)),
             "ls": lambda: quiet("ls", self.root),
             "diff": lambda: difference(chain_at(self.root), chain_at(self.good)),
             "merge": lambda: merge_chain(chain_at(self.root), out / "merged"),
