@@ -3,12 +3,15 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <mutex>
+#include <new>
 
 namespace msrec {
 
@@ -87,9 +90,39 @@ class PosixFile : public File {
 
 class PosixLock : public FileLock {
  public:
-  PosixLock(int fd, std::string path) : fd_(fd), owner_(::getpid()), path_(std::move(path)) {}
+  static std::unique_ptr<FileLock> Take(const std::string& path, bool exclusive) {
+    Held& held = AllHeld();
+    // A fork waits meanwhile, so that no child gets a descriptor that is not known yet.
+    const std::lock_guard<std::mutex> guard(held.mutex);
+    const int fd =
+        ::open(path.c_str(), O_CLOEXEC | (exclusive ? O_RDWR | O_CREAT : O_RDONLY), 0644);
+    if (fd < 0) throw IoError(errno, "cannot open", path);
+    std::unique_ptr<PosixLock> lock;
+    try {
+      lock.reset(new PosixLock(fd, path));
+    } catch (...) {
+      ::close(fd);
+      throw;
+    }
+    if (::flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
+      const int error = errno == EWOULDBLOCK ? EBUSY : errno;
+      ::close(fd);
+      lock->fd_ = -1;
+      throw IoError(error, error == EBUSY ? "already open elsewhere:" : "cannot lock", path);
+    }
+    lock->next_ = held.first;
+    held.first = lock.get();
+    return lock;
+  }
+
   ~PosixLock() override {
-    // Closing would leave it to processes forked meanwhile, which share the lock.
+    if (fd_ < 0) return;  // not held, or in a child that was forked since
+    Held& held = AllHeld();
+    const std::lock_guard<std::mutex> guard(held.mutex);
+    PosixLock** at = &held.first;
+    while (*at != this) at = &(*at)->next_;
+    *at = next_;
+    // Closing alone would leave it to a process that was forked past the C library.
     if (::getpid() == owner_) ::flock(fd_, LOCK_UN);
     ::close(fd_);
   }
@@ -105,9 +138,40 @@ class PosixLock : public FileLock {
   }
 
  private:
-  const int fd_;
+  // flock() belongs to the open file, which a forked child shares: the lock would be held until the
+  // last child has ended. So a child closes its descriptors before it does anything else; that
+  // takes nothing from the parent. fcntl()'s locks of a process would be lost as soon as anything
+  // in it closed that file, and would not tell two tables of one process apart.
+  struct Held {
+    std::mutex mutex;
+    PosixLock* first = nullptr;
+  };
+  static Held& AllHeld() {
+    static Held* const held = [] {
+      if (::pthread_atfork([] { AllHeld().mutex.lock(); }, [] { AllHeld().mutex.unlock(); },
+                           &CloseInChild) != 0) {
+        throw std::bad_alloc();
+      }
+      return new Held;  // never destroyed: a fork may come late
+    }();
+    return *held;
+  }
+  static void CloseInChild() {
+    Held& held = AllHeld();
+    for (PosixLock* lock = held.first; lock != nullptr; lock = lock->next_) {
+      ::close(lock->fd_);
+      lock->fd_ = -1;
+    }
+    held.first = nullptr;
+    held.mutex.unlock();
+  }
+
+  PosixLock(int fd, std::string path) : fd_(fd), owner_(::getpid()), path_(std::move(path)) {}
+
+  int fd_;
   const pid_t owner_;
   const std::string path_;
+  PosixLock* next_ = nullptr;
 };
 
 class PosixEnv : public Env {
@@ -137,7 +201,9 @@ class PosixEnv : public Env {
   void CreateDirectory(const std::string& path) override {
     for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
       const std::string prefix = path.substr(0, end);
-      if (::mkdir(prefix.c_str(), 0755) != 0 && errno != EEXIST) {
+      if (::mkdir(prefix.c_str(), 0755) == 0) {
+        SyncParent(prefix);
+      } else if (errno != EEXIST) {
         const int error = errno;
         struct stat status;
         const bool there = ::stat(prefix.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
@@ -176,15 +242,21 @@ class PosixEnv : public Env {
   }
 
   std::unique_ptr<FileLock> Lock(const std::string& path, bool exclusive) override {
-    const int fd =
-        ::open(path.c_str(), O_CLOEXEC | (exclusive ? O_RDWR | O_CREAT : O_RDONLY), 0644);
-    if (fd < 0) throw IoError(errno, "cannot open", path);
-    if (::flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
-      const int error = errno == EWOULDBLOCK ? EBUSY : errno;
-      ::close(fd);
-      throw IoError(error, error == EBUSY ? "already open elsewhere:" : "cannot lock", path);
+    return PosixLock::Take(path, exclusive);
+  }
+
+ private:
+  // Of a directory just made. When it throws, the directory is gone, so that the next try makes and
+  // syncs it again.
+  void SyncParent(const std::string& made) {
+    const size_t slash = made.find_last_of('/', made.find_last_not_of('/'));
+    const std::string parent = slash == std::string::npos ? "." : made.substr(0, slash + 1);
+    try {
+      SyncDirectory(parent);
+    } catch (const IoError&) {
+      ::rmdir(made.c_str());
+      throw;
     }
-    return std::make_unique<PosixLock>(fd, path);
   }
 };
 

@@ -87,7 +87,7 @@ class Env {
   // direct: past the page cache (O_DIRECT).
   virtual std::unique_ptr<File> Open(const std::string& path, OpenMode mode, bool direct) = 0;
   virtual bool Exists(const std::string& path) = 0;
-  // With its parents; those that exist are left alone.
+  // With its parents; those that exist are left alone. Those it has made survive power loss.
   virtual void CreateDirectory(const std::string& path) = 0;
   virtual std::vector<std::string> List(const std::string& directory) = 0;
   virtual void Rename(const std::string& from, const std::string& to) = 0;
@@ -95,7 +95,8 @@ class Env {
   // Makes creations, renames and removals in it survive power loss.
   virtual void SyncDirectory(const std::string& path) = 0;
   // Creates the file where exclusive. Throws IoError EBUSY when somebody else, in this process or
-  // another, holds it exclusively, or holds it at all and exclusive is asked for.
+  // another, holds it exclusively, or holds it at all and exclusive is asked for. Ends with the
+  // process: a forked child has no part in it, and can neither keep it nor give it up.
   virtual std::unique_ptr<FileLock> Lock(const std::string& path, bool exclusive) = 0;
 };
 
