@@ -16,6 +16,8 @@ constexpr char kHeaderMagic[9] = "MRECSEG1";
 constexpr char kMarkMagic[9] = "MRECSYN1";
 constexpr char kTrailerMagic[9] = "MRECEND1";
 
+constexpr uint64_t kMaxId = uint64_t{1} << 62;
+
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the files are little-endian"
 #endif
@@ -64,6 +66,10 @@ uint64_t RecordShape::SlotsIn(uint64_t segment_bytes) const {
   const uint64_t administration = kDataOffset + 3 * kBlock;
   const uint64_t each = record_bytes + sizeof(int64_t) + sizeof(uint32_t);  // with its footer
   return segment_bytes < administration + each ? 0 : (segment_bytes - administration) / each;
+}
+
+uint64_t RecordShape::MostIn(uint64_t file_bytes) const {
+  return file_bytes < kDataOffset ? 0 : (file_bytes - kDataOffset) / record_bytes;
 }
 
 void RecordShape::Encode(uint64_t segment, uint64_t slot, RecordKind kind, int64_t key,
@@ -173,6 +179,28 @@ Manifest DecodeManifest(const std::string& text, const std::string& path) {
     uint64_t slots = 0;
     if (state == "sealed") words >> slots;
     manifest.segments.push_back({id, state == "sealed", slots});
+  }
+  if (EncodeManifest(manifest) != text) throw bad("the manifest is not one that is written here");
+  if (manifest.row_bytes < 1 || manifest.row_bytes > kMaxRowBytes) {
+    throw bad("row_bytes must be in [1, 16 MiB], got " + std::to_string(manifest.row_bytes));
+  }
+  if (manifest.next_id < 1 || manifest.next_id > kMaxId) {
+    throw bad("next_id must be in [1, 2^62], got " + std::to_string(manifest.next_id));
+  }
+  uint64_t least = 1;
+  for (size_t i = 0; i < manifest.segments.size(); ++i) {
+    const Manifest::Entry& entry = manifest.segments[i];
+    const std::string name = "segment " + std::to_string(entry.id);
+    if (entry.id < least || entry.id >= manifest.next_id) {
+      throw bad(name + " is not between the segment before it and next_id");
+    }
+    least = entry.id + 1;
+    if (!entry.sealed && i + 1 != manifest.segments.size()) {
+      throw bad(name + " is open and not the last one");
+    }
+    if (entry.slots > kMaxSlots) {
+      throw bad(name + " cannot have " + std::to_string(entry.slots) + " records");
+    }
   }
   return manifest;
 }

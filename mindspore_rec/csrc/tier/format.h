@@ -41,6 +41,9 @@ constexpr uint64_t RoundUp(uint64_t n) { return (n + kBlock - 1) / kBlock * kBlo
 
 enum RecordKind : uint32_t { kRowRecord = 1, kTombstoneRecord = 2 };
 
+constexpr size_t kMaxRowBytes = size_t{16} << 20;
+constexpr uint64_t kMaxSlots = (uint64_t{1} << 32) - 1;  // of a segment
+
 struct RecordHeader {
   uint32_t crc;
   uint32_t kind;
@@ -54,7 +57,7 @@ struct Tombstone {
 };
 static_assert(sizeof(Tombstone) == 16, "part of the format");
 
-// Sizes that follow from the size of a row.
+// Sizes that follow from the size of a row, which is in [1, kMaxRowBytes].
 struct RecordShape {
   explicit RecordShape(size_t row_bytes);
 
@@ -66,6 +69,8 @@ struct RecordShape {
   uint64_t OffsetOf(uint64_t slot) const { return kDataOffset + slot * record_bytes; }
   // Records in a segment of this size.
   uint64_t SlotsIn(uint64_t segment_bytes) const;
+  // Records that lie in a file of this size, whatever else is in it: what is claimed beyond is not.
+  uint64_t MostIn(uint64_t file_bytes) const;
 
   // Writes record_bytes to `out`. Requires payload: row_bytes, or `key` tombstones.
   void Encode(uint64_t segment, uint64_t slot, RecordKind kind, int64_t key, const void* payload,
@@ -96,6 +101,7 @@ struct Trailer {
   uint64_t footer_offset;
   uint32_t footer_crc;
 };
+// Requires: slots and tombstone_slots are at most kMaxSlots.
 size_t FooterBytes(const Trailer& trailer);
 void EncodeTrailer(uint64_t segment, const Trailer& trailer, char* block);
 // False when the block is damaged.
@@ -112,7 +118,10 @@ struct Manifest {
   std::vector<Entry> segments;  // by id
 };
 std::string EncodeManifest(const Manifest& manifest);
-Manifest DecodeManifest(const std::string& text, const std::string& path);  // throws Corruption
+// Throws Corruption unless it is what EncodeManifest writes for a log that there can be: row_bytes
+// in [1, kMaxRowBytes], segments in the order of their ids, all below next_id, none but the last
+// open, at most kMaxSlots records in each. A checksum that is right says little: anyone can make it.
+Manifest DecodeManifest(const std::string& text, const std::string& path);
 
 std::string SegmentName(uint64_t id);
 // Whether the name is one of a segment.

@@ -11,7 +11,9 @@ namespace msrec {
 namespace {
 
 constexpr size_t kScanBytes = size_t{1} << 20;
+constexpr uint64_t kMostReported = 1000;  // damaged records of one segment
 
+// Requires: a valid record of tombstones.
 std::vector<Tombstone> TombstonesOf(const char* record) {
   RecordHeader header;
   std::memcpy(&header, record, sizeof header);
@@ -36,6 +38,11 @@ Segment::Segment(std::unique_ptr<File> file, uint64_t id, const RecordShape& sha
                          " with rows of " + std::to_string(header.row_bytes) + " bytes",
                      file_->path(), 0);
   }
+  if (header.slots > kMaxSlots) {
+    throw Corruption("the header says that it has room for " + std::to_string(header.slots) +
+                         " records",
+                     file_->path(), 0);
+  }
   capacity_ = header.slots;
   bytes = file_->Size();
 }
@@ -55,6 +62,7 @@ void Segment::Scan(uint64_t first, uint64_t slots,
                    const std::function<bool(uint64_t, const char*)>& fn) const {
   const size_t record_bytes = shape_.record_bytes;
   AlignedBuffer buffer(std::max(kScanBytes, record_bytes + 2 * kBlock));
+  slots = std::min(slots, MostSlots());
   uint64_t slot = first;
   while (slot < slots) {
     const uint64_t begin = RoundDown(OffsetOf(slot));
@@ -75,11 +83,18 @@ bool Segment::LoadFooter(uint64_t slots, SegmentKeys* out, uint64_t* bad_offset)
   AlignedBuffer block(kBlock);
   Trailer trailer;
   if (file_->Read(size - kBlock, kBlock, block.data()) != kBlock ||
-      !DecodeTrailer(id_, block.data(), &trailer) || trailer.slots != slots) {
+      !DecodeTrailer(id_, block.data(), &trailer) || trailer.slots != slots ||
+      slots > MostSlots() || slots > kMaxSlots || trailer.tombstone_slots > slots) {
+    return false;
+  }
+  // It lies where WriteFooter puts it, and fills the file up to the trailer: what is allocated for
+  // it is there.
+  const size_t bytes = FooterBytes(trailer);
+  if (trailer.footer_offset != RoundUp(OffsetOf(slots)) ||
+      trailer.footer_offset + RoundUp(bytes) + kBlock != size) {
     return false;
   }
   *bad_offset = trailer.footer_offset;
-  const size_t bytes = FooterBytes(trailer);
   AlignedBuffer footer(std::max(bytes, kBlock));
   if (bytes != 0 && file_->Read(trailer.footer_offset, RoundUp(bytes), footer.data()) < bytes) {
     return false;
@@ -98,25 +113,41 @@ bool Segment::LoadFooter(uint64_t slots, SegmentKeys* out, uint64_t* bad_offset)
 SegmentKeys Segment::LoadKeys(uint64_t slots) const {
   SegmentKeys out;
   uint64_t bad_offset = 0;
-  if (!LoadFooter(slots, &out, &bad_offset)) {
-    out = ScanKeys(slots, slots);
-    out.rebuilt = true;
-    return out;
+  if (LoadFooter(slots, &out, &bad_offset) && LoadTombstones(&out)) return out;
+  out = ScanKeys(slots, slots + 1);
+  if (out.keys.size() > slots) {
+    throw Corruption("the manifest says " + std::to_string(slots) + " records, and there are more",
+                     file_->path(), OffsetOf(slots));
   }
-  out.tombstones.reserve(out.tombstone_slots.size());
-  const std::vector<uint32_t>& wanted = out.tombstone_slots;
+  out.rebuilt = true;
+  return out;
+}
+
+// False when the footer takes records for tombstones that are none. Throws Corruption when a record
+// is damaged.
+bool Segment::LoadTombstones(SegmentKeys* out) const {
+  const std::vector<uint32_t>& wanted = out->tombstone_slots;
+  for (size_t t = 0; t < wanted.size(); ++t) {
+    if (wanted[t] >= out->keys.size() || (t > 0 && wanted[t] <= wanted[t - 1])) return false;
+  }
+  out->tombstones.reserve(wanted.size());
   for (size_t t = 0; t < wanted.size();) {  // neighbours in one go
     size_t end = t + 1;
     while (end < wanted.size() && wanted[end] == wanted[end - 1] + 1) ++end;
-    Scan(wanted[t], wanted[end - 1] + 1, [&](uint64_t slot, const char* record) {
+    bool tombstones = true;
+    Scan(wanted[t], uint64_t{wanted[end - 1]} + 1, [&](uint64_t slot, const char* record) {
       if (!Valid(slot, record)) throw Damage(slot);
-      out.tombstones.push_back(TombstonesOf(record));
-      return true;
+      RecordHeader header;
+      std::memcpy(&header, record, sizeof header);
+      tombstones = header.kind == kTombstoneRecord;
+      if (tombstones) out->tombstones.push_back(TombstonesOf(record));
+      return tombstones;
     });
-    if (out.tombstones.size() != end) throw Damage(wanted[out.tombstones.size()]);
+    if (!tombstones) return false;
+    if (out->tombstones.size() != end) throw Damage(wanted[out->tombstones.size()]);
     t = end;
   }
-  return out;
+  return true;
 }
 
 SegmentKeys Segment::ScanKeys(uint64_t synced, uint64_t slots) const {
@@ -132,7 +163,12 @@ SegmentKeys Segment::ScanKeys(uint64_t synced, uint64_t slots) const {
     }
     return true;
   });
-  if (out.keys.size() < synced) throw Damage(out.keys.size());
+  if (out.keys.size() < synced) {
+    const uint64_t end = out.keys.size();
+    if (end < MostSlots()) throw Damage(end);
+    throw Corruption("the file ends before record " + std::to_string(end), file_->path(),
+                     OffsetOf(end));
+  }
   return out;
 }
 
@@ -175,20 +211,32 @@ void Segment::Verify(uint64_t slots, bool sealed, std::vector<Corruption>* probl
     problems->push_back(
         Corruption("the footer does not match its checksum", file_->path(), bad_offset));
   }
-  uint64_t seen = 0;
+  uint64_t seen = 0, damaged = 0;
+  size_t tombstone = 0;  // of those in the footer, the next
+  const auto report = [&](const Corruption& problem) {
+    if (++damaged <= kMostReported) problems->push_back(problem);
+  };
   Scan(0, slots, [&](uint64_t slot, const char* record) {
     ++seen;
     RecordHeader header;
     std::memcpy(&header, record, sizeof header);
+    const std::vector<uint32_t>& listed = footer.tombstone_slots;
+    const bool erases = tombstone < listed.size() && listed[tombstone] == slot;
+    tombstone += erases ? 1 : 0;
     if (!Valid(slot, record)) {
-      problems->push_back(Damage(slot));
-    } else if (has_footer && footer.keys[slot] != header.key) {
-      problems->push_back(
-          Corruption("the footer has another key for record " + std::to_string(slot), file_->path(),
-                     OffsetOf(slot)));
+      report(Damage(slot));
+    } else if (has_footer &&
+               (footer.keys[slot] != header.key || erases != (header.kind == kTombstoneRecord))) {
+      report(Corruption("the footer has something else for record " + std::to_string(slot),
+                        file_->path(), OffsetOf(slot)));
     }
     return true;
   });
+  if (damaged > kMostReported) {
+    problems->push_back(Corruption("and " + std::to_string(damaged - kMostReported) +
+                                       " more records, " + std::to_string(damaged) + " in all",
+                                   file_->path(), kDataOffset));
+  }
   if (seen < slots) {
     problems->push_back(Corruption("the file ends before record " + std::to_string(seen),
                                    file_->path(), OffsetOf(seen)));

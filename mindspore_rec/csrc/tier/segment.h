@@ -32,13 +32,17 @@ class Segment {
   static std::unique_ptr<File> Create(Env* env, const std::string& path, bool direct, uint64_t id,
                                       const RecordShape& shape, uint64_t slots, uint64_t bytes);
 
+  // Records that lie in the file as it is now.
+  uint64_t MostSlots() const { return shape_.MostIn(file_->Size()); }
+
   // fn(slot, record) for each record from first on, until fn returns false or the file ends;
-  // records are not checked.
+  // records are not checked. No value of `slots` is too large.
   void Scan(uint64_t first, uint64_t slots,
             const std::function<bool(uint64_t slot, const char* record)>& fn) const;
 
-  // The keys of the first `slots` records of a sealed segment. A damaged footer is made good from
-  // the records; throws Corruption when one of those is damaged too.
+  // The keys of the first `slots` records of a sealed segment. A footer that is damaged, or says
+  // what cannot be, is made good from the records; throws Corruption when one of those is damaged
+  // too, or the file has more or less of them.
   SegmentKeys LoadKeys(uint64_t slots) const;
 
   // The same from the records. Stops at the first invalid record at or after `synced`; throws
@@ -52,7 +56,8 @@ class Segment {
   // caller syncs. May be repeated.
   void WriteFooter(const std::vector<int64_t>& keys, const std::vector<uint32_t>& tombstone_slots);
 
-  // Checks header, footer and all records; adds what is wrong to `problems`.
+  // Checks header, footer and all records; adds what is wrong to `problems`: of many damaged
+  // records the first thousand and how many there are.
   void Verify(uint64_t slots, bool sealed, std::vector<Corruption>* problems) const;
 
   const File& file() const { return *file_; }
@@ -79,6 +84,7 @@ class Segment {
 
  private:
   bool LoadFooter(uint64_t slots, SegmentKeys* out, uint64_t* bad_offset) const;
+  bool LoadTombstones(SegmentKeys* out) const;
 
   std::unique_ptr<File> file_;
   const uint64_t id_;

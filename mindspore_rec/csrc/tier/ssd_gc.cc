@@ -19,7 +19,8 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kBatch = 2048;      // rows moved at a time, between which writers get their turn
+constexpr size_t kBatch = 2048;  // rows moved at a time, between which writers get their turn
+constexpr size_t kBatchBytes = size_t{8} << 20;  // and no more than this, where rows are large
 constexpr uint64_t kLeastGain = 16;  // a segment is worth collecting from 1/16 dead on
 
 }  // namespace
@@ -184,7 +185,9 @@ void SsdTier::Collect(const std::shared_ptr<Segment>& victim, bool background) {
 void SsdTier::CollectRows(const Segment& victim, size_t ordinal, const SegmentKeys& keys) {
   std::vector<int64_t> batch;
   std::vector<uint64_t> slots;
-  std::vector<char> rows(kBatch * shape_.row_bytes);
+  const size_t most =
+      std::min(kBatch, std::max<size_t>(1, kBatchBytes / std::max<size_t>(1, shape_.row_bytes)));
+  std::vector<char> rows(most * shape_.row_bytes);
   const auto move_batch = [&] {
     for (size_t i = 0; i < batch.size();) {
       const std::lock_guard<std::mutex> lock(write_mutex_);
@@ -226,7 +229,7 @@ void SsdTier::CollectRows(const Segment& victim, size_t ordinal, const SegmentKe
     std::memcpy(&rows[batch.size() * shape_.row_bytes], record + sizeof header, shape_.row_bytes);
     batch.push_back(header.key);
     slots.push_back(slot);
-    if (batch.size() == kBatch) move_batch();
+    if (batch.size() == most) move_batch();
     return true;
   });
   move_batch();

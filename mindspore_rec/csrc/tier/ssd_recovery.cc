@@ -3,9 +3,13 @@
 // Opening an SsdTier: the manifest says which segments there are; their keys are replayed in the
 // order of the log. The segment that was the last one when the process ended is read record by
 // record; what is valid of it is sealed, so that nothing is ever written behind a torn tail.
+//
+// Nothing of the directory is looked at before it is locked: until then another process may change
+// it. And no number in a file is believed further than the file's own size bears it out.
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>
+#include <unordered_set>
 
 #include "tier/aligned_buffer.h"
 #include "tier/ssd_tier.h"
@@ -13,19 +17,27 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kMaxRowBytes = size_t{16} << 20;
 constexpr uint64_t kMinSegment = uint64_t{32} << 20;
 constexpr uint64_t kMaxSegment = uint64_t{4} << 30;
 
 // A read of this many bytes costs the disk hardly more than one of a block.
 constexpr size_t kMinExtent = 32 << 10;
 
+// What the buffers of reads under way may take: many large rows at a time make no disk faster.
+constexpr size_t kMaxReadBuffers = size_t{128} << 20;
+
+constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;  // of some million segments
+
 std::string ManifestPath(const std::string& directory) { return directory + "/MANIFEST"; }
 
 Manifest LoadManifest(Env* env, const std::string& directory) {
   const std::string path = ManifestPath(directory);
   const std::unique_ptr<File> file = env->Open(path, OpenMode::kRead, false);
-  std::string text(file->Size(), '\0');
+  const uint64_t bytes = file->Size();
+  if (bytes > kMaxManifestBytes) {
+    throw Corruption("a manifest does not have " + std::to_string(bytes) + " bytes", path, 0);
+  }
+  std::string text(bytes, '\0');
   text.resize(file->Read(0, text.size(), &text[0]));
   return DecodeManifest(text, path);
 }
@@ -34,27 +46,32 @@ size_t MaxExtent(const RecordShape& shape) {
   return std::max<size_t>(kMinExtent, RoundUp(shape.record_bytes) + kBlock);
 }
 
+unsigned Depth(const SsdOptions& options, const RecordShape& shape) {
+  const size_t most = std::max<size_t>(1, kMaxReadBuffers / MaxExtent(shape));
+  return static_cast<unsigned>(std::min<size_t>(options.queue_depth, most));
+}
+
+void Require(bool good, const std::string& what) {
+  if (!good) throw std::invalid_argument(what);
+}
+
 }  // namespace
 
-SsdOptions SsdTier::Checked(SsdOptions o, Env* env) {
-  const auto require = [](bool good, const std::string& what) {
-    if (!good) throw std::invalid_argument(what);
-  };
-  require(!o.path.empty(), "path must not be empty");
+// What does not depend on the directory.
+SsdOptions SsdTier::Checked(SsdOptions o) {
+  Require(!o.path.empty(), "path must not be empty");
   while (o.path.size() > 1 && o.path.back() == '/') o.path.pop_back();
-  require(o.row_bytes <= kMaxRowBytes,
+  Require(o.row_bytes <= kMaxRowBytes,
           "row_bytes must be at most 16 MiB, got " + std::to_string(o.row_bytes));
-  require(o.queue_depth >= 1 && o.queue_depth <= 4096,
+  Require(o.queue_depth >= 1 && o.queue_depth <= 4096,
           "queue_depth must be in [1, 4096], got " + std::to_string(o.queue_depth));
-  require(o.gc_ratio > 1.05 && o.gc_ratio <= 100,
+  Require(o.gc_ratio > 1.05 && o.gc_ratio <= 100,
           "gc_ratio must be in (1.05, 100], got " + std::to_string(o.gc_ratio));
-  if (o.row_bytes == 0 || o.read_only) {
-    if (!env->Exists(ManifestPath(o.path))) {
-      throw IoError(ENOENT, "no SSD tier is at", o.path);
-    }
-    const uint64_t there = LoadManifest(env, o.path).row_bytes;
-    if (o.row_bytes == 0) o.row_bytes = there;
-  }
+  return o.row_bytes == 0 ? o : Sized(o);
+}
+
+// Requires: row_bytes is known.
+SsdOptions SsdTier::Sized(SsdOptions o) {
   if (o.segment_bytes == 0) {
     o.segment_bytes = std::min(std::max(o.max_bytes / 256, kMinSegment), kMaxSegment);
     // Small limits get small segments; a large row wants a few of its kind together.
@@ -63,75 +80,99 @@ SsdOptions SsdTier::Checked(SsdOptions o, Env* env) {
   }
   o.segment_bytes = RoundUp(o.segment_bytes);
   const uint64_t slots = RecordShape(o.row_bytes).SlotsIn(o.segment_bytes);
-  require(slots >= 4 && slots < (uint64_t{1} << 32),
+  Require(slots >= 4 && slots <= kMaxSlots,
           "segment_bytes must have room for 4 rows and at most 2^32, got " +
               std::to_string(o.segment_bytes));
-  require(o.max_bytes == 0 || o.max_bytes >= (kSpareForWrite + 4) * o.segment_bytes,
+  Require(o.max_bytes == 0 || o.max_bytes >= (kSpareForWrite + 4) * o.segment_bytes,
           "max_bytes must be at least " + std::to_string(kSpareForWrite + 4) + " segments of " +
               std::to_string(o.segment_bytes) + " bytes, got " + std::to_string(o.max_bytes));
   return o;
 }
 
-int SsdTier::SlotBits(const SsdOptions& options, const RecordShape& shape, Env* env) {
-  uint64_t most = shape.SlotsIn(options.segment_bytes);
-  if (env->Exists(ManifestPath(options.path))) {  // written with larger segments, perhaps
-    for (const Manifest::Entry& entry : LoadManifest(env, options.path).segments) {
-      most = std::max(most, entry.slots);
-      if (entry.sealed) continue;
-      const std::string path = options.path + "/" + SegmentName(entry.id);
-      if (!env->Exists(path)) continue;  // Recover says so
-      most = std::max(most, env->Open(path, OpenMode::kRead, false)->Size() / shape.record_bytes);
+SsdTier::Opening SsdTier::Open(const SsdOptions& options, Env* env) {
+  Opening out;
+  SsdOptions& o = out.options;
+  o = Checked(options);
+  const std::string path = ManifestPath(o.path);
+  const bool must_exist = o.row_bytes == 0 || o.read_only;
+  const auto require_there = [&] {
+    out.there = env->Exists(path);
+    if (must_exist && !out.there) throw IoError(ENOENT, "no SSD tier is at", o.path);
+  };
+  if (must_exist) require_there();  // or else nothing is created
+  if (!o.read_only) env->CreateDirectory(o.path);
+  out.lock = env->Lock(o.path + "/LOCK", !o.read_only);
+  require_there();
+  if (!out.there) return out;
+  out.manifest = LoadManifest(env, o.path);
+  const size_t there = out.manifest.row_bytes;
+  if (o.row_bytes == 0) {
+    o.row_bytes = there;
+    o = Sized(o);
+  }
+  Require(o.row_bytes == there, "row_bytes must be " + std::to_string(there) + ", as " + o.path +
+                                    " has, got " + std::to_string(o.row_bytes));
+  const RecordShape shape(there);
+  for (const Manifest::Entry& entry : out.manifest.segments) {
+    const std::string segment_path = o.path + "/" + SegmentName(entry.id);
+    if (!env->Exists(segment_path)) {
+      throw Corruption("the segment is missing", segment_path, 0);
     }
+    const OpenMode mode = entry.sealed || o.read_only ? OpenMode::kRead : OpenMode::kReadWrite;
+    out.segments.push_back(
+        std::make_shared<Segment>(env->Open(segment_path, mode, o.direct), entry.id, shape));
+  }
+  return out;
+}
+
+int SsdTier::SlotBits(const Opening& opening) {
+  uint64_t most = RecordShape(opening.options.row_bytes).SlotsIn(opening.options.segment_bytes);
+  for (size_t i = 0; i < opening.segments.size(); ++i) {  // some have more room, perhaps
+    const Manifest::Entry& entry = opening.manifest.segments[i];
+    const Segment& segment = *opening.segments[i];
+    most = std::max(most, entry.sealed ? entry.slots
+                                       : std::min(segment.capacity(), segment.MostSlots()));
   }
   int bits = 1;
-  while (most >> bits != 0) ++bits;
+  while (most >> bits != 0) ++bits;  // at most 32: all of these are at most kMaxSlots
   return bits;
 }
 
-SsdTier::SsdTier(const SsdOptions& options, Env* env)
-    : options_(Checked(options, env)),
+SsdTier::SsdTier(const SsdOptions& options, Env* env) : SsdTier(Open(options, env), env) {}
+
+SsdTier::SsdTier(Opening opening, Env* env)
+    : options_(opening.options),
       env_(env),
+      lock_(std::move(opening.lock)),
       shape_(options_.row_bytes),
       slots_per_segment_(shape_.SlotsIn(options_.segment_bytes)),
-      slot_bits_(SlotBits(options_, shape_, env)),
-      reader_(MaxExtent(shape_), options_.queue_depth, options_.io_uring),
+      slot_bits_(SlotBits(opening)),
+      reader_(MaxExtent(shape_), Depth(options_, shape_), options_.io_uring),
       segments_(std::make_shared<SegmentTable>()) {
-  if (!options_.read_only) env_->CreateDirectory(options_.path);
-  lock_ = env_->Lock(options_.path + "/LOCK", !options_.read_only);
-  Recover();
+  Recover(opening);
   if (!options_.read_only && options_.background_gc) {
     collector_ = std::thread([this] { CollectorMain(); });
   }
 }
 
-void SsdTier::Recover() {
-  const std::string path = ManifestPath(options_.path);
-  if (!env_->Exists(path)) {
+void SsdTier::Recover(const Opening& opening) {
+  if (!opening.there) {
     for (const std::string& name : env_->List(options_.path)) {
       if (IsSegmentName(name)) {
-        throw Corruption("the manifest is missing, but there are segments", path, 0);
+        throw Corruption("the manifest is missing, but there are segments",
+                         ManifestPath(options_.path), 0);
       }
     }
     StoreManifest(*segments_);
     return;
   }
-  const Manifest manifest = LoadManifest(env_, options_.path);
-  if (manifest.row_bytes != options_.row_bytes) {
-    throw std::invalid_argument("row_bytes must be " + std::to_string(manifest.row_bytes) +
-                                ", as " + options_.path + " has, got " +
-                                std::to_string(options_.row_bytes));
-  }
-  next_id_ = manifest.next_id;
+  next_id_ = opening.manifest.next_id;
   bool had_open = false;
-  for (const Manifest::Entry& entry : manifest.segments) {
-    const std::string segment_path = options_.path + "/" + SegmentName(entry.id);
-    if (!env_->Exists(segment_path)) {
-      throw Corruption("the segment is missing", segment_path, 0);
-    }
-    const OpenMode mode =
-        entry.sealed || options_.read_only ? OpenMode::kRead : OpenMode::kReadWrite;
-    auto segment = std::make_shared<Segment>(env_->Open(segment_path, mode, options_.direct),
-                                             entry.id, shape_);
+  const auto table = std::make_shared<SegmentTable>();
+  segments_ = table;  // nobody reads it yet, so it may grow
+  for (size_t i = 0; i < opening.segments.size(); ++i) {
+    const Manifest::Entry& entry = opening.manifest.segments[i];
+    const std::shared_ptr<Segment>& segment = opening.segments[i];
     SegmentKeys keys;
     if (entry.sealed) {
       keys = segment->LoadKeys(entry.slots);
@@ -149,7 +190,10 @@ void SsdTier::Recover() {
       segment->bytes = segment->file().Size();
       segment->sealed = true;
     }
-    Replay(AddSegment(segment), keys);
+    const size_t ordinal = table->size();
+    Count(*segment, ordinal);
+    table->push_back(segment);
+    Replay(ordinal, keys);
   }
   if (options_.read_only) return;
   if (had_open) StoreManifest(*segments_);
@@ -207,12 +251,10 @@ void SsdTier::Replay(size_t ordinal, const SegmentKeys& keys) {
 }
 
 void SsdTier::RemoveLeftovers() {
+  std::unordered_set<std::string> known;
+  for (const auto& segment : *segments_) known.insert(SegmentName(segment->id()));
   for (const std::string& name : env_->List(options_.path)) {
-    if (!IsSegmentName(name)) continue;
-    const bool known = std::any_of(segments_->begin(), segments_->end(), [&](const auto& segment) {
-      return segment != nullptr && SegmentName(segment->id()) == name;
-    });
-    if (!known) env_->Remove(options_.path + "/" + name);
+    if (IsSegmentName(name) && known.count(name) == 0) env_->Remove(options_.path + "/" + name);
   }
 }
 
@@ -243,16 +285,20 @@ size_t SsdTier::AddSegment(std::shared_ptr<Segment> segment) {
   auto table = std::make_shared<SegmentTable>(*segments_);
   size_t ordinal = 0;
   while (ordinal < table->size() && (*table)[ordinal] != nullptr) ++ordinal;
-  if (PositionOf(ordinal + 1, 0) > KeyPositions::kNone) {
-    throw IoError(EFBIG, "too many segments; use larger segment_bytes:", options_.path);
-  }
+  Count(*segment, ordinal);
   if (ordinal == table->size()) table->emplace_back();
-  disk_bytes_ += segment->bytes;
-  used_slots_ += segment->slots;
-  ++segment_count_;
   (*table)[ordinal] = std::move(segment);
   segments_ = std::move(table);
   return ordinal;
+}
+
+void SsdTier::Count(const Segment& segment, size_t ordinal) {
+  if (PositionOf(ordinal + 1, 0) > KeyPositions::kNone) {
+    throw IoError(EFBIG, "too many segments; use larger segment_bytes:", options_.path);
+  }
+  disk_bytes_ += segment.bytes;
+  used_slots_ += segment.slots;
+  ++segment_count_;
 }
 
 }  // namespace msrec

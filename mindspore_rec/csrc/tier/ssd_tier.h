@@ -45,7 +45,7 @@ struct SsdOptions {
   bool direct = true;          // past the page cache
   bool read_only = false;
   bool io_uring = true;  // where the system has it
-  unsigned queue_depth = 128;
+  unsigned queue_depth = 128;  // reads under way at a time; fewer of rows above half a megabyte
   double gc_ratio = 1.35;     // collect when the log has more records than this many a live row
   bool background_gc = true;  // false: only Compact collects, and writers out of space
 };
@@ -110,9 +110,19 @@ class SsdTier : public Tier {
   static constexpr uint64_t kSpareForCollect = 0;
 
   // ssd_recovery.cc
-  static SsdOptions Checked(SsdOptions options, Env* env);
-  static int SlotBits(const SsdOptions& options, const RecordShape& shape, Env* env);
-  void Recover();
+  struct Opening {
+    SsdOptions options;
+    std::unique_ptr<FileLock> lock;  // the rest was read under it
+    bool there = false;
+    Manifest manifest;
+    std::vector<std::shared_ptr<Segment>> segments;  // the manifest's, with good headers
+  };
+  static SsdOptions Checked(SsdOptions options);
+  static SsdOptions Sized(SsdOptions options);
+  static Opening Open(const SsdOptions& options, Env* env);
+  static int SlotBits(const Opening& opening);
+  SsdTier(Opening opening, Env* env);
+  void Recover(const Opening& opening);
   void Replay(size_t ordinal, const SegmentKeys& keys);
   void RemoveLeftovers();
 
@@ -138,6 +148,7 @@ class SsdTier : public Tier {
   size_t AppendRows(const int64_t* keys, size_t n, const char* rows, uint64_t* counter);
   size_t AppendTombstones(const Tombstone* tombstones, size_t n, uint64_t* counter);
   size_t AddSegment(std::shared_ptr<Segment> segment);  // under both
+  void Count(const Segment& segment, size_t ordinal);   // before it gets there; throws EFBIG
 
   // ssd_gc.cc
   void CollectorMain();
