@@ -386,11 +386,12 @@ void BindDevice(py::class_<Handle>* table) {
            })
       .def("finish_move",
            [](const Handle& self, const Array<float>& values, const Array<float>& states) {
-             const size_t rows = static_cast<size_t>(values.size()) / self->dim();
              const float* value = values.data();
              const float* state = states.data();
+             const auto value_count = static_cast<size_t>(values.size());
+             const auto state_count = static_cast<size_t>(states.size());
              Release release;
-             self->FinishMove(value, state, rows);
+             self->FinishMove(value, value_count, state, state_count);
            });
 }
 

@@ -166,7 +166,9 @@ class Table {
   // What is only on the device, to be fetched by the caller and handed to FinishMove. With shared
   // memory it does all by itself and returns nothing.
   RowMoves FetchDirty();
-  void FinishMove(const float* out_values, const float* out_states, size_t rows);
+  // values, states: how many numbers there are; throws std::invalid_argument, and nothing is taken
+  // over, unless they are those of the rows being moved.
+  void FinishMove(const float* out_values, size_t values, const float* out_states, size_t states);
   // Slots whose rows have a gradient; without shared memory.
   size_t CountTouched();
   void Touched(int32_t* slots, size_t room);

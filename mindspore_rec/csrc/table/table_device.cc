@@ -240,13 +240,20 @@ Table::RowMoves Table::FetchDirty() {
   });
 }
 
-void Table::FinishMove(const float* out_values, const float* out_states, size_t rows) {
+void Table::FinishMove(const float* out_values, size_t values, const float* out_states,
+                       size_t states) {
   Guard::Run(this, [&] {
     RequireDevice(false);
-    if (rows != moving_.size()) {
-      throw std::invalid_argument(Where("has " + std::to_string(moving_.size()) +
-                                        " rows being moved, got " + std::to_string(rows)));
-    }
+    const size_t rows = moving_.size();
+    const auto require = [&](const char* what, size_t width, size_t got) {
+      if (got == rows * width) return;
+      throw std::invalid_argument(Where(
+          std::string(what) + " must have " + std::to_string(rows) + " rows of " +
+          std::to_string(width) + " numbers, the rows being moved, got " + std::to_string(got) +
+          " numbers"));
+    };
+    require("values", config_.dim, values);
+    require("states", device_->state_width(), states);
     for (size_t i = 0; i < rows; ++i) {
       device_->CopyOut(moving_[i], out_values + i * config_.dim,
                        out_states + i * device_->state_width());

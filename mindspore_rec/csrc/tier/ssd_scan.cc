@@ -8,8 +8,14 @@
 // the log there was at the start, and the index is asked, part by part, for the keys whose rows lie
 // behind the point that was reached; these are looked up like any other. A row before that point
 // that the index still points to was there when the walk came by, and was given then.
+//
+// Of a damaged record the key is not known, so only a walk through the index tells whether it is a
+// row. Such records are collected as doubts and looked for together, at the latest at the end: a
+// walk is made once for many records read, so that much damage costs a scan no more than a constant
+// factor. Nothing is missed by being late: no record that the index has left is pointed to again.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "tier/aligned_buffer.h"
@@ -21,6 +27,7 @@ namespace {
 constexpr size_t kReadBytes = size_t{2} << 20;
 constexpr size_t kLookupChunk = 2048;  // records looked up under the lock at a time
 constexpr size_t kAhead = 16;          // index entries requested before they are needed
+constexpr uint64_t kIndexShare = 64;   // entries walked through a record read, at most
 
 }  // namespace
 
@@ -36,13 +43,27 @@ class SsdScan : public TierScan {
     int64_t key;
     const char* row;  // null: none, or one that is not live
   };
+  // Damaged records of a segment.
+  struct Doubts {
+    std::shared_ptr<Segment> segment;
+    std::vector<bool> slots;
+  };
+  // One of them that is a row.
+  struct Damaged {
+    std::shared_ptr<Segment> segment;
+    uint64_t position;
+    int64_t key;
+  };
   enum class Stage { kLog, kIndex, kEnd };
 
   void NextOfLog(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void NextOfIndex(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   bool Behind(uint64_t position) const;  // the point the walk through the log has reached
   void KeepLive(const std::shared_ptr<Segment>& segment, size_t ordinal);
-  bool IndexPointsTo(const std::shared_ptr<Segment>& segment, size_t ordinal, uint64_t slot) const;
+  void Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
+             const std::vector<uint64_t>& slots);
+  void ResolveDoubts(bool now);
+  void CheckDamaged();
 
   SsdTier* const tier_;
   const bool exact_;
@@ -54,6 +75,10 @@ class SsdScan : public TierScan {
   uint64_t left_;                 // records to read before the index is asked
   uint64_t part_ = 0;             // of the index
   std::vector<int64_t> pending_;  // keys of that part still to be read
+  std::vector<Doubts> doubts_;    // by ordinal
+  bool doubtful_ = false;         // there are some
+  uint64_t read_since_ = ~uint64_t{0};  // records read since the index was walked through for them
+  std::optional<Damaged> damaged_;
 };
 
 std::unique_ptr<TierScan> SsdTier::Scan(bool exact) {
@@ -83,8 +108,11 @@ bool SsdScan::Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* r
   most = std::max<size_t>(most, 1);
   keys->clear();
   rows->clear();
-  while (stage_ != Stage::kEnd && 2 * keys->size() < most) {
+  while ((stage_ != Stage::kEnd || doubtful_ || damaged_) && 2 * keys->size() < most) {
     try {
+      CheckDamaged();
+      ResolveDoubts(stage_ == Stage::kEnd);
+      if (stage_ == Stage::kEnd) break;
       if (stage_ == Stage::kLog) {
         NextOfLog(most - keys->size(), keys, rows);
       } else {
@@ -154,13 +182,13 @@ void SsdScan::NextOfLog(size_t most, std::vector<int64_t>* keys, std::vector<cha
     const size_t got =
         segment->file().Read(begin, std::min<uint64_t>(buffer_.size(), want), buffer_.data());
     const uint64_t first = slot;
+    std::vector<uint64_t> doubts;
     for (; slot < end && segment->OffsetOf(slot + 1) <= begin + got; ++slot) {
       const char* record = buffer_.data() + (segment->OffsetOf(slot) - begin);
       RecordHeader header;
       std::memcpy(&header, record, sizeof header);
       if (!segment->Valid(slot, record)) {
-        // Its key may be what is damaged, so the index cannot be asked by it.
-        if (IndexPointsTo(segment, ordinal, slot)) throw segment->Damage(slot);
+        doubts.push_back(slot);
       } else if (header.kind == kRowRecord) {
         records_.push_back({slot, header.key, record + sizeof header});
       }
@@ -169,6 +197,7 @@ void SsdScan::NextOfLog(size_t most, std::vector<int64_t>* keys, std::vector<cha
       throw Corruption("the file ends within record " + std::to_string(slot),
                        segment->file().path(), segment->OffsetOf(slot));
     }
+    if (!doubts.empty()) Doubt(segment, ordinal, doubts);
     KeepLive(segment, ordinal);
     const size_t live = static_cast<size_t>(std::count_if(
         records_.begin(), records_.end(), [](const Record& each) { return each.row != nullptr; }));
@@ -182,7 +211,9 @@ void SsdScan::NextOfLog(size_t most, std::vector<int64_t>* keys, std::vector<cha
     const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
     tier_->stats_.read_bytes += got;
   }
-  left_ -= slot - (segment->id() == id_ ? slot_ : 0);
+  const uint64_t passed = slot - (segment->id() == id_ ? slot_ : 0);
+  left_ -= passed;
+  read_since_ = std::max(read_since_, read_since_ + passed);  // no overflow
   id_ = segment->id();
   slot_ = slot;
 }
@@ -205,15 +236,70 @@ void SsdScan::KeepLive(const std::shared_ptr<Segment>& segment, size_t ordinal) 
   }
 }
 
-bool SsdScan::IndexPointsTo(const std::shared_ptr<Segment>& segment, size_t ordinal,
-                            uint64_t slot) const {
-  const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
-  const SsdTier::SegmentTable& segments = *tier_->segments_;
-  if (ordinal >= segments.size() || segments[ordinal] != segment) return false;
-  bool found = false;
-  tier_->index_.ForEach(
-      [&](int64_t, uint64_t position) { found |= position == tier_->PositionOf(ordinal, slot); });
-  return found;
+// Requires: `slots` of it, ascending, were just read and are damaged.
+void SsdScan::Doubt(const std::shared_ptr<Segment>& segment, size_t ordinal,
+                    const std::vector<uint64_t>& slots) {
+  if (ordinal >= doubts_.size()) doubts_.resize(ordinal + 1);
+  Doubts& doubts = doubts_[ordinal];
+  if (doubts.segment != segment) {
+    // The one that had the ordinal before is gone, or this one is.
+    const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
+    const SsdTier::SegmentTable& segments = *tier_->segments_;
+    if (ordinal >= segments.size() || segments[ordinal] != segment) return;
+    doubts = {segment, {}};
+  }
+  if (slots.back() >= doubts.slots.size()) doubts.slots.resize(slots.back() + 1);
+  for (const uint64_t slot : slots) doubts.slots[slot] = true;
+  doubtful_ = true;
+}
+
+// Throws Corruption when one of them is a row. now: also if the index was walked through just now.
+void SsdScan::ResolveDoubts(bool now) {
+  if (!doubtful_) return;
+  std::vector<bool> here(doubts_.size());
+  for (uint64_t part = 0; part < KeyPositions::kParts; ++part) {
+    const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
+    tier_->CheckOpen();
+    if (part == 0) {
+      if (!now && read_since_ < tier_->index_.size() / kIndexShare) return;
+      read_since_ = 0;
+    }
+    const SsdTier::SegmentTable& segments = *tier_->segments_;
+    for (size_t i = 0; i < doubts_.size(); ++i) {
+      here[i] = doubts_[i].segment != nullptr && i < segments.size() &&
+                segments[i] == doubts_[i].segment;
+    }
+    tier_->index_.ForEachOf(part, [&](int64_t key, uint64_t position) {
+      const size_t ordinal = tier_->OrdinalOf(position);
+      if (ordinal >= here.size() || !here[ordinal]) return;
+      const Doubts& doubts = doubts_[ordinal];
+      const uint64_t slot = tier_->SlotOf(position);
+      if (slot >= doubts.slots.size() || !doubts.slots[slot]) return;
+      if (!damaged_ || position < damaged_->position) damaged_ = {doubts.segment, position, key};
+    });
+  }
+  if (damaged_) {
+    read_since_ = ~uint64_t{0};  // if it is written again, there may be others
+    throw damaged_->segment->Damage(tier_->SlotOf(damaged_->position));
+  }
+  doubts_.clear();
+  doubtful_ = false;
+}
+
+// Throws again for the row that was found damaged, as long as it is the newest of its key.
+void SsdScan::CheckDamaged() {
+  if (!damaged_) return;
+  {
+    const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
+    tier_->CheckOpen();
+    const SsdTier::SegmentTable& segments = *tier_->segments_;
+    const size_t ordinal = tier_->OrdinalOf(damaged_->position);
+    if (ordinal < segments.size() && segments[ordinal] == damaged_->segment &&
+        tier_->index_.Find(damaged_->key) == damaged_->position) {
+      throw damaged_->segment->Damage(tier_->SlotOf(damaged_->position));
+    }
+  }
+  damaged_.reset();
 }
 
 bool SsdScan::Behind(uint64_t position) const {

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows that a caller fetches from a device cache out of the host's memory.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "table/table.h"
+
+namespace msrec {
+namespace {
+
+TEST(TableDeviceMoves, RowsOfAnotherSizeAreRefusedAndNothingIsTakenOver) {
+  constexpr int kDim = 3;
+  TableConfig config;
+  config.name = "t";
+  config.dim = kDim;
+  Table table(config);
+  DeviceConfig cache;
+  cache.rows = 8;
+  cache.shared = false;
+  table.AttachDevice(cache, nullptr);
+  Rule rule;
+  rule.kind = RuleKind::kAdam;
+  table.BindOptimizer(rule);
+  const size_t width = rule.StateWidth(kDim);
+  ASSERT_GT(width, 0u);
+
+  const std::vector<int64_t> ids = {4, 7, -1, 9, 0};
+  const IdView view{ids.data(), ids.size(), true};
+  ASSERT_EQ(table.Prepare(view, {}).in_slots.size(), ids.size());
+  std::vector<int32_t> slots(ids.size());
+  table.ReportGradient(table.LookupSlots(view, {}, nullptr, slots.data()));
+  StepInput input;
+  input.step = 1;
+  table.BeginDeviceStep(input);
+  table.FinishDeviceStep();
+  const size_t n = table.FetchDirty().out_slots.size();
+  ASSERT_EQ(n, ids.size());
+
+  // As large as is said, so that whoever reads on is seen to.
+  const auto finish = [&](size_t value_count, size_t state_count) {
+    const std::vector<float> values(value_count, 0.5f), states(state_count, 2.0f);
+    table.FinishMove(values.data(), value_count, states.data(), state_count);
+  };
+  const size_t values = n * kDim, states = n * width;
+  for (const size_t bad : {size_t{0}, values - 1, values + 1, values - kDim, values + kDim}) {
+    EXPECT_THROW(finish(bad, states), std::invalid_argument) << bad;
+  }
+  for (const size_t bad : {size_t{0}, states - 1, states + 1, states - width, n}) {
+    EXPECT_THROW(finish(values, bad), std::invalid_argument) << bad;
+  }
+  // The move can be finished still.
+  finish(values, states);
+  const ExportedRows rows = table.Export(true);
+  ASSERT_EQ(rows.n, n);
+  for (size_t i = 0; i < values; ++i) EXPECT_EQ(rows.values[i], 0.5f);
+  for (size_t i = 0; i < states; ++i) EXPECT_EQ(rows.states[i], 2.0f);
+}
+
+}  // namespace
+}  // namespace msrec
