@@ -198,6 +198,26 @@ class SsdScan:
         traceback: TracebackType | None,
     ) -> None: ...
 
+class FileLock:
+    """The lock of a file, created where it is missing, until `close` or the end of this process.
+
+    A forked child has no part in it. `OSError` with errno EBUSY: another process has it, or another
+    `FileLock` of this one.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> FileLock: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+def make_directories(path: str | os.PathLike[str]) -> None:
+    """Makes a directory and its parents; when it returns, they survive power loss."""
+
 class SsdStore:
     def __init__(
         self,

@@ -7,15 +7,14 @@ next one and moves the rows over.
 
 from __future__ import annotations
 
-import fcntl
-import os
+import errno
 import re
 import shutil
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from mindspore_rec._native import SsdStore
+from mindspore_rec._native import FileLock, SsdStore, make_directories
 from mindspore_rec.cache.config import CacheConfig
 
 __all__ = ["SsdDirectory"]
@@ -58,7 +57,7 @@ class SsdDirectory:
         self._table = table_name
         self._config = config
         self.path = Path(config.ssd_path) / _file_name(table_name)
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_directories(self.path)
         leftovers = _leftovers(self.path)
         self._kept: _Leftover | None = None
         if leftovers and config.ssd_leftover == "refuse":
@@ -90,7 +89,8 @@ class SsdDirectory:
             if kept.path != target:
                 if target.exists():
                     _remove(target)
-                kept.path.rename(target)
+                with _lock(kept.path, "renamed"):
+                    kept.path.rename(target)
         else:
             if kept is not None and generation >= kept.generation:
                 raise ValueError(
@@ -153,17 +153,20 @@ def _row_bytes(path: Path) -> int:
 
 def _remove(path: Path) -> None:
     """Removes a store that nobody has open."""
-    lock = path / "LOCK"
-    if not lock.exists():
+    if not (path / "LOCK").exists():
         shutil.rmtree(path)
         return
-    descriptor = os.open(lock, os.O_RDWR)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with _lock(path, "removed"):
         shutil.rmtree(path)
-    except BlockingIOError as error:
+
+
+def _lock(path: Path, purpose: str) -> FileLock:
+    """Keeps everybody from opening the store at `path`, who must not have it open."""
+    try:
+        return FileLock(path / "LOCK")
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
         raise OSError(
-            error.errno, "cannot be removed: another table or process has it open", str(path)
+            errno.EAGAIN, f"cannot be {purpose}: another table or process has it open", str(path)
         ) from None
-    finally:
-        os.close(descriptor)

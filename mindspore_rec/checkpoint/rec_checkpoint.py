@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from mindspore import nn
 from mindspore.train import Callback, RunContext
 
+from mindspore_rec._native import FileLock, make_directories
 from mindspore_rec.checkpoint.cadence import Cadence
 from mindspore_rec.checkpoint.chain import (
     Entry,
@@ -189,7 +190,7 @@ class RecCheckpoint(Callback):
         self._unsaved: list[tuple[TableParameter, int]] = []  # marks of what is being written
         self._writer: Worker | None = None
         self._merger: Worker | None = None
-        self._lock: TextIO | None = None
+        self._lock: FileLock | None = None
 
     # ---- going on
 
@@ -261,7 +262,7 @@ class RecCheckpoint(Callback):
         """Opens the directory; writes the first checkpoint of a run."""
         run = run_context.original_args()
         cell = run.train_network
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_directories(self.directory)
         self._lock = lock(self.directory)
         try:
             self._clean()

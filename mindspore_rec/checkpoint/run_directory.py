@@ -3,32 +3,33 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TextIO
 
+from mindspore_rec._native import FileLock
 from mindspore_rec.checkpoint.chain import Entry, entries
 from mindspore_rec.checkpoint.manifest import TEMPORARY
 
 __all__ = ["lock", "remove", "remove_left_over", "remove_old"]
 
 
-def lock(root: Path) -> TextIO:
-    """Makes this process the only one that writes there, until the file is closed.
+def lock(root: Path) -> FileLock:
+    """Makes this process the only one that writes there, until the lock is closed.
+
+    A child that is forked meanwhile, as a data set's workers are, has no part in it.
 
     Raises:
         RuntimeError: another process does.
     """
-    file = open(root / ".lock", "w")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
+        return FileLock(root / ".lock")
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
         raise RuntimeError(f"another process writes checkpoints to {root}") from None
-    return file
 
 
 def remove(old: Iterable[Entry]) -> None:

@@ -103,8 +103,8 @@ TEST(SsdTierDamage, AScanStopsForEachDamagedRowAmongOldVersions) {
           }
         } catch (const Corruption& damage) {
           ++stops;
-          const auto slot = static_cast<int64_t>((damage.offset() - kDataOffset) /
-                                                 RecordShape(40).record_bytes);
+          const auto slot =
+              static_cast<int64_t>((damage.offset() - kDataOffset) / RecordShape(40).record_bytes);
           ASSERT_EQ(std::count(bad.begin(), bad.end(), slot), 1) << slot;
           if (!overwritten) {
             if (stops == 5) break;  // again and again

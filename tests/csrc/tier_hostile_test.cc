@@ -83,8 +83,7 @@ struct SegmentFile {
   void FixRecord(uint64_t slot) {
     const uint64_t place[2] = {id, slot};
     char* record = &text[shape.OffsetOf(slot)];
-    const uint32_t crc =
-        Crc32c(Crc32c(0, place, sizeof place), record + 4, shape.record_bytes - 4);
+    const uint32_t crc = Crc32c(Crc32c(0, place, sizeof place), record + 4, shape.record_bytes - 4);
     std::memcpy(record, &crc, sizeof crc);
   }
   void Store() const { Spill(path, text); }
@@ -288,10 +287,16 @@ TEST_F(HostileDirectory, AManifestOfImpossibleNumbersIsRefused) {
     body.replace(at, body.find_first_of(" \n", at + from.size()) - at, to);
     return body;
   };
-  const std::string line = good.substr(good.find("segment 1 "), good.find("segment 2 ") -
-                                                                   good.find("segment 1 "));
-  std::vector<std::string> bodies = {"", "\n", good + line, good + good, good + "segment 77 open\n",
-                                     line + good, good.substr(0, good.size() - 1), good + " ",
+  const std::string line =
+      good.substr(good.find("segment 1 "), good.find("segment 2 ") - good.find("segment 1 "));
+  std::vector<std::string> bodies = {"",
+                                     "\n",
+                                     good + line,
+                                     good + good,
+                                     good + "segment 77 open\n",
+                                     line + good,
+                                     good.substr(0, good.size() - 1),
+                                     good + " ",
                                      with("segment 2 sealed ", "segment 2 open")};
   for (const char* number : {"0", "-1", "4294967296", "9223372036854775808", "18446744073709551615",
                              "18446744073709551616", "99999999999999999999999", "x", ""}) {
@@ -516,8 +521,9 @@ TEST_F(HostileDirectory, SurvivesChance) {
                       number(rng.Below(kKeys)));
             } else if (file.value(1) > 0) {
               const auto slot = static_cast<uint32_t>(number(rng.Below(file.value(0))));
-              std::memcpy(&file.text[file.footer() + 8 * file.value(0) + 4 * rng.Below(file.value(1))],
-                          &slot, sizeof slot);
+              std::memcpy(
+                  &file.text[file.footer() + 8 * file.value(0) + 4 * rng.Below(file.value(1))],
+                  &slot, sizeof slot);
             }
           }
           file.FixFooter();

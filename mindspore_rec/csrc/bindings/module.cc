@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/files.h"
 #include "bindings/ssd_store.h"
 #include "bindings/table_cache.h"
 #include "optim/kernels.h"
@@ -899,6 +900,7 @@ PYBIND11_MODULE(_native, m) {
   py::register_exception<msrec::NoOptimizer>(m, "NoOptimizerError", PyExc_RuntimeError);
   msrec::BindTable(m);
   msrec::BindSsdStore(m);
+  msrec::BindFiles(m);
   m.def(
       "set_num_threads",
       [](int n) {

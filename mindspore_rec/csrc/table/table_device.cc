@@ -247,10 +247,10 @@ void Table::FinishMove(const float* out_values, size_t values, const float* out_
     const size_t rows = moving_.size();
     const auto require = [&](const char* what, size_t width, size_t got) {
       if (got == rows * width) return;
-      throw std::invalid_argument(Where(
-          std::string(what) + " must have " + std::to_string(rows) + " rows of " +
-          std::to_string(width) + " numbers, the rows being moved, got " + std::to_string(got) +
-          " numbers"));
+      throw std::invalid_argument(Where(std::string(what) + " must have " + std::to_string(rows) +
+                                        " rows of " + std::to_string(width) +
+                                        " numbers, the rows being moved, got " +
+                                        std::to_string(got) + " numbers"));
     };
     require("values", config_.dim, values);
     require("states", device_->state_width(), states);

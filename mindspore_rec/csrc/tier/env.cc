@@ -201,9 +201,9 @@ class PosixEnv : public Env {
   void CreateDirectory(const std::string& path) override {
     for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
       const std::string prefix = path.substr(0, end);
-      if (::mkdir(prefix.c_str(), 0755) == 0) {
+      if (::mkdir(prefix.c_str(), 0777) == 0) {
         SyncParent(prefix);
-      } else if (errno != EEXIST) {
+      } else {
         const int error = errno;
         struct stat status;
         const bool there = ::stat(prefix.c_str(), &status) == 0 && S_ISDIR(status.st_mode);

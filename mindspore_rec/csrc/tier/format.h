@@ -120,7 +120,8 @@ struct Manifest {
 std::string EncodeManifest(const Manifest& manifest);
 // Throws Corruption unless it is what EncodeManifest writes for a log that there can be: row_bytes
 // in [1, kMaxRowBytes], segments in the order of their ids, all below next_id, none but the last
-// open, at most kMaxSlots records in each. A checksum that is right says little: anyone can make it.
+// open, at most kMaxSlots records in each. A checksum that is right says little: anyone can make
+// it.
 Manifest DecodeManifest(const std::string& text, const std::string& path);
 
 std::string SegmentName(uint64_t id);

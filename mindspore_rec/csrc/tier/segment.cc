@@ -39,9 +39,9 @@ Segment::Segment(std::unique_ptr<File> file, uint64_t id, const RecordShape& sha
                      file_->path(), 0);
   }
   if (header.slots > kMaxSlots) {
-    throw Corruption("the header says that it has room for " + std::to_string(header.slots) +
-                         " records",
-                     file_->path(), 0);
+    throw Corruption(
+        "the header says that it has room for " + std::to_string(header.slots) + " records",
+        file_->path(), 0);
   }
   capacity_ = header.slots;
   bytes = file_->Size();

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kBatch = 2048;  // rows moved at a time, between which writers get their turn
 constexpr size_t kBatchBytes = size_t{8} << 20;  // and no more than this, where rows are large
-constexpr uint64_t kLeastGain = 16;  // a segment is worth collecting from 1/16 dead on
+constexpr uint64_t kLeastGain = 16;              // a segment is worth collecting from 1/16 dead on
 
 }  // namespace
 

@@ -130,8 +130,8 @@ int SsdTier::SlotBits(const Opening& opening) {
   for (size_t i = 0; i < opening.segments.size(); ++i) {  // some have more room, perhaps
     const Manifest::Entry& entry = opening.manifest.segments[i];
     const Segment& segment = *opening.segments[i];
-    most = std::max(most, entry.sealed ? entry.slots
-                                       : std::min(segment.capacity(), segment.MostSlots()));
+    most = std::max(most,
+                    entry.sealed ? entry.slots : std::min(segment.capacity(), segment.MostSlots()));
   }
   int bits = 1;
   while (most >> bits != 0) ++bits;  // at most 32: all of these are at most kMaxSlots

@@ -69,14 +69,14 @@ class SsdScan : public TierScan {
   const bool exact_;
   Stage stage_ = Stage::kLog;
   AlignedBuffer buffer_;
-  std::vector<Record> records_;   // what was read just now
-  uint64_t id_ = 0;               // of the segment the walk is in
-  uint64_t slot_ = 0;             // the next record there
-  uint64_t left_;                 // records to read before the index is asked
-  uint64_t part_ = 0;             // of the index
-  std::vector<int64_t> pending_;  // keys of that part still to be read
-  std::vector<Doubts> doubts_;    // by ordinal
-  bool doubtful_ = false;         // there are some
+  std::vector<Record> records_;         // what was read just now
+  uint64_t id_ = 0;                     // of the segment the walk is in
+  uint64_t slot_ = 0;                   // the next record there
+  uint64_t left_;                       // records to read before the index is asked
+  uint64_t part_ = 0;                   // of the index
+  std::vector<int64_t> pending_;        // keys of that part still to be read
+  std::vector<Doubts> doubts_;          // by ordinal
+  bool doubtful_ = false;               // there are some
   uint64_t read_since_ = ~uint64_t{0};  // records read since the index was walked through for them
   std::optional<Damaged> damaged_;
 };
@@ -266,8 +266,8 @@ void SsdScan::ResolveDoubts(bool now) {
     }
     const SsdTier::SegmentTable& segments = *tier_->segments_;
     for (size_t i = 0; i < doubts_.size(); ++i) {
-      here[i] = doubts_[i].segment != nullptr && i < segments.size() &&
-                segments[i] == doubts_[i].segment;
+      here[i] =
+          doubts_[i].segment != nullptr && i < segments.size() && segments[i] == doubts_[i].segment;
     }
     tier_->index_.ForEachOf(part, [&](int64_t key, uint64_t position) {
       const size_t ordinal = tier_->OrdinalOf(position);

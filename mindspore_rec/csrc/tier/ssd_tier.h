@@ -44,10 +44,10 @@ struct SsdOptions {
   uint64_t segment_bytes = 0;  // 0: max_bytes / 256, within 32 MiB and 4 GiB
   bool direct = true;          // past the page cache
   bool read_only = false;
-  bool io_uring = true;  // where the system has it
+  bool io_uring = true;        // where the system has it
   unsigned queue_depth = 128;  // reads under way at a time; fewer of rows above half a megabyte
-  double gc_ratio = 1.35;     // collect when the log has more records than this many a live row
-  bool background_gc = true;  // false: only Compact collects, and writers out of space
+  double gc_ratio = 1.35;      // collect when the log has more records than this many a live row
+  bool background_gc = true;   // false: only Compact collects, and writers out of space
 };
 
 class SsdTier : public Tier {

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings/files.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "tier/env.h"
+
+namespace py = pybind11;
+
+namespace msrec {
+namespace {
+
+using Release = py::gil_scoped_release;
+
+class PyFileLock {
+ public:
+  explicit PyFileLock(const std::string& path) : lock_(Env::Posix()->Lock(path, true)) {}
+  void Close() {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    lock_.reset();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<FileLock> lock_;
+};
+
+std::string PathOf(const py::object& path) {
+  return py::str(py::module_::import("os").attr("fspath")(path));
+}
+
+}  // namespace
+
+// IoError becomes an OSError by the translator of ssd_store.cc.
+void BindFiles(py::module_& m) {
+  py::class_<PyFileLock>(m, "FileLock")
+      .def(py::init([](const py::object& path) {
+             const std::string text = PathOf(path);
+             Release release;
+             return std::make_unique<PyFileLock>(text);
+           }),
+           py::arg("path"))
+      .def("close", &PyFileLock::Close, py::call_guard<Release>())
+      .def("__enter__", [](py::object self) { return self; })
+      .def("__exit__", [](PyFileLock& self, const py::args&) {
+        Release release;
+        self.Close();
+      });
+  m.def(
+      "make_directories",
+      [](const py::object& path) {
+        const std::string text = PathOf(path);
+        Release release;
+        Env::Posix()->CreateDirectory(text);
+      },
+      py::arg("path"));
+}
+
+}  // namespace msrec

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the Python side shares of the tiers' file access (tier/env.h): the class FileLock, the lock
+// of a directory that one process writes to, and make_directories.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace msrec {
+
+void BindFiles(pybind11::module_& m);
+
+}  // namespace msrec
