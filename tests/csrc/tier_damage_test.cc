@@ -55,7 +55,7 @@ TEST(SsdTierDamage, ManyDamagedOldVersionsDoNotHoldUpAScan) {
     damaged += slots.size();
   }
   ASSERT_EQ(damaged, static_cast<uint64_t>(rows));
-  ::alarm(100);  // a hang ends the process
+  ::alarm(300);  // a hang ends the process
   SsdTier tier(options);
   const auto scan = tier.Scan(false);
   std::vector<int64_t> keys;

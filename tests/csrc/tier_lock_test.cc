@@ -17,6 +17,7 @@
 #include <set>
 #include <thread>
 
+#include "testing.h"
 #include "tier_testing.h"
 
 namespace {
@@ -214,7 +215,7 @@ TEST(FileLock, AForkAtAnyMomentLeavesItBehind) {
     Env::Posix()->Lock(path + std::to_string(t), true);  // so that it is there
   }
   int inherited = 0;
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < static_cast<int>(250 / kFewer) + 50; ++i) {
     inherited += Wait(Fork([&] {
       for (const auto& [target, fd] : Descriptors()) {
         if (target.find(path) == 0) return 1;
