@@ -15,7 +15,9 @@ from mindspore_rec.optim.tables import table_of
 
 __all__ = ["apply_by_handle"]
 
-_VERSION_BITS = 40  # of a handle's second number; above them is the table's number
+# A handle's second number: the table's number, modulo 2^23, above 40 bits of the tag.
+_TAG_BITS = 40
+_NUMBER_MASK = (1 << 23) - 1
 
 
 def apply_by_handle(optimizer: Any, grads: Any, handles: Any) -> None:
@@ -25,7 +27,7 @@ def apply_by_handle(optimizer: Any, grads: Any, handles: Any) -> None:
     if not isinstance(grads, (list, tuple)) or len(grads) != len(handles):
         raise ValueError("grads and handles must be two lists of the same length, or one of each")
     places = {
-        owner.native.id: i
+        owner.native.id & _NUMBER_MASK: i
         for i, owner in enumerate(map(table_of, optimizer.parameters))
         if owner is not None
     }
@@ -39,7 +41,7 @@ def apply_by_handle(optimizer: Any, grads: Any, handles: Any) -> None:
             )
         if handle.size == 0:
             continue
-        number = int(handle.reshape(-1)[1]) >> _VERSION_BITS
+        number = int(handle.reshape(-1)[1]) >> _TAG_BITS
         if number not in places:
             raise StaleHandleError(
                 f"handles[{k}] is of a table that this {type(optimizer).__name__} does not train"

@@ -30,6 +30,7 @@
 #include "table/device_rows.h"
 #include "table/gradient_sum.h"
 #include "table/shard.h"
+#include "util/siphash.h"
 
 namespace msrec {
 
@@ -309,7 +310,7 @@ class Table {
                                 const std::vector<float>& otherwise) const;
   void RequireTrainable() const;
   [[noreturn]] void RefuseWithoutTime() const;
-  int64_t HandleVersion() const;
+  uint64_t HandleVersion() const;
   void CheckBags(const IdView& ids, const BagView& bags) const;
   void CheckKeys(const IdView& keys, const char* argument) const;
   void RequireOptimizer() const;
@@ -412,6 +413,7 @@ class Table {
 
   std::mutex mutex_;
   bool closed_ = false;
+  const SipHash handle_key_ = SipHash::WithRandomKey();
   std::vector<std::unique_ptr<Shard>> shards_;
   bool sweeping_[kNumShards] = {};  // with Eviction::on_trigger: not all places have been looked at
   bool over_capacity_ = false;      // with the same: rows are still to go

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Table: training by handle. A handle is two int64:
-//   [0] shard << 32 | place of the row in the shard; -1: a key without a row, its gradient is
-//   dropped [1] the table's number << 40 | the structure version in which the handle was given
+//   [0] tag, its upper 24 bits << 36 | shard << 32 | place of the row in the shard; or -1: a key
+//       without a row, its gradient is dropped
+//   [1] the table's number, 23 bits << 40 | tag, its lower 40 bits
+// The tag is a hash, under a key that only the table has, of the row's key and place and of the
+// structure version in which the handle was given: no other handle passes for one that was given.
 // The version changes whenever a row leaves the table or rows are laid out anew, so a handle that
-// passes the check names the row it was given for.
+// passes names the row it was given for.
 #include <cstring>
 
 #include "table/for_shards.h"
@@ -14,16 +17,52 @@
 namespace msrec {
 namespace {
 
-constexpr int kVersionBits = 40;
 constexpr int64_t kNoRow = -1;
+constexpr int kPlaceBits = 36;
+constexpr int kTagBits = 40;  // those in the second number
+constexpr uint64_t kNumberMask = (uint64_t{1} << 23) - 1;
+
+constexpr uint64_t Low(int bits) { return (uint64_t{1} << bits) - 1; }
+
+// The tags of one version, put together with what they are of.
+class Tags {
+ public:
+  Tags(const SipHash& keyed, uint64_t version, int64_t table)
+      : keyed_(keyed), number_((static_cast<uint64_t>(table) & kNumberMask) << kTagBits) {
+    keyed_.Add(version);
+    const uint64_t absent = Of(~uint64_t{0}, 0);
+    no_row_ = static_cast<int64_t>(number_ | (absent & Low(kTagBits)));
+  }
+
+  int64_t no_row() const { return no_row_; }
+  bool OfTable(const int64_t* handle) const {
+    return static_cast<uint64_t>(handle[1]) >> kTagBits == number_ >> kTagBits;
+  }
+  // The handle of the row with that key in that place.
+  void Give(uint64_t place, int64_t key, int64_t* handle) const {
+    const uint64_t tag = Of(place, key);
+    handle[0] = static_cast<int64_t>((tag >> kTagBits) << kPlaceBits | place);
+    handle[1] = static_cast<int64_t>(number_ | (tag & Low(kTagBits)));
+  }
+
+ private:
+  uint64_t Of(uint64_t place, int64_t key) const {
+    SipHash hash = keyed_;
+    hash.Add(place);
+    hash.Add(static_cast<uint64_t>(key));
+    return hash.Sum();
+  }
+
+  SipHash keyed_;
+  const uint64_t number_;
+  int64_t no_row_;
+};
 
 }  // namespace
 
-int64_t Table::HandleVersion() const {
+uint64_t Table::HandleVersion() const {
   // With tiers below, rows of other steps may leave host memory at any time.
-  const uint64_t moves = below_ != nullptr ? static_cast<uint64_t>(context_.step) : 0;
-  const uint64_t version = (Structure() + moves) & ((uint64_t{1} << kVersionBits) - 1);
-  return static_cast<int64_t>(static_cast<uint64_t>(config_.id) << kVersionBits | version);
+  return Structure() + (below_ != nullptr ? static_cast<uint64_t>(context_.step) : 0);
 }
 
 void Table::LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out,
@@ -34,22 +73,30 @@ void Table::LookupWithHandles(const IdView& ids, const IdFilter& filter, float* 
     auto batch = NewBatch(ids, filter);
     Resolve(batch.get(), trainable_ ? &Shard::FindOrInsert : &Shard::FindOnly, unknown_row_.data(),
             out);
-    const int64_t version = HandleVersion();
+    const Tags tags(handle_key_, HandleVersion(), config_.id);
     for (size_t i = 0; i < ids.size; ++i) {
       handles[2 * i] = kNoRow;
-      handles[2 * i + 1] = version;
+      handles[2 * i + 1] = tags.no_row();
     }
-    ForShards(*batch, [&](int s) {
-      const size_t first = batch->begin[s];
-      std::vector<int64_t> place(batch->unique[s], kNoRow);
-      for (size_t u = 0; trainable_ && u < place.size(); ++u) {
-        if (batch->row[first + u] == nullptr) continue;
-        place[u] = int64_t{s} << 32 | shards_[s]->Place(batch->key[first + u]);
-      }
-      for (size_t i = first; i < batch->begin[s + 1]; ++i) {
-        handles[2 * static_cast<size_t>(batch->pos[i])] = place[batch->inverse[i]];
-      }
-    });
+    if (trainable_) {
+      ForShards(*batch, [&](int s) {
+        const size_t first = batch->begin[s];
+        std::vector<int64_t> given(2 * batch->unique[s]);
+        for (size_t u = 0; u < batch->unique[s]; ++u) {
+          int64_t* handle = given.data() + 2 * u;
+          handle[0] = kNoRow;
+          handle[1] = tags.no_row();
+          if (batch->row[first + u] == nullptr) continue;
+          const int64_t key = batch->key[first + u];
+          tags.Give(static_cast<uint64_t>(s) << 32 | shards_[s]->Place(key), key, handle);
+        }
+        for (size_t i = first; i < batch->begin[s + 1]; ++i) {
+          std::memcpy(handles + 2 * static_cast<size_t>(batch->pos[i]),
+                      given.data() + 2 * static_cast<size_t>(batch->inverse[i]),
+                      2 * sizeof(int64_t));
+        }
+      });
+    }
     Recycle(std::move(batch));
   });
 }
@@ -57,31 +104,33 @@ void Table::LookupWithHandles(const IdView& ids, const IdFilter& filter, float* 
 void Table::AccumulateByHandle(const int64_t* handles, size_t n, const float* grad) {
   Guard::Run(this, [&] {
     RequireOptimizer();
-    const int64_t version = HandleVersion();
+    const Tags tags(handle_key_, HandleVersion(), config_.id);
     const size_t dim = config_.dim;
     std::vector<int64_t> keys;
     std::vector<float> grads;
     keys.reserve(n);
     grads.reserve(n * dim);
     for (size_t i = 0; i < n; ++i) {
-      const int64_t at = handles[2 * i];
-      const int64_t given = handles[2 * i + 1];
+      const int64_t* handle = handles + 2 * i;
       const auto refuse = [&](const std::string& why) {
         throw StaleHandle(Where("handles[" + std::to_string(i) + "] " + why));
       };
-      if (given >> kVersionBits != version >> kVersionBits) {
+      if (!tags.OfTable(handle)) {
         refuse("is of another table: handles must come from lookup_with_handles of this one");
       }
-      if (given != version) {
+      if (handle[0] == kNoRow && handle[1] == tags.no_row()) continue;
+      const uint64_t place = static_cast<uint64_t>(handle[0]) & Low(kPlaceBits);
+      const uint64_t shard = place >> 32;
+      const char* row = handle[0] >= 0 && shard < kNumShards
+                            ? shards_[shard]->At(static_cast<uint32_t>(place))
+                            : nullptr;
+      int64_t good[2] = {};
+      if (row != nullptr) tags.Give(place, Meta(row)->key, good);
+      if (row == nullptr || std::memcmp(good, handle, sizeof(good)) != 0) {
         refuse(
-            "is stale: a row has left the table since lookup_with_handles gave it; look the ids "
-            "up again");
+            "names no row of now: a row has left the table, or its eviction is due, since "
+            "lookup_with_handles gave it (look the ids up again), or it was made up");
       }
-      if (at == kNoRow) continue;
-      const auto shard = static_cast<uint64_t>(at) >> 32;
-      const char* row =
-          shard < kNumShards ? shards_[shard]->At(static_cast<uint32_t>(at & 0xffffffff)) : nullptr;
-      if (row == nullptr) refuse("names no row: its eviction is due, or it was made up");
       keys.push_back(Meta(row)->key);
       grads.insert(grads.end(), grad + i * dim, grad + (i + 1) * dim);
     }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SipHash (Aumasson, Bernstein 2012): a hash that without its key can be neither predicted nor,
+// from any number of examples, forged. One round a word and three at the end; a word is hashed as
+// such, and without the length, since all messages of a key have the same.
+#pragma once
+
+#include <sys/random.h>
+
+#include <cstdint>
+#include <stdexcept>
+
+namespace msrec {
+
+class SipHash {
+ public:
+  SipHash(uint64_t key0, uint64_t key1)
+      : v0_(key0 ^ 0x736f6d6570736575ULL),
+        v1_(key1 ^ 0x646f72616e646f6dULL),
+        v2_(key0 ^ 0x6c7967656e657261ULL),
+        v3_(key1 ^ 0x7465646279746573ULL) {}
+
+  // With a key that nobody knows.
+  static SipHash WithRandomKey() {
+    uint64_t key[2];
+    if (getentropy(key, sizeof(key)) != 0) {
+      throw std::runtime_error("the system gave no random numbers");
+    }
+    return SipHash(key[0], key[1]);
+  }
+
+  void Add(uint64_t word) {
+    v3_ ^= word;
+    Round();
+    v0_ ^= word;
+  }
+
+  // Of the words so far, which is left as it is.
+  uint64_t Sum() const {
+    SipHash end = *this;
+    end.v2_ ^= 0xff;
+    end.Round();
+    end.Round();
+    end.Round();
+    return end.v0_ ^ end.v1_ ^ end.v2_ ^ end.v3_;
+  }
+
+ private:
+  static uint64_t Rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
+
+  void Round() {
+    v0_ += v1_;
+    v1_ = Rotate(v1_, 13) ^ v0_;
+    v0_ = Rotate(v0_, 32);
+    v2_ += v3_;
+    v3_ = Rotate(v3_, 16) ^ v2_;
+    v0_ += v3_;
+    v3_ = Rotate(v3_, 21) ^ v0_;
+    v2_ += v1_;
+    v1_ = Rotate(v1_, 17) ^ v2_;
+    v2_ = Rotate(v2_, 32);
+  }
+
+  uint64_t v0_, v1_, v2_, v3_;
+};
+
+}  // namespace msrec
