@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bindings/files.h"
+#include "bindings/interpreter.h"
 #include "bindings/ssd_store.h"
 #include "bindings/table_cache.h"
 #include "optim/kernels.h"
@@ -889,6 +890,7 @@ void BindTable(py::module_& m) {
 
 PYBIND11_MODULE(_native, m) {
   m.doc() = "Native core of mindspore_rec: tables of embedding rows.";
+  msrec::InstallInterpreterLock();
   py::dict reasons;
   for (int i = 1; i <= static_cast<int>(msrec::EvictionReason::kNorm); ++i) {
     reasons[py::int_(i)] = msrec::ReasonName(static_cast<msrec::EvictionReason>(i));

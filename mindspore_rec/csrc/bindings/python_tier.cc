@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "tier/ssd_tier.h"
+#include "bindings/ssd_store.h"
 
 namespace py = pybind11;
 
@@ -169,10 +169,10 @@ class PythonTier : public Tier {
 }  // namespace
 
 std::shared_ptr<Tier> TierOf(const py::object& object) {
-  if (!py::isinstance<SsdTier>(object)) return std::make_shared<PythonTier>(object);
+  if (!py::isinstance<SsdStore>(object)) return std::make_shared<PythonTier>(object);
   // The Python object owns it.
   auto* owner = new py::object(object);
-  return std::shared_ptr<Tier>(object.cast<SsdTier*>(), [owner](Tier*) {
+  return std::shared_ptr<Tier>(&object.cast<SsdStore&>().tier(), [owner](Tier*) {
     if (!Py_IsInitialized()) return;
     py::gil_scoped_acquire acquire;
     delete owner;

@@ -3,7 +3,6 @@
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -13,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "tier/ssd_tier.h"
-
 namespace py = pybind11;
 
 namespace msrec {
@@ -22,20 +19,11 @@ namespace {
 
 using Release = py::gil_scoped_release;
 
-// A forked child must leave its parent's tier alone, whatever Python collects there.
-struct DeleteInOwner {
-  pid_t owner = ::getpid();
-  void operator()(SsdTier* tier) const {
-    if (::getpid() == owner) delete tier;
-  }
-};
-using Holder = std::unique_ptr<SsdTier, DeleteInOwner>;
-
 // The iterator of SsdStore.scan. It keeps the store's object alive, so the scan goes first.
 class StoreScan {
  public:
   StoreScan(py::object store, size_t most, bool exact) : store_(std::move(store)), most_(most) {
-    auto& tier = store_.cast<SsdTier&>();
+    SsdTier& tier = store_.cast<SsdStore&>().tier();
     row_bytes_ = tier.row_bytes();
     Release release;
     scan_ = tier.Scan(exact);
@@ -43,6 +31,7 @@ class StoreScan {
   ~StoreScan() { Close(); }
 
   py::tuple Next() {
+    store_.cast<SsdStore&>().tier();
     bool more = false;
     std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
     {
@@ -59,7 +48,7 @@ class StoreScan {
   }
 
   void Close() {
-    if (::getpid() != owner_) {
+    if (!owner_.here()) {
       static_cast<void>(scan_.release());  // of the parent's tier
       return;
     }
@@ -71,7 +60,7 @@ class StoreScan {
  private:
   const py::object store_;
   const size_t most_;
-  const pid_t owner_ = ::getpid();
+  const OwnerProcess owner_;
   size_t row_bytes_;
   std::mutex mutex_;
   std::unique_ptr<TierScan> scan_;
@@ -95,7 +84,8 @@ const int64_t* Keys(const SsdTier& self, const py::array& keys) {
   return static_cast<const int64_t*>(keys.data());
 }
 
-py::tuple Read(SsdTier& self, const py::array& keys) {
+py::tuple Read(const SsdStore& store, const py::array& keys) {
+  SsdTier& self = store.tier();
   const int64_t* data = Keys(self, keys);
   const py::ssize_t n = keys.size();
   const auto row_bytes = static_cast<py::ssize_t>(self.row_bytes());
@@ -113,7 +103,8 @@ py::tuple Read(SsdTier& self, const py::array& keys) {
   return py::make_tuple(rows, found);
 }
 
-void Write(SsdTier& self, const py::array& keys, const py::array& rows) {
+void Write(const SsdStore& store, const py::array& keys, const py::array& rows) {
+  SsdTier& self = store.tier();
   const int64_t* data = Keys(self, keys);
   const py::ssize_t n = keys.size();
   const auto row_bytes = static_cast<py::ssize_t>(self.row_bytes());
@@ -130,7 +121,16 @@ void Write(SsdTier& self, const py::array& keys, const py::array& rows) {
   self.Write(data, n, bytes);
 }
 
-py::array_t<bool> Contains(const SsdTier& self, const py::array& keys) {
+void Erase(const SsdStore& store, const py::array& keys) {
+  SsdTier& self = store.tier();
+  const int64_t* data = Keys(self, keys);
+  const auto n = static_cast<size_t>(keys.size());
+  Release release;
+  self.Erase(data, n);
+}
+
+py::array_t<bool> Contains(const SsdStore& store, const py::array& keys) {
+  const SsdTier& self = store.tier();
   const int64_t* data = Keys(self, keys);
   py::array_t<bool> found(keys.size());
   bool* flags = found.mutable_data();
@@ -140,7 +140,8 @@ py::array_t<bool> Contains(const SsdTier& self, const py::array& keys) {
   return found;
 }
 
-py::array_t<int64_t> AllKeys(const SsdTier& self) {
+py::array_t<int64_t> AllKeys(const SsdStore& store) {
+  const SsdTier& self = store.tier();
   std::vector<int64_t> keys;
   {
     Release release;
@@ -149,8 +150,13 @@ py::array_t<int64_t> AllKeys(const SsdTier& self) {
   return py::array_t<int64_t>(static_cast<py::ssize_t>(keys.size()), keys.data());
 }
 
-py::dict Stats(const SsdTier& self) {
-  const TierStats s = self.Stats();
+py::dict Stats(const SsdStore& store) {
+  const SsdTier& self = store.tier();
+  TierStats s;
+  {
+    Release release;
+    s = self.Stats();
+  }
   py::dict out;
   out["rows"] = s.rows;
   out["row_bytes"] = self.row_bytes();
@@ -186,7 +192,8 @@ py::list Listed(const std::vector<Corruption>& problems) {
   return out;
 }
 
-py::list Verify(SsdTier& self) {
+py::list Verify(const SsdStore& store) {
+  SsdTier& self = store.tier();
   std::vector<Corruption> problems;
   {
     Release release;
@@ -209,9 +216,15 @@ py::list VerifyFiles(const py::object& path) {
   return Listed(problems);
 }
 
-py::list Segments(const SsdTier& self) {
+py::list Segments(const SsdStore& store) {
+  const SsdTier& self = store.tier();
+  std::vector<SsdTier::SegmentInfo> segments;
+  {
+    Release release;
+    segments = self.Segments();
+  }
   py::list out;
-  for (const SsdTier::SegmentInfo& each : self.Segments()) {
+  for (const SsdTier::SegmentInfo& each : segments) {
     py::dict segment;
     segment["name"] = each.name;
     segment["records"] = each.slots;
@@ -224,9 +237,23 @@ py::list Segments(const SsdTier& self) {
   return out;
 }
 
-Holder Open(const py::object& path, py::ssize_t row_bytes, int64_t max_bytes, int64_t segment_bytes,
-            bool direct, bool read_only, bool io_uring, int queue_depth, double gc_ratio,
-            bool background_gc) {
+// What the child has of its parent's needs no end.
+void Close(const SsdStore& store) {
+  if (!store.in_owner()) return;
+  Release release;
+  store.tier().Close();
+}
+
+template <void (SsdTier::*method)()>
+void Run(const SsdStore& store) {
+  SsdTier& self = store.tier();
+  Release release;
+  (self.*method)();
+}
+
+std::unique_ptr<SsdStore> Open(const py::object& path, py::ssize_t row_bytes, int64_t max_bytes,
+                               int64_t segment_bytes, bool direct, bool read_only, bool io_uring,
+                               int queue_depth, double gc_ratio, bool background_gc) {
   const auto non_negative = [](int64_t value, const char* name) {
     if (value < 0) {
       throw py::value_error(std::string(name) + " must be at least 0, got " +
@@ -247,7 +274,7 @@ Holder Open(const py::object& path, py::ssize_t row_bytes, int64_t max_bytes, in
   options.background_gc = background_gc;
   Release release;
   try {
-    return Holder(new SsdTier(options));
+    return std::make_unique<SsdStore>(options);
   } catch (const Corruption& e) {
     throw Corruption(e.problem() +
                          " (synced rows are lost, so the tier does not open; `python -m "
@@ -279,6 +306,9 @@ void Translate(std::exception_ptr raised) {
 
 }  // namespace
 
+SsdStore::SsdStore(const SsdOptions& options)
+    : tier_(new SsdTier(options)), path_(tier_->path()), subject_(Where(*tier_, "")) {}
+
 void BindSsdStore(py::module_& m) {
   corruption_error =
       PyErr_NewException("mindspore_rec._native.SsdCorruptionError", PyExc_OSError, nullptr);
@@ -290,50 +320,45 @@ void BindSsdStore(py::module_& m) {
       .def("close", &StoreScan::Close)
       .def("__enter__", [](py::object self) { return self; })
       .def("__exit__", [](StoreScan& self, const py::args&) { self.Close(); });
-  py::class_<SsdTier, Holder>(m, "SsdStore")
+  py::class_<SsdStore>(m, "SsdStore")
       .def(py::init(&Open), py::arg("path"), py::arg("row_bytes") = 0, py::kw_only(),
            py::arg("max_bytes") = 0, py::arg("segment_bytes") = 0, py::arg("direct") = true,
            py::arg("read_only") = false, py::arg("io_uring") = true, py::arg("queue_depth") = 128,
            py::arg("gc_ratio") = SsdOptions().gc_ratio, py::arg("background_gc") = true)
       .def("read", &Read, py::arg("keys"))
       .def("write", &Write, py::arg("keys"), py::arg("rows"))
-      .def(
-          "erase",
-          [](SsdTier& self, const py::array& keys) {
-            const int64_t* data = Keys(self, keys);
-            const auto n = static_cast<size_t>(keys.size());
-            Release release;
-            self.Erase(data, n);
-          },
-          py::arg("keys"))
+      .def("erase", &Erase, py::arg("keys"))
       .def("contains", &Contains, py::arg("keys"))
       .def(
           "scan",
           [](const py::object& self, int64_t most, bool exact) {
             if (most < 1) {
-              throw py::value_error(Where(self.cast<SsdTier&>(),
+              throw py::value_error(Where(self.cast<SsdStore&>().tier(),
                                           "most must be at least 1, got " + std::to_string(most)));
             }
             return std::make_unique<StoreScan>(self, static_cast<size_t>(most), exact);
           },
           py::arg("most") = 16384, py::kw_only(), py::arg("exact") = false)
-      .def("clear", &SsdTier::Clear, py::call_guard<Release>())
-      .def("flush", &SsdTier::Flush, py::call_guard<Release>())
-      .def("compact", &SsdTier::Compact, py::call_guard<Release>())
-      .def("close", &SsdTier::Close, py::call_guard<Release>())
+      .def("clear", &Run<&SsdTier::Clear>)
+      .def("flush", &Run<&SsdTier::Flush>)
+      .def("compact", &Run<&SsdTier::Compact>)
+      .def("close", &Close)
       .def("keys", &AllKeys)
       .def("stats", &Stats)
       .def("segments", &Segments)
       .def("verify", &Verify)
       .def_static("verify_files", &VerifyFiles, py::arg("path"))
-      .def_property_readonly("path", &SsdTier::path)
-      .def_property_readonly("row_bytes", &SsdTier::row_bytes)
-      .def("__len__", &SsdTier::size)
+      .def_property_readonly("path", &SsdStore::path)
+      .def_property_readonly("row_bytes",
+                             [](const SsdStore& store) { return store.tier().row_bytes(); })
+      .def("__len__",
+           [](const SsdStore& store) {
+             const SsdTier& self = store.tier();
+             Release release;
+             return self.size();
+           })
       .def("__enter__", [](py::object self) { return self; })
-      .def("__exit__", [](SsdTier& self, const py::args&) {
-        Release release;
-        self.Close();
-      });
+      .def("__exit__", [](const SsdStore& store, const py::args&) { Close(store); });
 }
 
 }  // namespace msrec

@@ -5,7 +5,33 @@
 
 #include <pybind11/pybind11.h>
 
+#include <memory>
+#include <string>
+
+#include "tier/ssd_tier.h"
+#include "util/process.h"
+
 namespace msrec {
+
+// The tier as Python holds it, which a forked child cannot reach: it leaves its parent's alone,
+// whatever it calls or collects there.
+class SsdStore {
+ public:
+  explicit SsdStore(const SsdOptions& options);
+
+  // Throws ForkedProcess.
+  SsdTier& tier() const {
+    owner_.Require(subject_);
+    return *tier_;
+  }
+  bool in_owner() const { return owner_.here(); }
+  const std::string& path() const { return path_; }
+
+ private:
+  const OwnerProcess owner_;
+  const std::unique_ptr<SsdTier, DeleteInOwner> tier_;
+  const std::string path_, subject_;
+};
 
 void BindSsdStore(pybind11::module_& m);
 

@@ -71,7 +71,6 @@ struct Below {
 
   CacheSettings settings;
   int generation = 0;
-  int owner_pid = 0;  // of the threads of queue and prefetching: a forked child has none of them
   std::shared_ptr<TierChain> chain;  // null until it is first needed
   std::shared_ptr<WriteBehind> queue;
   int64_t rows = 0;  // keys whose only row is below
@@ -89,6 +88,7 @@ struct Below {
   std::map<int64_t, std::shared_ptr<Fetch>> fetches;  // not released yet
   int64_t next_fetch = 1;
   bool stop = false;
+  int waiters = 0;  // calls that wait on ready, and look at this when they wake
 
   // For matching columns of batches to tables: hashes and sizes of the ids that were looked up.
   std::vector<std::pair<uint64_t, size_t>> lookups, last_lookups;

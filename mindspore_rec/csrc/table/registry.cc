@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table/registry.h"
 
+#include <pthread.h>
+
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
+
+#include "util/background.h"
+#include "util/process.h"
 
 namespace msrec {
 namespace {
@@ -12,69 +18,114 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<int64_t, std::shared_ptr<Registered>> open;
-  std::map<int64_t, std::string> closed;  // names, for messages
+  struct Closed {
+    std::string name;
+    std::weak_ptr<Table> table;  // while it is being closed
+  };
+  std::map<int64_t, Closed> closed;
   std::set<std::string> names;
   int64_t next = 1;
+
+  // In a forked child: tables of the parent, which nothing here may touch, and whose names are
+  // free.
+  std::map<int64_t, std::shared_ptr<Registered>> inherited;
+  uint64_t forks = ForkCount();
 };
 
 Registry& TheRegistry() {
-  static Registry* registry = new Registry;  // operators may run until the very end of the process
+  static Registry* const registry = [] {
+    auto* made = new Registry;  // operators may run until the very end of the process
+    // A child that is forked while another thread registers a table gets it whole, and not locked.
+    pthread_atfork([] { TheRegistry().mutex.lock(); }, [] { TheRegistry().mutex.unlock(); },
+                   [] { TheRegistry().mutex.unlock(); });
+    return made;
+  }();
   return *registry;
 }
+
+[[maybe_unused]] const Registry& made_at_the_start = TheRegistry();
+
+// Has the registry of this process.
+class Locked {
+ public:
+  Locked() : lock_(TheRegistry().mutex) {
+    Registry& registry = TheRegistry();
+    if (registry.forks == ForkCount()) return;
+    registry.forks = ForkCount();
+    registry.inherited.merge(registry.open);
+    registry.open.clear();
+    registry.names.clear();
+  }
+  Registry* operator->() const { return &TheRegistry(); }
+
+ private:
+  const std::lock_guard<std::mutex> lock_;
+};
 
 }  // namespace
 
 std::shared_ptr<Registered> CreateTable(const TableConfig& config) {
-  Registry& registry = TheRegistry();
   if (config.name.empty()) throw std::invalid_argument("a table's name must not be empty");
   TableConfig numbered = config;
   {
-    std::lock_guard<std::mutex> lock(registry.mutex);
-    if (!registry.names.insert(config.name).second) {
+    const Locked registry;
+    if (!registry->names.insert(config.name).second) {
       throw std::invalid_argument("name '" + config.name +
                                   "' is already used by an open table; close that table or choose "
                                   "another name");
     }
-    numbered.id = registry.next++;
+    numbered.id = registry->next++;
   }
   auto made = std::make_shared<Registered>();
   try {
-    made->table = std::make_shared<Table>(numbered);
+    made->table = std::shared_ptr<Table>(new Table(numbered), DeleteInOwner());
   } catch (...) {
-    std::lock_guard<std::mutex> lock(registry.mutex);
-    registry.names.erase(config.name);
+    const Locked registry;
+    registry->names.erase(config.name);
     throw;
   }
-  std::lock_guard<std::mutex> lock(registry.mutex);
   made->id = numbered.id;
-  registry.open.emplace(made->id, made);
+  const Locked registry;
+  registry->open.emplace(made->id, made);
   return made;
 }
 
 std::shared_ptr<Registered> FindTable(int64_t id) {
-  Registry& registry = TheRegistry();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto it = registry.open.find(id);
-  if (it != registry.open.end()) return it->second;
-  const auto closed = registry.closed.find(id);
-  if (closed != registry.closed.end())
-    throw TableClosed("table '" + closed->second + "': is closed");
+  const Locked registry;
+  const auto it = registry->open.find(id);
+  if (it != registry->open.end()) return it->second;
+  const auto parents = registry->inherited.find(id);
+  if (parents != registry->inherited.end()) parents->second->table->RequireOwnProcess();
+  const auto closed = registry->closed.find(id);
+  if (closed != registry->closed.end()) {
+    throw TableClosed("table '" + closed->second.name + "': is closed");
+  }
   throw std::invalid_argument("there is no table with id " + std::to_string(id));
 }
 
 void CloseTable(int64_t id) {
-  Registry& registry = TheRegistry();
-  std::shared_ptr<Registered> leaving;
+  std::shared_ptr<Table> leaving;
   {
-    std::lock_guard<std::mutex> lock(registry.mutex);
-    const auto it = registry.open.find(id);
-    if (it == registry.open.end()) return;
-    leaving = std::move(it->second);
-    registry.open.erase(it);
-    registry.closed.emplace(id, leaving->table->config().name);
-    registry.names.erase(leaving->table->config().name);
+    const Locked registry;
+    const auto it = registry->open.find(id);
+    if (it != registry->open.end()) {
+      leaving = it->second->table;
+      const std::string name = leaving->config().name;
+      registry->closed.emplace(id, Registry::Closed{name, leaving});
+      registry->names.erase(name);
+      registry->open.erase(it);
+    } else {
+      const auto closed = registry->closed.find(id);
+      if (closed != registry->closed.end()) leaving = closed->second.table.lock();
+    }
   }
-  leaving->table->Close();
+  if (leaving == nullptr) return;
+  if (!IsBackground() && !TableMutex::InsideCall()) {
+    leaving->Close();
+    return;
+  }
+  // Python collects where it happens to run, and that may be a tier's code inside this very table.
+  std::thread([leaving] { leaving->Close(); }).detach();
 }
 
 }  // namespace msrec

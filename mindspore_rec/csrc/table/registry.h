@@ -30,13 +30,16 @@ struct Registered {
 };
 
 // Makes a table. Throws std::invalid_argument where the name is empty or that of an open table. Any
-// thread.
+// thread. In a forked child the parent's tables are not open.
 std::shared_ptr<Registered> CreateTable(const TableConfig& config);
 
-// Throws TableClosed where that table was closed, std::invalid_argument where there never was one.
+// Throws TableClosed where that table was closed, ForkedProcess where it is the parent's of this
+// forked child, std::invalid_argument where there never was one.
 std::shared_ptr<Registered> FindTable(int64_t id);
 
-// Closes the table and frees its rows and name. Closing twice does nothing.
+// Closes the table and frees its rows and name; returns when it is closed, by whichever thread.
+// Inside a call on a table, or in a thread of one, it only has it closed. A forked child leaves its
+// parent's tables as they are.
 void CloseTable(int64_t id);
 
 }  // namespace msrec

@@ -53,13 +53,24 @@ Table::Table(const TableConfig& config) : config_(config) {
 Table::~Table() { Close(); }
 
 void Table::Close() {
-  std::unique_lock<std::mutex> lock(mutex_);
+  if (!mutex_.own_process()) {
+    // Nothing of it can be ended here: its threads, files and connections are the parent's.
+    static_cast<void>(below_.release());
+    return;
+  }
+  TableMutex::Hold hold(&mutex_);
+  if (closed_) {
+    closing_.wait(*hold.lock(), [&] { return emptied_; });
+    return;
+  }
   closed_ = true;
-  StopPrefetching(&lock);
+  StopPrefetching(hold.lock());
   ForgetStep();
   spare_.clear();
   shards_.clear();
   below_.reset();
+  emptied_ = true;
+  closing_.notify_all();
 }
 
 uint64_t Table::Structure() const {

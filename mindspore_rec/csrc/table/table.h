@@ -8,12 +8,13 @@
 //
 // Every method may be called from any thread; calls on one table run one after another, each
 // parallel inside. A method that throws leaves the table as it was. Throws std::invalid_argument
-// for bad arguments, TableClosed after Close, OutOfMemory when memory runs out; messages name the
-// table.
+// for bad arguments, TableClosed after Close, OutOfMemory when memory runs out, ForkedProcess in a
+// child forked from the process that made the table; messages name the table.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -30,6 +31,7 @@
 #include "table/device_rows.h"
 #include "table/gradient_sum.h"
 #include "table/shard.h"
+#include "table/table_mutex.h"
 #include "util/siphash.h"
 
 namespace msrec {
@@ -114,6 +116,8 @@ class Table {
 
   const TableConfig& config() const { return config_; }
   int32_t dim() const { return config_.dim; }
+  // Throws ForkedProcess in a forked child.
+  void RequireOwnProcess() const { mutex_.Require(); }
 
   // ---- training and evaluation ----
 
@@ -276,6 +280,8 @@ class Table {
   void SetTrainable(bool trainable);
 
   TableStats Stats();
+  // Ends the calls that wait, lets the tiers go and frees the rows. Where another thread closes the
+  // table already, returns when that one has. In a forked child it does nothing.
   void Close();
 
  private:
@@ -411,8 +417,10 @@ class Table {
   std::vector<float> unknown_row_;          // in training
   std::vector<float> serving_unknown_row_;  // in evaluation
 
-  std::mutex mutex_;
+  TableMutex mutex_{Where("")};
   bool closed_ = false;
+  bool emptied_ = false;  // Close has come to its end
+  std::condition_variable closing_;
   const SipHash handle_key_ = SipHash::WithRandomKey();
   std::vector<std::unique_ptr<Shard>> shards_;
   bool sweeping_[kNumShards] = {};  // with Eviction::on_trigger: not all places have been looked at

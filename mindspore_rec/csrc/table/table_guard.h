@@ -3,7 +3,6 @@
 // What every call on a table begins with. Internal to table*.cc.
 #pragma once
 
-#include <mutex>
 #include <new>
 
 #include "table/table.h"
@@ -13,7 +12,7 @@ namespace msrec {
 // Takes the table for one call, and turns what can go wrong inside into the table's own exceptions.
 class Table::Guard {
  public:
-  explicit Guard(Table* table) : lock_(table->mutex_) {
+  explicit Guard(Table* table) : hold_(&table->mutex_) {
     if (table->closed_) throw TableClosed(table->Where("is closed"));
   }
 
@@ -28,7 +27,7 @@ class Table::Guard {
   }
 
  private:
-  std::lock_guard<std::mutex> lock_;
+  TableMutex::Hold hold_;
 };
 
 // Rows of the call under way stay, whatever has to make room.

@@ -3,7 +3,6 @@
 // Table: batches that are to be looked up soon. A thread of the table makes their keys unique,
 // reads what is below without holding the table's mutex, and puts it into host memory.
 #include <cxxabi.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -27,10 +26,7 @@ int64_t Table::Prefetch(const IdView& ids) {
     fetch->ids.resize(ids.size);
     for (size_t i = 0; i < ids.size; ++i) fetch->ids[i] = ids[i];
     fetch->number = below_->next_fetch++;
-    if (!below_->thread.joinable()) {
-      below_->thread = std::thread([this] { PrefetchMain(); });
-      below_->owner_pid = getpid();
-    }
+    if (!below_->thread.joinable()) below_->thread = std::thread([this] { PrefetchMain(); });
     below_->fetches.emplace(fetch->number, fetch);
     below_->queued.push_back(fetch);
     below_->wake.notify_all();
@@ -39,7 +35,7 @@ int64_t Table::Prefetch(const IdView& ids) {
 }
 
 double Table::PrefetchWait(int64_t number) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  TableMutex::Hold hold(&mutex_);
   if (closed_) throw TableClosed(Where("is closed"));
   const auto found = below_ == nullptr ? std::map<int64_t, std::shared_ptr<Fetch>>::iterator()
                                        : below_->fetches.find(number);
@@ -49,7 +45,9 @@ double Table::PrefetchWait(int64_t number) {
   const std::shared_ptr<Fetch> fetch = found->second;
   if (fetch->ready && fetch->error == nullptr) return 0.0;
   const auto begin = std::chrono::steady_clock::now();
-  below_->ready.wait(lock, [&] { return closed_ || fetch->ready; });
+  ++below_->waiters;
+  below_->ready.wait(*hold.lock(), [&] { return closed_ || fetch->ready; });
+  if (--below_->waiters == 0 && closed_) below_->ready.notify_all();  // Close waits for it
   if (closed_) throw TableClosed(Where("is closed"));
   const double waited =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -86,14 +84,10 @@ void Table::ReleaseFetches(int64_t number) {
 
 void Table::StopPrefetching(std::unique_lock<std::mutex>* lock) {
   if (below_ == nullptr) return;
-  if (below_->owner_pid != 0 && below_->owner_pid != getpid()) {
-    // Nothing of it can be ended here: what waits on its conditions is in the parent.
-    static_cast<void>(below_.release());
-    return;
-  }
   below_->stop = true;
   below_->wake.notify_all();
   below_->ready.notify_all();
+  below_->ready.wait(*lock, [&] { return below_->waiters == 0; });
   if (!below_->thread.joinable()) return;
   std::thread thread = std::move(below_->thread);
   lock->unlock();
@@ -105,7 +99,8 @@ void Table::PrefetchMain() {
   YieldToOperators();
   const ThreadPool::Alone alone;  // operators need the workers
   Batch batch;
-  std::unique_lock<std::mutex> lock(mutex_);
+  TableMutex::Hold hold(&mutex_);
+  std::unique_lock<std::mutex>& lock = *hold.lock();
   for (;;) {
     below_->wake.wait(lock, [&] { return below_->stop || !below_->queued.empty(); });
     if (below_->stop) return;

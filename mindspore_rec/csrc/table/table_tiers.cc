@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Table: rows that come up from the tiers below and go down (below.h says how).
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -100,7 +98,6 @@ WriteBehind& Table::Queue() {
     auto chain = OpenChain(below_->generation, context_.layout.stride());
     OnTier([&] { chain->Settle(); });
     below_->queue = std::make_shared<WriteBehind>(chain, Below::kQueueBytes);
-    below_->owner_pid = getpid();
     below_->rows = static_cast<int64_t>(chain->size());
     below_->chain = std::move(chain);
   }

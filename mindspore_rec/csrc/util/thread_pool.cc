@@ -2,7 +2,6 @@
 #include "util/thread_pool.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -44,12 +43,18 @@ ThreadPool::Alone::Alone() { ++alone; }
 ThreadPool::Alone::~Alone() { --alone; }
 
 ThreadPool& ThreadPool::Global() {
-  // Never destroyed: operators may still run while the interpreter shuts down.
-  static ThreadPool* pool = new ThreadPool(DefaultThreads());
+  // Never destroyed: operators may still run while the interpreter shuts down. A forked child has
+  // one of its own, of the same size: the parent's has no workers there.
+  static std::atomic<ThreadPool*> global{nullptr};
+  ThreadPool* pool = global.load(std::memory_order_acquire);
+  if (pool != nullptr && pool->owner_.here()) return *pool;
+  auto* made = new ThreadPool(pool != nullptr ? pool->num_threads() : DefaultThreads());
+  if (global.compare_exchange_strong(pool, made, std::memory_order_acq_rel)) return *made;
+  delete made;  // another thread was first
   return *pool;
 }
 
-ThreadPool::ThreadPool(int num_threads) : owner_pid_(getpid()) { Start(num_threads); }
+ThreadPool::ThreadPool(int num_threads) { Start(num_threads); }
 
 ThreadPool::~ThreadPool() { Stop(); }
 
@@ -73,7 +78,7 @@ void ThreadPool::Stop() {
 
 void ThreadPool::SetNumThreads(int num_threads) {
   std::lock_guard<std::mutex> lock(caller_mutex_);
-  if (std::max(1, num_threads) == num_threads_ || getpid() != owner_pid_) return;
+  if (std::max(1, num_threads) == num_threads_ || !owner_.here()) return;
   Stop();
   Start(num_threads);
 }
@@ -119,7 +124,7 @@ void ThreadPool::ParallelFor(int64_t num_tasks, const std::function<void(int64_t
   if (num_tasks <= 0) return;
   std::unique_lock<std::mutex> caller(caller_mutex_, std::defer_lock);
   const bool serial =
-      num_tasks == 1 || inside_task || alone > 0 || num_threads() == 1 || getpid() != owner_pid_;
+      num_tasks == 1 || inside_task || alone > 0 || num_threads() == 1 || !owner_.here();
   if (serial || !caller.try_lock()) {
     for (int64_t task = 0; task < num_tasks; ++task) fn(task);
     return;

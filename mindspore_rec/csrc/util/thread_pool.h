@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "util/process.h"
+
 namespace msrec {
 
 class ThreadPool {
@@ -65,7 +67,7 @@ class ThreadPool {
   static void RunTasks(Loop* loop);
 
   std::atomic<int> num_threads_{1};
-  const int owner_pid_;
+  const OwnerProcess owner_;
   std::mutex caller_mutex_;  // one loop at a time
 
   std::mutex mutex_;  // guards what the workers wait for
