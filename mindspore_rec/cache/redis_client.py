@@ -59,6 +59,40 @@ class Command:
         return (pack(b"ASKING"), *self.packed) if self.asked else self.packed
 
 
+class OwnLock:
+    """A lock that only the process that made it takes.
+
+    A forked process may have a copy that a thread of its parent held, and that nobody gives back.
+
+    Args:
+        subject: of error messages.
+    """
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+
+    def in_owner(self) -> bool:
+        """Whether this is that process."""
+        return os.getpid() == self._pid
+
+    def check_owner(self) -> None:
+        """Raises RemoteError in another process."""
+        if not self.in_owner():
+            raise RemoteError(
+                f"{self._subject}: opened in process {self._pid}, used in {os.getpid()}; a process "
+                "that was forked opens its own tier"
+            )
+
+    def __enter__(self) -> None:
+        self.check_owner()
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+
 class Client:
     """Runs commands on the servers of a table.
 
@@ -73,14 +107,13 @@ class Client:
         self.subject = subject
         self.retries = 0
         self._retry_seconds = retry_seconds
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = OwnLock(subject)
         self._closed = False
 
     def close(self) -> None:
         """Cuts every connection that no call uses."""
         self._closed = True
-        if os.getpid() == self._pid:
+        if self._lock.in_owner():
             self.nodes.close()
 
     def run(self, commands: Sequence[Command], *, greet: bool = True) -> None:
@@ -90,11 +123,7 @@ class Client:
             RemoteUnavailableError, RemoteFullError: retries did not help.
             RemoteError: the server refuses; `greet` may raise others.
         """
-        if os.getpid() != self._pid:
-            raise RemoteError(
-                f"{self.subject}: opened in process {self._pid}, used in {os.getpid()}; a process "
-                "that was forked opens its own tier"
-            )
+        self._lock.check_owner()
         if self._closed:
             raise RemoteError(f"{self.subject}: closed")
         pending = list(commands)

@@ -24,13 +24,12 @@ Guarantees.
 
 from __future__ import annotations
 
-import threading
 import warnings
 from typing import Any, Literal
 
 import numpy as np
 
-from mindspore_rec.cache.redis_client import Client, Command
+from mindspore_rec.cache.redis_client import Client, Command, OwnLock
 from mindspore_rec.cache.redis_link import (
     Link,
     RemoteError,
@@ -111,8 +110,8 @@ class RedisTier:
         self._packer = Packer(self._names, self.row_bytes)
         self._subject = f"remote tier {target.shown}, table {table!r}"
         self._most_rows = max(1, SLICE_BYTES // self.row_bytes)
-        self._write_lock = threading.RLock()
-        self._count_lock = threading.Lock()
+        self._write_lock = OwnLock(self._subject)
+        self._count_lock = OwnLock(self._subject)
         self._markers = Markers(self._names, self._subject)
         self._rows = 0
         self._rows_known = True
