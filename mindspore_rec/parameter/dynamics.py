@@ -202,7 +202,8 @@ class DynamicTable(TableParameter):
         Inserts and counts as a training lookup does. The handles say where the rows are, so that
         `optimizer.apply_by_handle(grads, handles)` needs no ids. A handle is good until a row
         leaves the table (evict, erase, clear) or an optimizer of another kind takes over; after
-        that it is refused with `StaleHandleError`.
+        that it is refused with `StaleHandleError`, as is what no lookup gave: handles carry a tag
+        that cannot be made without the table.
 
         Args:
             ids: int32 or int64 array or Tensor of any shape.
