@@ -25,14 +25,14 @@ namespace {
 
 constexpr int kDim = 2;
 
-std::shared_ptr<Registered> Made(const std::string& name) {
+[[maybe_unused]] std::shared_ptr<Registered> Made(const std::string& name) {
   TableConfig config;
   config.name = name;
   config.dim = kDim;
   return CreateTable(config);
 }
 
-std::vector<float> Get(Table* table, size_t n) {
+[[maybe_unused]] std::vector<float> Get(Table* table, size_t n) {
   std::vector<int64_t> ids(n);
   for (size_t i = 0; i < n; ++i) ids[i] = static_cast<int64_t>(i);
   std::vector<float> out(n * kDim);
@@ -57,7 +57,7 @@ int InChild(const std::function<int()>& fn) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
 }
 
-std::string Said(const std::function<void()>& call) {
+[[maybe_unused]] std::string Said(const std::function<void()>& call) {
   try {
     call();
   } catch (const ForkedProcess& error) {
@@ -80,6 +80,8 @@ TEST(Process, AForkIsCountedInTheChildAlone) {
   EXPECT_TRUE(owner.here());
 }
 
+#ifndef MSREC_SANITIZED
+// The memory allocators of sanitizers may be locked in a child that is forked among allocations.
 TEST(Process, AChildForkedAmongCallsIsToldAndMakesItsOwn) {
   Threads threads(3);
   const auto made = Made("process");
@@ -120,13 +122,14 @@ TEST(Process, AChildForkedAmongCallsIsToldAndMakesItsOwn) {
       CloseTable(own->id);
       return 0;
     });
-    ASSERT_EQ(result, 0) << "round " << round;
+    EXPECT_EQ(result, 0) << "round " << round;
   }
   done = true;
   for (auto& other : others) other.join();
   EXPECT_EQ(made->table->Size(), 5000u);
   CloseTable(made->id);
 }
+#endif
 
 }  // namespace
 }  // namespace msrec
