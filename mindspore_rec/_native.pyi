@@ -46,7 +46,9 @@ class Table:
         half_life_steps: float = 0.0,
         min_norm: float = -1.0,
         on_trigger: bool = False,
+        replace: bool = False,
     ) -> None: ...
+    def check_not_replaced(self) -> None: ...
     @property
     def id(self) -> int: ...
     @property

@@ -134,9 +134,9 @@ def test_a_table_that_cannot_be_leaves_its_name_free(unique, arguments, message)
 
 def test_a_name_is_used_once(unique) -> None:
     name = unique()
-    table = MapParameter(name=name)
+    table = _native.Table(name=name, dim=1)
     with pytest.raises(ValueError, match=f"name '{name}' is already used by an open table"):
-        MapParameter(name=name)
+        _native.Table(name=name, dim=1)
     table.close()
     MapParameter(name=name).close()
 

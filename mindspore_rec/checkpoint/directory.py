@@ -11,8 +11,11 @@ states.*            what else a run has: its place in the stream, metrics, rando
 
 from __future__ import annotations
 
+import ctypes
 import os
+import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +25,31 @@ from mindspore import nn
 from mindspore_rec.checkpoint.chain import Entry, entry_at, newest_chain, verify_chain
 from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.load import load_chain
-from mindspore_rec.checkpoint.manifest import MANIFEST, new_directory, new_id, write_manifest
+from mindspore_rec.checkpoint.manifest import (
+    MANIFEST,
+    TEMPORARY,
+    new_directory,
+    new_id,
+    write_manifest,
+)
 from mindspore_rec.checkpoint.snapshot import write_full
+from mindspore_rec.checkpoint.state_file import read_states
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
 
 __all__ = ["chain_at", "load_checkpoint", "save_checkpoint", "training_cell"]
 
+_EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
+_HERE = -100  # AT_FDCWD: paths are as they are
 
-def save_checkpoint(model: ms.train.Model | nn.Cell, path: str | os.PathLike[str]) -> None:
+
+def save_checkpoint(
+    model: ms.train.Model | nn.Cell,
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    states: Mapping[str, Any] | None = None,
+) -> None:
     """Saves tables with optimizer state, dense parameters and the optimizer's own.
 
     The directory is written beside its place, synced and renamed: after a crash there is either the
@@ -40,10 +59,16 @@ def save_checkpoint(model: ms.train.Model | nn.Cell, path: str | os.PathLike[str
         model: a `RecModel` or other `Model`, or a Cell (a network for its weights only, a training
             cell for everything).
         path: directory to make; its parent must exist.
+        overwrite: replace the checkpoint that is there: at every moment, also after a crash, the
+            old or the new one is at path. Default: False.
+        states: by name, objects with `state_dict()` and `load_state_dict(state)` that belong to the
+            model: a `QuantileScale`, for example. Default: none.
 
     Raises:
-        FileExistsError: there is something at path already.
-        OSError: a file cannot be written; there is no directory then.
+        TypeError: an argument is of the wrong type.
+        FileExistsError: there is something at path already; with `overwrite`, something that this
+            function did not write. Nothing was written.
+        OSError: a file cannot be written; what was there before is there then.
 
     Example:
         >>> import tempfile
@@ -59,10 +84,18 @@ def save_checkpoint(model: ms.train.Model | nn.Cell, path: str | os.PathLike[str
         states.safetensors
         table_0.arrow
     """
+    target = Path(path)
+    replaces = _check_target(target, overwrite)
+    objects = {name: each.state_dict() for name, each in _check_states(states).items()}
     cell = training_cell(model)
     tables = {table.name: table for table in tables_of(cell)}
     steps = [table.native.step for table in tables.values()]
-    with new_directory(Path(path)) as directory:
+    if replaces:
+        target = target.resolve()  # not a link, what it leads to
+        made = target.with_name(f"{TEMPORARY}{target.name}.{new_id()}")
+    else:
+        made = target
+    with new_directory(made) as directory:
         fields = {
             "kind": "full",
             "step": max(steps, default=0),
@@ -73,8 +106,62 @@ def save_checkpoint(model: ms.train.Model | nn.Cell, path: str | os.PathLike[str
             "watermark": None,
             "model": None,
         }
-        described = write_full(cell, tables, {}, directory)
+        described = write_full(cell, tables, {"objects": objects}, directory)
         write_manifest(directory, {**fields, "tables": described})
+    if replaces:
+        _exchange(made, target)
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _check_target(target: Path, overwrite: bool) -> bool:
+    """Whether a checkpoint is there that is to be replaced."""
+    if not isinstance(overwrite, bool):
+        raise TypeError(f"overwrite must be a bool, got {overwrite!r}")
+    if not os.path.lexists(target):
+        return False
+    if not overwrite:
+        raise FileExistsError(
+            f"path {target} exists already: overwrite=True replaces a checkpoint, another path "
+            "keeps both"
+        )
+    if not (target / MANIFEST).is_file():
+        raise FileExistsError(
+            f"path {target} exists already and is no checkpoint of save_checkpoint: it is not "
+            "overwritten"
+        )
+    return True
+
+
+def _check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
+    found = dict(states or {})
+    for name, each in found.items():
+        if not isinstance(name, str):
+            raise TypeError(f"states must have texts for names, got {name!r}")
+        if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
+            raise TypeError(
+                f"states[{name!r}] must have state_dict and load_state_dict, got {each!r}"
+            )
+    return found
+
+
+def _exchange(made: Path, target: Path) -> None:
+    """Puts what was made in the place of what is there, and that in the place of what was made."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    before, after = os.fsencode(made), os.fsencode(target)
+    if libc.renameat2(_HERE, before, _HERE, after, _EXCHANGE) != 0:
+        error = ctypes.get_errno()
+        kept = target.with_name(f"{target.name}.{made.name[-16:]}")
+        os.rename(made, kept)
+        raise OSError(
+            error,
+            f"{os.strerror(error)}: this file system does not exchange two directories, so "
+            f"{target} is the old checkpoint still, and the new one is at {kept}",
+        )
+    descriptor = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def load_checkpoint(
@@ -83,6 +170,7 @@ def load_checkpoint(
     *,
     worker: int = 0,
     workers: int = 1,
+    states: Mapping[str, Any] | None = None,
 ) -> None:
     """Makes the network what it was when a checkpoint was written.
 
@@ -97,17 +185,27 @@ def load_checkpoint(
         worker: with several processes that share the tables, which this is, from 0 on.
         workers: how many these are, whatever their number was at the time of writing. Each gets the
             rows of the keys it owns, all of them together every row once. Default: 1.
+        states: by name, objects that `save_checkpoint` was given under these names, or
+            `RecCheckpoint`: they become what they were. Those not named here are left out.
+            Default: none.
 
     Raises:
         FileNotFoundError: there is no checkpoint at path.
         CheckpointError: (a ValueError) a file is damaged, or the network's tables are not those of
             the checkpoint; the message names the file, and nothing has changed.
+        ValueError: it has no state of such a name.
     """
+    objects = _check_states(states)
     workers = check_int("workers", workers, 1, 1 << 16)
     worker = check_int("worker", worker, 0, workers - 1)
     chain = chain_at(Path(path))
     verify_chain(chain)
+    saved = read_states(chain[-1].path).get("objects", {}) if objects else {}
+    if missing := sorted(objects.keys() - saved.keys()):
+        raise ValueError(f"states must be of {sorted(saved)}, as {path} has them, got {missing}")
     load_chain(training_cell(model), chain, worker, workers)
+    for name, each in objects.items():
+        each.load_state_dict(saved[name])
 
 
 def chain_at(path: Path, step: int | None = None) -> list[Entry]:

@@ -28,6 +28,7 @@ from mindspore_rec.feature.conversion_targets import (
 )
 from mindspore_rec.nn.embedding import EmbeddingLookup, HashEmbeddingLookup, _TableLookup
 from mindspore_rec.parameter import MapParameter, StaticParameter
+from mindspore_rec.parameter.table_parameter import open_tables
 
 __all__ = ["convert", "revert"]
 
@@ -184,6 +185,8 @@ def _new_cell(
     old, weight, padding = target.cell, target.weight, target.padding
     table = tables.get(id(weight))
     try:
+        if table is None and open_tables(name):
+            raise ValueError(f"name '{name}' is already used by an open table; close that table")
         if table is not None:
             if kind == "hash":
                 new: Any = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)

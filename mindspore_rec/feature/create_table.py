@@ -56,7 +56,8 @@ def create_table(
     Args:
         key_dtype: `int32` or `int64`. Ids of int64 are refused by an int32 table.
         dim: floats in a row, 1 to 8192.
-        name: 1 to 100 letters, digits, '_' and '.', unique among open tables.
+        name: 1 to 100 letters, digits, '_' and '.'; of two open tables with one name only the
+            newer can be used.
         emb_initializer: first value of a row: a number, 'normal', 'truncated_normal', 'uniform',
             'xavier_uniform', 'zeros', 'ones', or such an Initializer.
         device_vocabulary_size: rows in the device's memory, 0 to 10**9; 0 for no device tier. No
@@ -90,8 +91,8 @@ def create_table(
         The table. While a session of `init` lasts, it closes with the session.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type, out of range or not supported, or
-            the name is that of an open table; a tier holds rows of an earlier run.
+        TypeError, ValueError: an argument is of the wrong type, out of range or not supported; a
+            tier holds rows of an earlier run, or those of an open table of that name.
         OSError, RemoteError: a tier cannot be opened.
 
     After `mx_rec.core.embedding.create_table` of Rec SDK; docs/from_rec_sdk.md lists the

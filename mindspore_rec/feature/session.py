@@ -151,7 +151,7 @@ def terminate() -> None:
     for reference in session._tables:
         table = reference()
         if table is not None:
-            _ = table.native  # waits for what PyNative still runs on it
+            table.sync()  # waits for what PyNative still runs on it
             table.close()
 
 

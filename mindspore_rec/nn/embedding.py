@@ -91,7 +91,8 @@ class HashEmbeddingLookup(_TableLookup):
             reaches this. Default: 1.
         evict_filter_value: a row not seen in training for that many steps is evicted. Default:
             never.
-        name: the table's name, unique among open tables. Default: `hash_embedding_<n>`.
+        name: the table's name; of two open tables with one name only the newer can be used.
+            Default: `hash_embedding_<n>`.
         padding_key: an id that reads zeros and is never trained. Default: none.
         table: an existing MapParameter to share; then the arguments that describe a table must be
             left at their defaults.
@@ -245,7 +246,7 @@ class EmbeddingLookup(nn.Cell):
         dtype: only float32.
         out_of_range: what an id outside the vocabulary does: 'error', which names the id, or
             'zeros' (what upstream did silently). Only for 'CPU'.
-        name: the table's name, unique among open tables. Only for 'CPU'.
+        name: the table's name, as for `HashEmbeddingLookup`. Only for 'CPU'.
         padding_key: an id that reads zeros and is never trained. Only for 'CPU'.
         seed: of the first values. Only for 'CPU'.
         cache: the tiers the rows live in, a `CacheConfig`. Only for 'CPU'. Default: all rows in

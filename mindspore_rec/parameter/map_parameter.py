@@ -54,7 +54,8 @@ class MapParameter(DynamicTable):
     of the MapParameter, not of the Parameter it owns; it is then only read, `get` included.
 
     Args:
-        name: the table's name, unique among open tables. Default: `map_parameter_<n>`.
+        name: the table's name; of two open tables with one name only the newer can be used.
+            Default: `map_parameter_<n>`.
         requires_grad: whether training changes it. Default: True.
         key_dtype: `int32` or `int64`. Default: `int32`.
         value_dtype: `float32`. Default: `float32`.

@@ -30,7 +30,8 @@ class StaticParameter(TableParameter):
         embedding_size: floats in a row, 1 to 8192.
         param_init: a number, an initializer's name or object as for `MapParameter`, or a float32
             Tensor `[vocab_size, embedding_size]` of values.
-        name: unique among open tables. Default: `embedding_table_<n>`.
+        name: of two open tables with one name only the newer can be used.
+            Default: `embedding_table_<n>`.
         out_of_range: what an id outside the vocabulary does: 'error' or read 'zeros'.
         requires_grad: whether training changes it. Default: True.
         seed: of the first values. Default: 0.

@@ -22,8 +22,21 @@ from mindspore_rec.parameter.marks import ChangeMarks
 COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
 
 
+_open: weakref.WeakValueDictionary[int, TableParameter] = weakref.WeakValueDictionary()
+
+
+def open_tables(name: str) -> list[TableParameter]:
+    """The open tables of that name that are still referenced, in no order."""
+    named = [table for table in _open.values() if table.name == name and table._finalizer.alive]
+    if not named:
+        return named
+    del named
+    gc.collect()  # a network that nobody holds any more: cells are in reference cycles
+    return [table for table in _open.values() if table.name == name and table._finalizer.alive]
+
+
 def _new_table(cache: CacheConfig | None, **arguments: Any) -> _native.Table:
-    table = _named_table(**arguments)
+    table = _named_table(cache, **arguments)
     if cache is not None:
         try:
             attach(table, cache)
@@ -33,16 +46,25 @@ def _new_table(cache: CacheConfig | None, **arguments: Any) -> _native.Table:
     return table
 
 
-def _named_table(**arguments: Any) -> _native.Table:
+def _named_table(cache: CacheConfig | None, **arguments: Any) -> _native.Table:
     try:
         return _native.Table(**arguments)
     except ValueError as error:
-        # A network that nobody holds any more may still hold the name: cells are in reference
-        # cycles.
         if "already used" not in str(error):
             raise
-        gc.collect()
-        return _native.Table(**arguments)
+    below = cache is not None and cache.has_lower_tier
+    for older in open_tables(arguments["name"]):
+        # A lower tier is found by the table's name: a directory, keys on a server.
+        if below and older.cache is not None and older.cache.has_lower_tier:
+            raise ValueError(
+                f"name '{older.name}' is already used by an open table, whose rows are in tiers "
+                "below memory, where a second table of that name would write too; close the older "
+                "network's tables first, `for table in mindspore_rec.tables_of(older_net): "
+                "table.close()`, or choose another name"
+            )
+    # `net = Net()`, run again in a notebook: the name `net` holds the older network until the newer
+    # one is made. What is older keeps its rows, and is an error where it is used.
+    return _native.Table(**arguments, replace=True)
 
 
 class TableParameter(nn.Cell):
@@ -51,6 +73,11 @@ class TableParameter(nn.Cell):
     The rows live in the native core. The network sees a one-element Parameter, the *anchor*,
     through which optimizers find the table (`anchor.mindspore_rec_table`); its gradient carries no
     number, only the order "all gradients of the table before its step".
+
+    Of two tables with one name the newer is used: making a network again, as a notebook does where
+    a cell is run twice, works. The older keeps its rows; a use of it is a RuntimeError until the
+    newer is closed. Where the rows of both would be in tiers below host memory, making the newer is
+    the error, a ValueError.
 
     Attributes:
         anchor: the Parameter that stands for the table in `net.trainable_params()`.
@@ -77,6 +104,7 @@ class TableParameter(nn.Cell):
         self._table_name = table.name
         self.dim = table.dim
         self._finalizer = weakref.finalize(self, table.close)
+        _open[id(self)] = self
         self.marks = ChangeMarks(table)
         self.handle = self.make_handle()
         self.like = Tensor(np.zeros(table.dim, np.float32))
@@ -168,13 +196,24 @@ class TableParameter(nn.Cell):
     def native(self) -> _native.Table:
         """The native table with the rows, after all that the program has asked of it so far.
 
+        Raises RuntimeError where a newer table has the name.
+
         PyNative runs operators behind the program's back: without waiting for them, an export right
         after a step would miss that step.
         """
+        self.sync()
+        self.check_not_replaced()
+        return self._table
+
+    def sync(self) -> None:
+        """Waits until all that the program has asked of the table is done."""
         _pynative_executor.sync()
         if self.device is not None and not self.device.shared:
             self.device.sync()
-        return self._table
+
+    def check_not_replaced(self) -> None:
+        """Raises RuntimeError where a newer table has the name."""
+        self._table.check_not_replaced()
 
     @property
     def name(self) -> str:

@@ -19,6 +19,7 @@ from mindspore_rec.stream.journal import Journal
 from mindspore_rec.stream.kafka_source import KafkaSource
 from mindspore_rec.stream.memory import MemoryTopic
 from mindspore_rec.stream.pipeline import FeaturePipeline
+from mindspore_rec.stream.quantiles import QuantileBucket, QuantileScale
 from mindspore_rec.stream.scaling import LogScale, MinMaxScale, StandardScale
 from mindspore_rec.stream.source import StreamSource
 from mindspore_rec.stream.stop import StopWhen
@@ -46,6 +47,8 @@ __all__ = [
     "Message",
     "MinMaxScale",
     "Number",
+    "QuantileBucket",
+    "QuantileScale",
     "StandardScale",
     "StopWhen",
     "StreamSource",

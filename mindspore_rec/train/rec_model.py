@@ -122,6 +122,7 @@ class RecModel(Model):
             **kwargs,
         )
         self._callers: dict[int, CellCaller] = {}
+        self._caller_tables: dict[int, list[Any]] = {}
 
     # ---- what Model's constructor asks for
 
@@ -426,6 +427,9 @@ class RecModel(Model):
     def _caller(self, cell: nn.Cell) -> CellCaller:
         if id(cell) not in self._callers:
             self._callers[id(cell)] = CellCaller(cell, self._network)
+            self._caller_tables[id(cell)] = tables_of(cell)
+        for table in self._caller_tables[id(cell)]:
+            table.check_not_replaced()  # an operator's error would leave the graph useless
         return self._callers[id(cell)]
 
 

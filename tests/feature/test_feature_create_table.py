@@ -53,10 +53,12 @@ def test_first_values_are_those_of_the_initializer(unique, pynative, init):
     assert np.array_equal(values, expected.get(ids).asnumpy())
 
 
-def test_names_are_unique_among_open_tables(unique):
+def test_of_two_open_tables_with_one_name_the_newer_is_used(unique):
     table = make(unique)
-    with pytest.raises(ValueError, match="already used"):
-        make(unique, name=table.name)
+    newer = make(unique, name=table.name)
+    with pytest.raises(RuntimeError, match="a newer table has this name"):
+        table.size()
+    assert newer.size() == 0
 
 
 @pytest.mark.parametrize(

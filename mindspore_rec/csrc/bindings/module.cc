@@ -409,7 +409,7 @@ void BindTable(py::module_& m) {
                        int64_t max_candidates, int64_t sketch_bytes, int sketch_bits,
                        double probability, int64_t max_idle_steps, int64_t max_idle_seconds,
                        int64_t max_rows, int64_t max_bytes, const std::string& order,
-                       double half_life_steps, float min_norm, bool on_trigger) {
+                       double half_life_steps, float min_norm, bool on_trigger, bool replace) {
              TableConfig config;
              config.name = name;
              config.dim = dim;
@@ -424,7 +424,7 @@ void BindTable(py::module_& m) {
                                               sketch_bytes, sketch_bits, probability);
              config.eviction = MakeEviction(max_idle_steps, max_idle_seconds, max_rows, max_bytes,
                                             order, half_life_steps, min_norm, on_trigger);
-             return Handle{CreateTable(config)};
+             return Handle{CreateTable(config, replace)};
            }),
            py::kw_only(), py::arg("name"), py::arg("dim"), py::arg("seed") = 0,
            py::arg("init_kind") = "constant", py::arg("init_a") = 0.0f, py::arg("init_b") = 0.0f,
@@ -436,7 +436,8 @@ void BindTable(py::module_& m) {
            py::arg("probability") = 1.0, py::arg("max_idle_steps") = -1,
            py::arg("max_idle_seconds") = -1, py::arg("max_rows") = -1, py::arg("max_bytes") = -1,
            py::arg("order") = "lru", py::arg("half_life_steps") = 0.0, py::arg("min_norm") = -1.0f,
-           py::arg("on_trigger") = false)
+           py::arg("on_trigger") = false, py::arg("replace") = false)
+      .def("check_not_replaced", [](const Handle& self) { CheckNotReplaced(*self.registered); })
       .def_property_readonly("id", [](const Handle& self) { return self.registered->id; })
       .def_property_readonly("name", [](const Handle& self) { return self->config().name; })
       .def_property_readonly("dim", [](const Handle& self) { return self->dim(); })

@@ -3,9 +3,9 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -23,7 +23,7 @@ struct Registry {
     std::weak_ptr<Table> table;  // while it is being closed
   };
   std::map<int64_t, Closed> closed;
-  std::set<std::string> names;
+  std::map<std::string, std::vector<int64_t>> names;  // open tables of a name, the newest last
   int64_t next = 1;
 
   // In a forked child: tables of the parent, which nothing here may touch, and whose names are
@@ -62,38 +62,78 @@ class Locked {
   const std::lock_guard<std::mutex> lock_;
 };
 
+// A holder that is still being made, or was closed, is in no need of it.
+void SetReplaced(const Locked& registry, int64_t id, bool replaced) {
+  const auto it = registry->open.find(id);
+  if (it != registry->open.end()) it->second->replaced = replaced;
+}
+
+// In a forked child the names of its parent are free already.
+void FreeName(const Locked& registry, const std::string& name, int64_t id) {
+  const auto it = registry->names.find(name);
+  if (it == registry->names.end()) return;
+  std::vector<int64_t>& holders = it->second;
+  holders.erase(std::remove(holders.begin(), holders.end(), id), holders.end());
+  if (holders.empty()) {
+    registry->names.erase(it);
+  } else {
+    SetReplaced(registry, holders.back(), false);
+  }
+}
+
 }  // namespace
 
-std::shared_ptr<Registered> CreateTable(const TableConfig& config) {
+std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace) {
   if (config.name.empty()) throw std::invalid_argument("a table's name must not be empty");
   TableConfig numbered = config;
   {
     const Locked registry;
-    if (!registry->names.insert(config.name).second) {
+    std::vector<int64_t>& holders = registry->names[config.name];
+    if (!holders.empty() && !replace) {
       throw std::invalid_argument("name '" + config.name +
                                   "' is already used by an open table; close that table or choose "
                                   "another name");
     }
+    holders.reserve(holders.size() + 1);
     numbered.id = registry->next++;
+    if (!holders.empty()) SetReplaced(registry, holders.back(), true);
+    holders.push_back(numbered.id);
   }
-  auto made = std::make_shared<Registered>();
+  std::shared_ptr<Registered> made;
   try {
+    made = std::make_shared<Registered>();
     made->table = std::shared_ptr<Table>(new Table(numbered), DeleteInOwner());
+    made->id = numbered.id;
+    const Locked registry;
+    registry->open.emplace(made->id, made);
+    // One that was made while this one was being made is newer.
+    made->replaced = registry->names[config.name].back() != made->id;
   } catch (...) {
     const Locked registry;
-    registry->names.erase(config.name);
+    FreeName(registry, config.name, numbered.id);
     throw;
   }
-  made->id = numbered.id;
-  const Locked registry;
-  registry->open.emplace(made->id, made);
   return made;
+}
+
+void CheckNotReplaced(const Registered& registered) {
+  if (!registered.replaced) return;
+  const std::string& name = registered.table->config().name;
+  throw TableReplaced(
+      "table '" + name +
+      "': a newer table has this name, so this one cannot be used. Use the "
+      "newer network. To use this one again, close the newer: `for table in "
+      "mindspore_rec.tables_of(newer_net): table.close()`. To use both, give each table another "
+      "name=");
 }
 
 std::shared_ptr<Registered> FindTable(int64_t id) {
   const Locked registry;
   const auto it = registry->open.find(id);
-  if (it != registry->open.end()) return it->second;
+  if (it != registry->open.end()) {
+    CheckNotReplaced(*it->second);
+    return it->second;
+  }
   const auto parents = registry->inherited.find(id);
   if (parents != registry->inherited.end()) parents->second->table->RequireOwnProcess();
   const auto closed = registry->closed.find(id);
@@ -112,8 +152,8 @@ void CloseTable(int64_t id) {
       leaving = it->second->table;
       const std::string name = leaving->config().name;
       registry->closed.emplace(id, Registry::Closed{name, leaving});
-      registry->names.erase(name);
       registry->open.erase(it);
+      FreeName(registry, name, id);
     } else {
       const auto closed = registry->closed.find(id);
       if (closed != registry->closed.end()) leaving = closed->second.table.lock();

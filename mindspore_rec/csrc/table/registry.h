@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,20 +27,33 @@ struct OpTimes {
 struct Registered {
   int64_t id = 0;
   std::shared_ptr<Table> table;
+  // A newer table has the name: this one keeps its rows, and is used again once that is closed.
+  std::atomic<bool> replaced{false};
   OpTimes times;
 };
 
-// Makes a table. Throws std::invalid_argument where the name is empty or that of an open table. Any
-// thread. In a forked child the parent's tables are not open.
-std::shared_ptr<Registered> CreateTable(const TableConfig& config);
+// The table's name is that of a newer one.
+struct TableReplaced : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
-// Throws TableClosed where that table was closed, ForkedProcess where it is the parent's of this
-// forked child, std::invalid_argument where there never was one.
+// Makes a table. Throws std::invalid_argument where the name is empty or that of an open table;
+// with `replace` the new table takes the name over instead, and FindTable refuses the older one
+// until the new one is closed. Any thread. In a forked child the parent's tables are not open.
+std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
+
+// Throws TableClosed where that table was closed, TableReplaced where a newer one has its name,
+// ForkedProcess where it is the parent's of this forked child, std::invalid_argument where there
+// never was one.
 std::shared_ptr<Registered> FindTable(int64_t id);
 
-// Closes the table and frees its rows and name; returns when it is closed, by whichever thread.
-// Inside a call on a table, or in a thread of one, it only has it closed. A forked child leaves its
-// parent's tables as they are.
+// Throws TableReplaced where a newer table has the name of this one.
+void CheckNotReplaced(const Registered& registered);
+
+// Closes the table and frees its rows and name; the newest of the older tables of that name, if
+// there are any, has it again. Returns when it is closed, by whichever thread. Inside a call on a
+// table, or in a thread of one, it only has it closed. A forked child leaves its parent's tables as
+// they are.
 void CloseTable(int64_t id);
 
 }  // namespace msrec
