@@ -65,3 +65,27 @@ def test_from_file_to_prediction(tmp_path, kind):
     probabilities = re.findall(r"\[\s*([0-9.e+-]+)\s*\]", printed)
     assert len(probabilities) == 5 and all(0 < float(p) < 1 for p in probabilities)
     assert (tmp_path / "first_model.saved").exists()
+
+
+USE_IT_LATER = """
+from mindspore_rec import load_checkpoint
+scales = {name: QuantileScale(name) for name in NUMBERS}
+model = RecModel(net := ClickModel(), nn.BCEWithLogitsLoss())
+load_checkpoint(model, "first_model.saved", states=scales)
+print(ops.sigmoid(model.predict(*columns(test[:5]))).asnumpy())
+"""
+
+
+def test_a_second_run_and_later_use_with_numbers_of_every_kind(tmp_path):
+    table = clicks(20_000)
+    for row, price in ((7, -1.0), (8, np.inf), (9, -np.inf), (10, np.nan), (11, 1e300)):
+        table.loc[row :: 2_000, "price"] = price
+    table.to_csv(tmp_path / "clicks.csv", index=False)
+    (tmp_path / "first_model.py").write_text(code("python") + USE_IT_LATER)
+    first, second = (run_python("first_model.py", cwd=tmp_path) for _ in range(2))
+    for printed in (first, second):
+        found = re.search(r"'auc': ([0-9.]+)", printed)
+        assert found and float(found[1]) > 0.8
+        probabilities = re.findall(r"\[\s*([0-9.e+-]+)\s*\]", printed)
+        assert len(probabilities) == 10 and probabilities[:5] == probabilities[5:]
+    assert [each.name for each in tmp_path.glob("*saved*")] == ["first_model.saved"]
