@@ -62,6 +62,7 @@ from mindspore_rec.parameter import (
     StaticParameter,
 )
 from mindspore_rec.train import (
+    CountFirstEpoch,
     EarlyStopping,
     EvalCallback,
     EvictCallback,
@@ -95,6 +96,7 @@ __all__ = [
     "CrossNetV2",
     "DotInteraction",
     "CountAdmission",
+    "CountFirstEpoch",
     "EarlyStopping",
     "EmbeddingBag",
     "EmbeddingLookup",

@@ -35,6 +35,7 @@ class CountAdmission:
 
     The count is exact: occurrences in training, times the lookup's `faae_coefficient`. The whole
     batch sees the same verdict. Until then the key reads the table's default and is not trained.
+    A second epoch counts its keys again; `CountFirstEpoch` lets the first one count alone.
 
     Args:
         threshold: 1 to 2**30 - 1; -1 or None: every key is admitted at once; 0: counts are frozen

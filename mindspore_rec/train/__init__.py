@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training: the model with its loop, the step, callbacks, where things run."""
 
+from mindspore_rec.train.admission import CountFirstEpoch
 from mindspore_rec.train.callbacks import (
     EarlyStopping,
     EvalCallback,
@@ -24,6 +25,7 @@ from mindspore_rec.train.summary import TableSummary, TrainSummary
 from mindspore_rec.train.table_stats import TableStats
 
 __all__ = [
+    "CountFirstEpoch",
     "EarlyStopping",
     "EvalCallback",
     "EventTime",

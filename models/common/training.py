@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 from mindspore import nn
 
+from mindspore_rec.checks import check_one_of
 from models.common.data import Data
 
 __all__ = ["TrainConfig", "learning_rate", "step_count", "with_changes"]
 
 C = TypeVar("C", bound=Any)
+ADMISSION_COUNTS = ("every_epoch", "first_epoch")
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,9 @@ class TrainConfig:
         epochs: passes over the data. Default: 1.
         evaluations: evaluations on the way, evenly spread. Default: 10.
         seed: of first values and the order of rows. Default: 0.
+        admission_counts: in which passes a hash table counts occurrences of an id for its
+            admission: 'every_epoch', so that an id that the data have once reaches a threshold of 3
+            in the third; or 'first_epoch', the occurrences in the data. Default: 'every_epoch'.
 
     Raises:
         ValueError: a value below its least.
@@ -40,8 +45,10 @@ class TrainConfig:
     epochs: int = 1
     evaluations: int = 10
     seed: int = 0
+    admission_counts: str = "every_epoch"
 
     def __post_init__(self) -> None:
+        check_one_of("'train.admission_counts'", self.admission_counts, ADMISSION_COUNTS)
         for name, least in (("batch_size", 1), ("epochs", 1), ("evaluations", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 raise ValueError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from mindspore.train import Callback
 
-from mindspore_rec import EvalCallback, RecModel, StopOnNaN
+from mindspore_rec import CountFirstEpoch, EvalCallback, RecModel, StopOnNaN
 from models.common.data import Data
 from models.common.operators import OperatorTimes
 from models.common.report import Recorder
@@ -37,4 +37,6 @@ class Watch:
         evaluation = EvalCallback(model, data.test, every, at_epoch_end=False)
         # The last step that is measured ends before an evaluation.
         first: list[Callback] = [] if self.operators is None else [self.operators]
+        if config.admission_counts == "first_epoch":
+            first.append(CountFirstEpoch(steps // config.epochs))
         self.callbacks = [*first, evaluation, StopOnNaN(), self.recorder]
