@@ -34,9 +34,16 @@ options
 environment
   PYTHON     the Python to use; default: the first of python3.11, 3.12, 3.10 and python3 that is
              between 3.10 and 3.12
+  MINDSPORE_REC_REQUIRE_ALL=1
+             a test that cannot run because a part is missing (Kafka, a data set, ...) fails;
+             otherwise it is skipped, and listed at the end
 
-Packages of the system (a compiler, CMake, GoogleTest, a Redis server) are installed with apt-get
-when they are missing and this runs as root; otherwise the command to run is printed.
+After `demo`, `test` or `prepare`: `source .venv/bin/activate`, and mindspore_rec, as it is in this
+folder, can be imported from everywhere.
+
+Packages of the system (Python, a compiler, CMake, GoogleTest, a Redis server, Java and Maven for a
+Kafka broker) are installed with apt-get when they are missing and this runs as root; otherwise the
+command to run is printed.
 HELP
 }
 
@@ -78,13 +85,43 @@ find_python() {
   for PYTHON in python3.11 python3.12 python3.10 python3; do
     if command -v "$PYTHON" >/dev/null && python_is_right "$PYTHON"; then return; fi
   done
-  die "no Python between 3.10 and 3.12 is here, and MindSpore 2.10 runs on no other. Install one, \
-for instance python3.11, or name one: PYTHON=/path/to/python3.11 bash build.sh ..."
+  return 1
+}
+
+# apt_has PACKAGE [VERSION-PATTERN]: whether apt would install it, in a version of that form.
+apt_has() {
+  apt-cache policy "$1" 2>/dev/null | grep -qE "^  Candidate: ${2:-[0-9]}"
+}
+
+# The packages of a Python that MindSpore runs on, of those apt has; nothing where it has none.
+python_packages() {
+  local name
+  for name in python3.11 python3.12 python3.10; do
+    if apt_has "$name"; then
+      echo "$name $name-venv $name-dev"
+      return
+    fi
+  done
+  if apt_has python3 '3\.1[012]\.'; then echo "python3 python3-venv python3-dev"; fi
 }
 
 # What making a virtual environment and compiling an extension take.
 need_python() {
-  find_python
+  if ! find_python; then
+    local packages=
+    if command -v apt-get >/dev/null; then
+      if [[ $(id -u) == 0 ]]; then apt-get update -qq; fi  # a new system knows no packages yet
+      packages=$(python_packages)
+    fi
+    if [[ -z $packages ]]; then
+      die "no Python between 3.10 and 3.12 is here, and MindSpore 2.10 runs on no other. Install \
+one, for instance python3.11, or name one: PYTHON=/path/to/python3.11 bash build.sh ..."
+    fi
+    # shellcheck disable=SC2086  # several packages
+    install_packages "a Python between 3.10 and 3.12" $packages
+    hash -r
+    find_python || die "apt-get installed $packages, and no Python between 3.10 and 3.12 is there"
+  fi
   local version
   version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   local missing=()
@@ -120,6 +157,24 @@ need_redis() {
   if ((${#missing[@]})); then
     install_packages "a Redis server for the tests" "${missing[@]}"
   fi
+}
+
+# Tests of streams start a Kafka broker, whose jars Maven fetches.
+need_kafka() {
+  local missing=()
+  command -v java >/dev/null && java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' ||
+    missing+=(default-jre-headless)
+  command -v mvn >/dev/null || missing+=(maven)
+  if ((${#missing[@]} == 0)); then return; fi
+  if ! command -v apt-get >/dev/null || [[ $(id -u) != 0 ]]; then
+    say "Java 17 or Maven is missing: tests with Kafka will be skipped. On Debian and Ubuntu, \
+the packages are: ${missing[*]}"
+    return
+  fi
+  if apt_has openjdk-17-jre-headless && [[ ${missing[0]} == default-jre-headless ]]; then
+    missing[0]=openjdk-17-jre-headless  # the default may be older
+  fi
+  install_packages "a Java 17 or Maven, for the tests' Kafka broker," "${missing[@]}"
 }
 
 # ---------------------------------------------------------------- the virtual environments
@@ -191,9 +246,20 @@ prepare_native() {
   echo "$now $(digest <"$built")" >"$stamp"
 }
 
+# Lets .venv's Python import mindspore_rec from everywhere, as it is here: a path is enough, for the
+# native core is compiled in place.
+prepare_import() {
+  local site
+  site=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  local path=$site/mindspore_rec_in_place.pth
+  if [[ -f $path && $(cat "$path") == "$ROOT" ]]; then return; fi
+  echo "$ROOT" >"$path"
+}
+
 prepare() {
   prepare_venv
   prepare_native
+  prepare_import
 }
 
 # ---------------------------------------------------------------- commands
@@ -224,6 +290,7 @@ run_demo() {
   prepare
   say "Training Wide&Deep on synthetic Criteo data"
   "$VENV/bin/python" -m models.wide_deep.train --config models/wide_deep/configs/demo.yaml "$@"
+  say "Next: source .venv/bin/activate, then docs/your_first_model.md"
 }
 
 cpp_sources() {
@@ -259,6 +326,7 @@ run_test() {
   run_lint
   run_cpp_tests
   need_redis
+  need_kafka
   say "pytest"
   "$VENV/bin/python" -m pytest -q "$@"
 }

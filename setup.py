@@ -144,6 +144,7 @@ setup(
             "crc32c>=2.4",
             "scikit-learn>=1.3",
             "cloudpickle>=2",
+            "lightgbm>=4",
             "matplotlib>=3.8",
             "prometheus_client>=0.20",
             "redis[hiredis]>=5.1,<9",

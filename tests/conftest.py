@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import settings
 
+from tests.missing import summary
+
 os.environ.setdefault("GLOG_v", "3")  # before MindSpore is imported: no deprecation noise
 
 # Compiling a graph inside an example may take a second.
@@ -27,6 +29,15 @@ def old_objects_are_not_searched() -> None:
     two modules stays."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says what was skipped and why, a line a reason."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if skipped:
+        terminalreporter.section("skipped")
+        for line in summary(str(report.longrepr[2]) for report in skipped):
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(params=["graph", "pynative"])

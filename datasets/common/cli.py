@@ -41,7 +41,9 @@ def positive(text: str) -> int:
 
 def add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...]) -> None:
     """Add what a command that writes takes; the first of ``formats`` is the default."""
-    parser.add_argument("--output", required=True, type=Path, help="directory to make")
+    parser.add_argument(
+        "--output", required=True, type=Path, help="directory to make, with its parents"
+    )
     parser.add_argument("--format", choices=formats, default=formats[0], help="default %(default)s")
     parser.add_argument(
         "--batch-size", type=positive, default=4096, help="rows of a block (default %(default)s)"
@@ -86,4 +88,5 @@ def report(figures: dict[str, Any], path: Path | None) -> None:
     for name, value in figures.items():
         print(f"{name}: {value}")
     if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

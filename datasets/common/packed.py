@@ -88,7 +88,7 @@ def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> It
 
     Raises:
         FileExistsError: ``output`` exists and ``overwrite`` is False.
-        FileNotFoundError: the parent of ``output`` does not exist.
+        OSError: the parents of ``output`` cannot be made.
 
     Example:
         >>> import tempfile
@@ -104,7 +104,7 @@ def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> It
         raise FileExistsError(f"{place} exists: give another output or overwrite")
     beside = place.with_name(f".{place.name}.{os.getpid()}.partial")
     shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
+    beside.mkdir(parents=True)
     try:
         yield beside
         replace_directory(beside, place)

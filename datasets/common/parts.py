@@ -225,9 +225,7 @@ class _Converting(Work):
 def _held(conversion: Conversion, restart: bool) -> Iterator[Path]:
     """The place of a conversion, for one process; it stays where there is something to keep."""
     place = conversion.place
-    if not place.parent.is_dir():
-        raise FileNotFoundError(f"{place.parent} must be a directory")
-    place.mkdir(exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
     with open(place / "lock", "w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,8 +11,8 @@ header ``label,I1,...,I13,C1,...,C26``, which https://github.com/reczoo/Datasets
   4,584,062 test rows, 8:1:1 at random. Everything is as Criteo has it. BARS bins the counts by
   ``floor(log(x)**2)`` (above 2) and takes them as categories, and takes values seen fewer than 10
   (x4_001, embeddings of 16) or 2 times (x4_002, embeddings of 40) as one: `--counts-as-categories`
-  does the first; admission does the second (`embedding.admission_threshold`, over several epochs with
-  `train.admission_counts: first_epoch`), except that such values read zeros here and a learned
+  does the first; admission does the second (`embedding.admission_threshold`, over several epochs
+  with `train.admission_counts: first_epoch`), except that such values read zeros here and a learned
   vector there.
 
 As ``datasets.criteo.convert``, it works on all cores, and the same command goes on where an

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import mindspore as ms
 import numpy as np
@@ -115,6 +116,7 @@ def main() -> None:
     ms.set_seed(1)
     figures = run(arguments.steps, arguments.vocabulary)
     if arguments.json:
+        Path(arguments.json).parent.mkdir(parents=True, exist_ok=True)
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(figures, file, indent=2)
 

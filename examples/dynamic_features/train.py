@@ -183,6 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
             print(f"{key:20s} {value:,.5g}" if abs(value) < 10 else f"{key:20s} {value:,.0f}")
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     if args.plot is not None:
         from examples.dynamic_features.plot import draw

@@ -166,6 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     show(figures)
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     return figures
 

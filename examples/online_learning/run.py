@@ -258,6 +258,7 @@ def main() -> None:
             if broker is not None:
                 broker.stop()
             if options.json is not None:
+                options.json.parent.mkdir(parents=True, exist_ok=True)
                 options.json.write_text(json.dumps(line.history, indent=1) + "\n", encoding="utf-8")
 
 

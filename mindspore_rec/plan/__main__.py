@@ -244,8 +244,8 @@ def _log(options: argparse.Namespace) -> KeyLog:
 
 
 def _check_json(options: argparse.Namespace) -> None:
-    if options.json is not None and not options.json.absolute().parent.is_dir():
-        raise ValueError(f"--json must be in a directory that exists, got {options.json}")
+    if options.json is not None:
+        options.json.absolute().parent.mkdir(parents=True, exist_ok=True)
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:

@@ -14,17 +14,17 @@ _ENDINGS = (".png", ".svg")
 
 
 def check_plot(path: Path) -> None:
-    """Says before the work whether a picture could be written after it.
+    """Says before the work whether a picture could be written after it; makes its directory.
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: the name ends in neither .png nor .svg, or its directory does not exist.
+        ValueError: the name ends in neither .png nor .svg.
+        OSError: its directory cannot be made.
     """
     if path.suffix not in _ENDINGS:
         raise ValueError(f"plot must end in {' or '.join(_ENDINGS)}, got {path}")
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"plot must be in a directory that exists, got {path}")
     _figure_class()
+    path.absolute().parent.mkdir(parents=True, exist_ok=True)
 
 
 def save_plot(plan: Plan, path: Path) -> None:

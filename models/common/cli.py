@@ -119,6 +119,9 @@ def check_training_options(options: argparse.Namespace) -> None:
         raise ValueError("--report is for one run: give --seed, not --seeds")
     if options.save is not None and options.save.exists():
         raise ValueError(f"--save {options.save} exists already")
+    for path in (options.save, options.json, options.report):
+        if path is not None:  # now, not after hours of training
+            path.parent.mkdir(parents=True, exist_ok=True)
 
 
 class _Beside(logging.Handler):

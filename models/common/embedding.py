@@ -45,8 +45,8 @@ class EmbeddingConfig:
             a batch touches, while the dense part runs on the device. False: one table of all fields
             is an ordinary Parameter on the device with a dense gradient; only for 'static', for
             hash tables are on the host always. Default: True.
-        admission_threshold: of hash tables: occurrences in training after which an id gets a row, those of every epoch
-            unless `train.admission_counts` says otherwise. Default: 1.
+        admission_threshold: of hash tables: occurrences in training after which an id gets a row,
+            those of all epochs unless `train.admission_counts` says otherwise. Default: 1.
         max_idle_steps: of hash tables: steps without an occurrence after which a row goes.
             Default: None, never.
         max_rows: of hash tables: rows of each, at most; the ones seen longest ago go.

@@ -29,8 +29,8 @@ class ModelConfig:
             'converted' (an `nn.Embedding` over that vocabulary, converted to a hash table).
             Default: 'hash'.
         multi_lookup: with 'hash': a lookup for each field instead of one. Default: False.
-        admission_threshold: occurrences in training after which an id gets a row, those of every epoch
-            unless `train.admission_counts` says otherwise. Default: 1.
+        admission_threshold: occurrences in training after which an id gets a row, those of all
+            epochs unless `train.admission_counts` says otherwise. Default: 1.
         max_idle_steps: steps without an occurrence after which a row goes. Default: None, never.
         cache: the tiers the rows live in, as for `mindspore_rec.CacheConfig`; not of a converted
             embedding. Default: None, all rows in host memory.

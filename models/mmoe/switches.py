@@ -29,7 +29,10 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
         "--multi-lookup", action="store_true", help="a lookup for each field of the one table"
     )
     group.add_argument(
-        "--admission-threshold", type=int, metavar="N", help="an id gets a row when seen N times, in all epochs together"
+        "--admission-threshold",
+        type=int,
+        metavar="N",
+        help="an id gets a row when seen N times, in all epochs together",
     )
     group.add_argument(
         "--max-idle-steps", type=int, metavar="N", help="a row not seen for N steps is evicted"

@@ -13,6 +13,7 @@ from mindspore_rec import tables_of
 from models.common.baselines import BASELINES
 from models.common.click import build, read_config
 from models.common.data import Data
+from tests.missing import need_package
 
 
 def planted(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -28,7 +29,7 @@ def planted(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", BASELINES)
 def test_baselines_come_near_the_truth(name):
     if name == "LightGBM":
-        pytest.importorskip("lightgbm", reason="LightGBM is an optional extra")
+        need_package("lightgbm", "an optional extra, mindspore_rec[lightgbm]")
     from sklearn.metrics import roc_auc_score
 
     train, test = planted(12_000, 0), planted(6000, 1)
@@ -43,7 +44,7 @@ def test_baselines_come_near_the_truth(name):
 
 
 def test_twins_learn_alike(tmp_path):
-    pytest.importorskip("torch", reason="PyTorch is an optional extra")
+    need_package("torch", "an optional extra, mindspore_rec[torch]")
     out = tmp_path / "twin.json"
     command = ["--rows", "30000", "--test-rows", "8000", "--evaluations", "2", "--json", str(out)]
     assert accuracy_twin.main([*command, "--models", "dcn", "deepfm"]) == 0
@@ -57,7 +58,7 @@ def test_twins_learn_alike(tmp_path):
 
 @pytest.mark.parametrize("name", accuracy_twin.MODELS)
 def test_a_twin_begins_with_the_same_logits(graph_mode, unique, name):
-    torch = pytest.importorskip("torch", reason="PyTorch is an optional extra")
+    torch = need_package("torch", "an optional extra, mindspore_rec[torch]")
     from benchmarks.torch_twins import Twin
 
     rng = np.random.default_rng(0)

@@ -241,8 +241,9 @@ def test_bad_writing_arguments_are_refused(tmp_path) -> None:
         write_packed(rows, tmp_path / "a", "parquet", fields={"ids": ["C1"]})
     with pytest.raises(ValueError, match="block_rows must be at most"):
         write_packed(rows, tmp_path / "a", "mindrecord", block_rows=1 << 24)
-    with pytest.raises(FileNotFoundError):
-        write_packed(rows, tmp_path / "no" / "a", "parquet")
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        write_packed(rows, tmp_path / "file" / "a", "parquet")
 
 
 def test_a_damaged_set_is_refused(tmp_path) -> None:

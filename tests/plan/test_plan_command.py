@@ -103,8 +103,8 @@ def test_without_matplotlib_there_is_the_text_and_one_clear_sentence(
         (["--keys", "0", "--dim", "0"], "dim must be in [1, 8192], got 0"),
         (["--keys", "0", "--batch-size", "0"], "batch_size must be in"),
         (["--keys", "0", "--plot", "plan.pdf"], "plot must end in .png or .svg, got plan.pdf"),
-        (["--keys", "0", "--plot", "no/plan.png"], "plot must be in a directory that exists"),
-        (["--keys", "0", "--json", "no/plan.json"], "--json must be in a directory that exists"),
+        (["--keys", "0", "--plot", "/dev/null/no/plan.png"], "Not a directory: '/dev/null/no'"),
+        (["--keys", "0", "--json", "/dev/null/no/plan.json"], "Not a directory: '/dev/null/no'"),
     ],
 )
 def test_bad_options_are_one_line(log, capsys, arguments, message):

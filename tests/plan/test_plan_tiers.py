@@ -178,7 +178,7 @@ def test_the_command_prints_a_line_a_choice_or_a_tier(log, tmp_path, capsys):
         (["--tiers", "5", "--warm-up", "1"], "warm_up must be below the log's 1 steps, got 1"),
         (["--tiers", "5", "--warm-up", "-1"], "warm_up must be in"),
         (["--tiers", "5", "--order", "mru"], "order must be one of 'lru', 'lfu'"),
-        (["--tiers", "5", "--json", "no/plan.json"], "--json must be in a directory that exists"),
+        (["--tiers", "5", "--json", "/dev/null/no/plan.json"], "Not a directory: '/dev/null/no'"),
         (["--warm-up", "1"], "--warm-up needs --tiers"),
     ],
 )

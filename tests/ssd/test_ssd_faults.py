@@ -25,6 +25,7 @@ import pytest
 from mindspore_rec import _native
 from mindspore_rec.ssd import SsdCorruptionError, SsdStore
 from mindspore_rec.ssd.__main__ import main
+from tests.missing import missing
 
 ROW = 48
 RECORD = ROW + 16
@@ -177,7 +178,7 @@ def mounted(directory: Path, mebibytes: int, *, disk: bool) -> Iterator[Path]:
             or shutil.which(command[0]) is None
             or subprocess.run(command, capture_output=True).returncode != 0
         ):
-            pytest.skip(f"{' '.join(command)}: needs root and a system that allows it")
+            missing("root", f"{' '.join(command)}: needs root and a system that allows it")
     try:
         yield mount
     finally:
@@ -280,7 +281,7 @@ def start(script: str, path: Path) -> subprocess.Popen:
 
 def test_a_directory_without_permission():
     if os.geteuid() != 0:
-        pytest.skip("needs another user to be")
+        missing("root", "needs another user to be")
     with tempfile.TemporaryDirectory() as root:
         os.chmod(root, 0o755)
         path = Path(root) / "tier"

@@ -17,6 +17,7 @@ import pytest
 
 from mindspore_rec.ssd import SsdCorruptionError, SsdStore
 from mindspore_rec.ssd.__main__ import main
+from tests.missing import missing
 
 ROW = 192
 
@@ -40,7 +41,7 @@ def direct(request, tmp_path):
         except OSError as error:
             assert error.errno == errno.EINVAL
             assert "O_DIRECT" in str(error)
-            pytest.skip("the file system has no O_DIRECT")
+            missing("O_DIRECT", f"the file system of {tmp_path} does not have it")
     return request.param
 
 
@@ -147,7 +148,7 @@ def test_full_disk_is_an_error_and_reading_goes_on(tmp_path):
     mount.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(mount)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
-        pytest.skip("mounting a small file system needs root")
+        missing("root", "mounting a small file system needs it")
     try:
         keys = np.arange(40_000)
         ballast = mount / "ballast"

@@ -11,21 +11,20 @@ from pathlib import Path
 import pytest
 
 from examples.online_learning.kafka.broker import Broker, missing_tools
+from tests.missing import missing
 
 _numbers = itertools.count()
 
 
 def need_broker() -> None:
-    """Skips a test on a machine that cannot run Kafka; in CI that is a failure."""
+    """Ends a test on a machine that cannot run Kafka."""
     reason = missing_tools()
     try:
         import kafka  # noqa: F401
     except ImportError:
         reason = reason or "kafka-python is not installed: pip install 'mindspore_rec[kafka]'"
-    if reason and os.environ.get("CI") == "true":
-        pytest.fail(f"CI must run the tests with Kafka: {reason}", pytrace=False)
     if reason:
-        pytest.skip(reason)
+        missing("kafka", reason)
 
 
 @pytest.fixture(scope="session")
