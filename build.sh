@@ -85,6 +85,7 @@ find_python() {
   for PYTHON in python3.11 python3.12 python3.10 python3; do
     if command -v "$PYTHON" >/dev/null && python_is_right "$PYTHON"; then return; fi
   done
+  PYTHON=
   return 1
 }
 

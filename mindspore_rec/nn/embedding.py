@@ -39,7 +39,18 @@ def _padding_key(value: int | None) -> int | None:
 def _require_sparse(sparse: bool) -> None:
     if sparse is not True:
         raise ValueError(
-            f"sparse must be True for a table on the host, with gradients per key; got {sparse!r}"
+            f"sparse must be True for a table on the host, got {sparse!r}: its gradients are of the "
+            "keys in the batch. Leave sparse out; the rows learn the same. Where a dense gradient is "
+            "needed, take EmbeddingLookup(..., target='DEVICE', sparse=False)"
+        )
+
+
+def _refuse_vocab_cache(vocab_cache_size: int) -> None:
+    if check_int("vocab_cache_size", vocab_cache_size, 0, 1 << 40) != 0:
+        raise ValueError(
+            f"vocab_cache_size must be 0 for a hash table, got {vocab_cache_size}: rows on the "
+            "device over a table on the host are "
+            f"cache=CacheConfig(device_rows={vocab_cache_size}), without a parameter server"
         )
 
 
@@ -91,6 +102,7 @@ class HashEmbeddingLookup(_TableLookup):
             reaches this. Default: 1.
         evict_filter_value: a row not seen in training for that many steps is evicted. Default:
             never.
+        vocab_cache_size: must be 0; upstream's rows on the device are `cache`'s `device_rows`.
         name: the table's name; of two open tables with one name only the newer can be used.
             Default: `hash_embedding_<n>`.
         padding_key: an id that reads zeros and is never trained. Default: none.
@@ -135,6 +147,7 @@ class HashEmbeddingLookup(_TableLookup):
         max_norm: float | None = None,
         permit_filter_value: int = 1,
         evict_filter_value: int = sys.maxsize,
+        vocab_cache_size: int = 0,
         *,
         name: str | None = None,
         padding_key: int | None = None,
@@ -148,6 +161,7 @@ class HashEmbeddingLookup(_TableLookup):
         cache: CacheConfig | None = None,
     ) -> None:
         _require_sparse(sparse)
+        _refuse_vocab_cache(vocab_cache_size)
         _max_norm(max_norm)
         _padding_key(padding_key)
         faae_coefficient = check_int("faae_coefficient", faae_coefficient, 1, MAX_COEFFICIENT)
