@@ -34,6 +34,7 @@ _REC_SDK: dict[str, str] = {
     "use_dynamic": "batches may always differ in shape",
     "bind_cpu": "set num_threads, and bind the process with taskset",
     "prefetch_batch_number": "give it to the data set: mindspore.dataset.config.set_prefetch_size",
+    "use_hot": "the rows used most are in the highest tier by themselves: CacheConfig",
     "use_mpi": _ONE_PROCESS,
     "use_lccl": _ONE_PROCESS,
     "rank_id": _ONE_PROCESS,

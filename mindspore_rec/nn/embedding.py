@@ -39,9 +39,9 @@ def _padding_key(value: int | None) -> int | None:
 def _require_sparse(sparse: bool) -> None:
     if sparse is not True:
         raise ValueError(
-            f"sparse must be True for a table on the host, got {sparse!r}: its gradients are of the "
-            "keys in the batch. Leave sparse out; the rows learn the same. Where a dense gradient is "
-            "needed, take EmbeddingLookup(..., target='DEVICE', sparse=False)"
+            f"sparse must be True for a table on the host, got {sparse!r}: its gradients are of "
+            "the keys in the batch. Leave sparse out; the rows learn the same. Where a dense "
+            "gradient is needed, take EmbeddingLookup(..., target='DEVICE', sparse=False)"
         )
 
 
