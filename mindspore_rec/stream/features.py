@@ -118,7 +118,7 @@ class Number(Feature):
         array([ 0.5, -1. ], dtype=float32)
     """
 
-    dtype = np.float32
+    dtype: ClassVar[type] = np.float32
 
     def __init__(self, column: str, missing: float = 0.0) -> None:
         super().__init__(column)
