@@ -12,7 +12,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from mindspore import ops
+import numpy as np
+from mindspore import Tensor, get_context, ops
+from mindspore.graph.api import _pynative_executor
 
 from mindspore_rec import _native
 from mindspore_rec._native import (
@@ -21,12 +23,14 @@ from mindspore_rec._native import (
     StaleHandleError,
     TableClosedError,
 )
+from mindspore_rec.operator_errors import operator_errors
 
 __all__ = [
     "NoOptimizerError",
     "OutOfMemoryError",
     "StaleHandleError",
     "TableClosedError",
+    "TableOperator",
     "custom_op",
     "get_num_threads",
     "set_num_threads",
@@ -44,13 +48,82 @@ if _malloc == "keep":
 _held = ctypes.CDLL(LIBRARY)
 
 
+# What is wrong with keys is an error of the call that got them.
+_WITH_USERS_KEYS = frozenset(
+    f"Msr{name}"
+    for name in (
+        *("LookupTrain", "LookupEval", "LookupSlots", "PoolTrain", "PoolEval"),
+        *("GroupLookupTrain", "GroupLookupEval", "MapGet", "Find", "Put", "Erase", "Contains"),
+    )
+)
+
+
+class TableOperator(ops.Custom):
+    """An operator of ours, that outside a graph takes what users have at hand.
+
+    A Tensor that is initialised lazily gets its data: MindSpore does that for a graph's inputs
+    only. Keys and values may be NumPy arrays, where `takes_arrays` was called.
+    """
+
+    tells_at_once = False  # whether a call outside a graph waits for its own errors
+    _table: tuple[str, bool] | None = None
+
+    def takes_arrays(self, table: str, int32_keys: bool) -> TableOperator:
+        """Lets the first input, keys, and the second, values, be NumPy arrays.
+
+        Args:
+            table: the table's name, for messages.
+            int32_keys: whether its keys are int32; keys of int64 must then be in that range.
+        """
+        self._table = table, int32_keys
+        return self
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs it, outside a graph."""
+        ready = tuple(self._ready(i, each) for i, each in enumerate(args))
+        with operator_errors():
+            result = super().__call__(*ready)
+            if self.tells_at_once and get_context("device_target") == "CPU":
+                # PyNative would tell the error at some later operation, whatever that is.
+                _pynative_executor.sync()
+            return result
+
+    def _ready(self, i: int, given: Any) -> Any:
+        if isinstance(given, Tensor):
+            return given.init_data() if given.has_init else given
+        if self._table is not None and isinstance(given, (np.ndarray, np.integer)):
+            array = np.ascontiguousarray(np.atleast_1d(given) if given.ndim == 0 else given)
+            return Tensor(_keys(array, *self._table) if i == 0 else _values(array, self._table[0]))
+        return given
+
+
+def _keys(array: np.ndarray, table: str, int32_keys: bool) -> np.ndarray:
+    if array.dtype not in (np.int32, np.int64):
+        raise TypeError(f"table '{table}': key must be int32 or int64, got {array.dtype}")
+    if not int32_keys or array.dtype == np.int32:
+        return array
+    narrow = array.astype(np.int32)
+    if not np.array_equal(narrow, array):
+        raise ValueError(
+            f"table '{table}': key must be in [-2**31, 2**31), the range of its key_dtype int32; "
+            "for others make the table with key_dtype=ms.int64"
+        )
+    return narrow
+
+
+def _values(array: np.ndarray, table: str) -> np.ndarray:
+    if array.dtype != np.float32:
+        raise TypeError(f"table '{table}': value must be float32, got {array.dtype}")
+    return array
+
+
 def custom_op(
     name: str,
     dtype: Any,
     bprop: Callable[..., Any] | None = None,
     *,
     multi_output: bool = False,
-) -> ops.Custom:
+) -> TableOperator:
     """One of the operators in `csrc/ops`, for graph and PyNative mode and for dynamic shapes.
 
     Args:
@@ -59,8 +132,9 @@ def custom_op(
         bprop: the gradient function, as `ops.Custom` takes it.
         multi_output: True where the operator has more than one output.
     """
-    op = ops.Custom(f"{LIBRARY}:{name}", None, dtype, "aot", bprop=bprop)
+    op = TableOperator(f"{LIBRARY}:{name}", None, dtype, "aot", bprop=bprop)
     op.add_prim_attr("reg_op_name", name)
+    op.tells_at_once = name in _WITH_USERS_KEYS
     # Keeps calls in program order, keeps those whose result is unused, never merges two of them.
     op.add_prim_attr("side_effect_mem", True)
     if multi_output:

@@ -52,6 +52,8 @@ def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
         parameter.name: Parameter(Tensor(array), name=parameter.name) for parameter, array in pairs
     }
     if new:
+        # With the anchors as they are: MindSpore warns of parameters that are not among these.
+        new.update({each.name: each for each in cell.get_parameters() if _is_anchor(each)})
         ms.load_param_into_net(cell, new)
 
 
@@ -88,4 +90,8 @@ def _kind(dtype: Any) -> str:
 
 def dense_parameters(cell: nn.Cell) -> list[Parameter]:
     """All parameters but the tables' anchors."""
-    return [each for each in cell.get_parameters() if not hasattr(each, "mindspore_rec_table")]
+    return [each for each in cell.get_parameters() if not _is_anchor(each)]
+
+
+def _is_anchor(parameter: Parameter) -> bool:
+    return hasattr(parameter, "mindspore_rec_table")

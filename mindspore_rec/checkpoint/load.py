@@ -59,6 +59,7 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: 
                 native.import_rows(**to_arrays(mine, native.has_optimizer))
         if saved["counters"] is not None:
             read_counters(native, last.path / saved["counters"])
+        native.rows_missing = False
 
 
 def check_load(cell: nn.Cell, chain: Sequence[Entry]) -> None:

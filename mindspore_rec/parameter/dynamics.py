@@ -217,6 +217,11 @@ class DynamicTable(TableParameter):
 
         After the lookup by address of Rec SDK's dynamic expansion.
         """
+        if self.native.rows_missing:
+            raise RuntimeError(
+                f"table '{self.name}': its rows were not in the checkpoint that was loaded; see "
+                "keep_rows()"
+            )
         rows, handles = self.native.lookup_with_handles(_array(ids), padding_key)
         return Tensor.from_numpy(rows), Tensor.from_numpy(handles)
 

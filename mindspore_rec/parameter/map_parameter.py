@@ -52,6 +52,8 @@ class MapParameter(DynamicTable):
     `self.map[key] = value`: the compiler cannot assign through a local name (`m = self.map`, then
     `m[key] = value`); `m.put(key, value)` works through any. To freeze a table set `requires_grad`
     of the MapParameter, not of the Parameter it owns; it is then only read, `get` included.
+    Outside a graph keys and values may be NumPy arrays: keys int32 or int64 (in the range of int32
+    where that is the key dtype), values float32.
 
     Args:
         name: the table's name; of two open tables with one name only the newer can be used.
@@ -201,6 +203,14 @@ class MapParameter(DynamicTable):
         self._size = custom_op("MsrSize", ms.int64, size_bprop)
         self._keys = custom_op("MsrKeys", ms.int64, key_bprop)
         self._values = custom_op("MsrValues", ms.float32, values_bprop)
+        for op in (self._map_get, self._find, self._put, self._erase, self._contains):
+            op.takes_arrays(self.name, self.key_dtype == ms.int32)
+
+    def __call__(self, key_tensor: Any) -> Any:
+        """The same as `get(key_tensor)`."""
+        if isinstance(key_tensor, np.ndarray):  # which MindSpore's own call does not take
+            return self.get(key_tensor)
+        return super().__call__(key_tensor)
 
     def construct(self, key_tensor: Tensor) -> Tensor:
         """The same as `get(key_tensor)`."""
@@ -404,6 +414,7 @@ class MapParameter(DynamicTable):
         )
         if rows < len(keys):
             self.native.erase(np.ascontiguousarray(keys[~present], np.int64))
+        self.keep_rows()
 
     def clone(self, init: Any = "same") -> MapParameter:
         """An empty MapParameter of the same kind under a new name, `<name>.clone<n>`.

@@ -91,6 +91,7 @@ class StaticParameter(TableParameter):
         self.out_of_range = out_of_range
         if values is not None:
             self.set_data(values)
+            self._rows_given = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -118,3 +119,4 @@ class StaticParameter(TableParameter):
             )
         keys = np.arange(self.vocab_size, dtype=np.int64)
         self.native.import_rows(keys, np.ascontiguousarray(array))
+        self.keep_rows()

@@ -17,6 +17,7 @@ from mindspore_rec.cache.attach import attach
 from mindspore_rec.cache.config import CacheConfig, check_cache
 from mindspore_rec.cache.device import DeviceTier
 from mindspore_rec.native import custom_op
+from mindspore_rec.parameter.anchor import new_anchor
 from mindspore_rec.parameter.marks import ChangeMarks
 
 COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
@@ -102,16 +103,14 @@ class TableParameter(nn.Cell):
         table = _new_table(self.cache, **native_arguments)
         self._table = table
         self._table_name = table.name
+        self._rows_given: int | None = None  # the step at which somebody said which rows it has
         self.dim = table.dim
         self._finalizer = weakref.finalize(self, table.close)
         _open[id(self)] = self
         self.marks = ChangeMarks(table)
         self.handle = self.make_handle()
         self.like = Tensor(np.zeros(table.dim, np.float32))
-        self.anchor = Parameter(
-            Tensor(np.zeros(1, np.float32)), name=table.name, requires_grad=bool(requires_grad)
-        )
-        self.anchor.mindspore_rec_table = self
+        self.anchor = new_anchor(self, table.name, bool(requires_grad))
         table.set_trainable(bool(requires_grad))
         self._no_weights = Tensor(np.zeros(1, np.float32))
         self._no_offsets = Tensor(np.zeros(1, np.int64))
@@ -288,6 +287,28 @@ class TableParameter(nn.Cell):
             raise ValueError(f"table '{self.name}': has no tier below host memory to write to")
         native: Any = self.native
         native.flush()
+
+    def keep_rows(self) -> None:
+        """Says that the rows the table has now belong to the network's other weights.
+
+        After `mindspore.load_param_into_net` of what MindSpore's own `save_checkpoint` or
+        `ModelCheckpoint` wrote, which is without rows, lookups are an error; this ends it. Loading
+        with `mindspore_rec.load_checkpoint`, `import_data` and `StaticParameter.set_data` do so
+        too; the latter two may also come before the other weights.
+
+        Example:
+            >>> from mindspore_rec import MapParameter
+            >>> MapParameter("doc.keep_rows").keep_rows()
+        """
+        native = self.native
+        self._rows_given = native.step
+        native.rows_missing = False
+
+    def miss_rows(self) -> None:
+        """Makes lookups an error: the other weights were loaded, and other rows belong to them."""
+        native = self.native
+        # Rows that came just before the weights are those that belong to them.
+        native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:
         """Frees the rows and the name. Any later use of the table is an error."""

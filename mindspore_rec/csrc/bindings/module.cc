@@ -690,6 +690,10 @@ void BindTable(py::module_& m) {
              Release release;
              self->SetTrainable(trainable);
            })
+      // Whether operators refuse to read rows: others belong to the weights that were loaded.
+      .def_property(
+          "rows_missing", [](const Handle& self) { return self.registered->rows_missing.load(); },
+          [](const Handle& self, bool missing) { self.registered->rows_missing.store(missing); })
       .def(
           "evict",
           [](const Handle& self, bool at_once) {

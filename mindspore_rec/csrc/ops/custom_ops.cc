@@ -64,7 +64,9 @@ class Call {
       : handle_(handle),
         registered_(FindTable(handle_[0])),
         kind_(static_cast<int>(kind)),
-        start_(std::chrono::steady_clock::now()) {}
+        start_(std::chrono::steady_clock::now()) {
+    if (kind == OpKind::kLookup) RequireRows();
+  }
   ~Call() {
     const auto spent = std::chrono::steady_clock::now() - start_;
     registered_->times.calls[kind_] += 1;
@@ -87,6 +89,16 @@ class Call {
   void Require(bool fine, const std::string& what) const {
     if (!fine) throw std::invalid_argument(Where(what));
   }
+  // Throws where rows that are not those of the loaded weights would be read.
+  void RequireRows() const {
+    if (registered_->rows_missing.load(std::memory_order_relaxed)) {
+      throw std::runtime_error(Where(
+          "its rows were not in the checkpoint that was loaded: mindspore.save_checkpoint and "
+          "ModelCheckpoint write no tables. Save with mindspore_rec.save_checkpoint or "
+          "RecCheckpoint and load with mindspore_rec.load_checkpoint; keep_rows() of the table "
+          "goes on with the rows that it has now"));
+    }
+  }
   IdView Integers(const Args& args, int i, const std::string& argument) const {
     const bool is_int64 = args.IsType(i, "int64");
     Require(is_int64 || args.IsType(i, "int32"),
@@ -96,7 +108,9 @@ class Call {
   IdView Ids(const Args& args, int i, const std::string& argument) const {
     const IdView ids = Integers(args, i, argument);
     Require(!ids.is_int64 || handle_[5] == 0,
-            argument + " must be int32, the table's key_dtype, got int64");
+            argument +
+                " must be int32, the table's key_dtype, got int64: make the table with "
+                "key_dtype=ms.int64");
     return ids;
   }
   void RequireFloat(const Args& args, int i, const std::string& argument) const {
@@ -260,6 +274,7 @@ MSREC_EXPORT Shape MsrFindInferShape(int* ndims, int64_t** shapes, void*) {
 MSREC_OP(MsrFind) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
+  table.RequireRows();
   table->LookupEval(table.Ids(args, 0, "key"), table.filter(), args.Data<float>(3));
   return 0;
 }
@@ -285,6 +300,7 @@ MSREC_EXPORT std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes
 MSREC_OP(MsrMapGet) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
+  table.RequireRows();
   const auto keys = table.Ids(args, 0, "key");
   int64_t ticket = 0;
   if (table->has_optimizer()) {

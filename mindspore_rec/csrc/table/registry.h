@@ -30,6 +30,9 @@ struct Registered {
   // A newer table has the name: this one keeps its rows, and is used again once that is closed.
   std::atomic<bool> replaced{false};
   OpTimes times;
+  // The network's other weights were loaded from elsewhere without these rows: operators that read
+  // rows refuse until somebody says which rows belong to them.
+  std::atomic<bool> rows_missing{false};
 };
 
 // The table's name is that of a newer one.

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Parameter that stands for a table, and notices when MindSpore saves or loads without the rows.
+
+MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` see Parameters only: of a
+table the anchor, and no rows. What they write would load without a word, into a table with other
+rows or none. So an anchor holds a number that no other table has, of this process or another. To
+give it another one is to load weights whose rows are elsewhere, and makes the table's lookups an
+error until its rows are loaded too.
+
+The number is so small that its square is 0 in float32: a sum of squares over all parameters, as for
+a penalty, does not see it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+import weakref
+from typing import Any
+
+import numpy as np
+from mindspore import Parameter, Tensor
+
+__all__ = ["new_anchor"]
+
+_EXPONENT = 127 - 80  # of 2**-80
+_MANTISSA_BITS = 23
+
+
+def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
+    """The anchor of a new table.
+
+    Args:
+        owner: the TableParameter.
+        name: the table's.
+        requires_grad: whether training changes the table.
+
+    Returns:
+        Parameter, float32 `[1]`, by whose attribute `mindspore_rec_table` optimizers find the
+        table.
+    """
+    number = _new_number()
+    anchor = Parameter(Tensor(number.copy()), name=name, requires_grad=requires_grad)
+    anchor.mindspore_rec_table = owner
+    table = weakref.ref(owner)
+
+    def load(data: Any, *args: Any, **kwargs: Any) -> Parameter:
+        # The anchor keeps its number: what is saved from now on is of this table.
+        found = table()
+        if found is not None:
+            if _same(data, number):
+                found.native.rows_missing = False
+            else:
+                found.miss_rows()
+        return anchor
+
+    def init_data(*args: Any, **kwargs: Any) -> Parameter:
+        if _is_saving():
+            _warn_once(table())
+        return anchor
+
+    # What MindSpore calls on a Parameter to load it, and before saving it with its Cell.
+    anchor.set_data = load
+    anchor.assign_value = load
+    anchor.init_data = init_data
+    return anchor
+
+
+def _new_number() -> np.ndarray:
+    mantissa = int.from_bytes(os.urandom(4), "little") >> (32 - _MANTISSA_BITS)
+    return np.array([_EXPONENT << _MANTISSA_BITS | mantissa], np.uint32).view(np.float32)
+
+
+def _same(data: Any, number: np.ndarray) -> bool:
+    given = data.asnumpy() if isinstance(data, Tensor) else np.asarray(data)
+    return given.shape == number.shape and given.dtype == number.dtype and bool(given == number)
+
+
+def _is_saving() -> bool:
+    frame: Any = sys._getframe(2)
+    for _ in range(6):
+        if frame is None:
+            return False
+        module = frame.f_globals.get("__name__", "")
+        if frame.f_code.co_name == "save_checkpoint" and module.startswith("mindspore."):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_warned: list[bool] = []
+
+
+def _warn_once(owner: Any) -> None:
+    if owner is None or _warned:
+        return
+    _warned.append(True)
+    warnings.warn(
+        f"mindspore.save_checkpoint writes table '{owner.name}' without its rows, and lookups after "
+        "loading will be an error: save with mindspore_rec.save_checkpoint or RecCheckpoint",
+        RuntimeWarning,
+        stacklevel=2,
+    )
