@@ -68,7 +68,7 @@ def check_covered(net: Cell, optimizer: Any) -> None:
 
     Args:
         net: the network (a Cell); its frozen tables (``requires_grad=False``) are not asked for.
-        optimizer: the optimizer the network is trained by, or None.
+        optimizer: the optimizer the network is trained by, a list of several, or None.
 
     Raises:
         RuntimeError: a table is not covered, or an optimizer created later took it over; the
@@ -80,21 +80,27 @@ def check_covered(net: Cell, optimizer: Any) -> None:
         >>> net = nn.Dense(2, 1)
         >>> check_covered(net, optim.LazyAdam(net.trainable_params()))
     """
-    bindings: Mapping[int, int] = getattr(optimizer, "table_bindings", {})
+    optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+    bindings: dict[int, set[int]] = {}
+    for each in optimizers:
+        for number, binding in getattr(each, "table_bindings", {}).items():
+            bindings.setdefault(number, set()).add(binding)
     tables = trainable_tables(net.get_parameters())
     missing = [owner.name for number, owner in tables.items() if number not in bindings]
+    kinds = " and ".join(type(each).__name__ for each in optimizers) or "no optimizer"
     if missing:
         raise RuntimeError(
-            f"{_names(missing)} would not learn: {type(optimizer).__name__} does not cover "
+            f"{_names(missing)} would not learn: {kinds} "
+            f"{'does' if len(optimizers) < 2 else 'do'} not cover "
             f"{'it' if len(missing) == 1 else 'them'}. Use an optimizer of mindspore_rec.optim and "
             "give it all of net.trainable_params(); freeze a table on purpose with "
             "requires_grad=False"
         )
-    lost = [owner.name for i, owner in tables.items() if _trainers[i][2] != bindings[i]]
+    lost = [owner.name for i, owner in tables.items() if _trainers[i][2] not in bindings[i]]
     if lost:
         raise RuntimeError(
             f"{_names(lost)} would not learn: an optimizer created after this "
-            f"{type(optimizer).__name__} has taken over; use the later one, or create this one anew"
+            f"{kinds} has taken over; use the later one, or create this one anew"
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Parameter that stands for a table, and notices when MindSpore saves or loads without the rows.
+"""The Parameter that stands for a table, and notices when MindSpore saves or loads without rows.
 
 MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` see Parameters only: of a
 table the anchor, and no rows. What they write would load without a word, into a table with other
@@ -97,8 +97,8 @@ def _warn_once(owner: Any) -> None:
         return
     _warned.append(True)
     warnings.warn(
-        f"mindspore.save_checkpoint writes table '{owner.name}' without its rows, and lookups after "
-        "loading will be an error: save with mindspore_rec.save_checkpoint or RecCheckpoint",
+        f"mindspore.save_checkpoint writes table '{owner.name}' without its rows, and lookups "
+        "after loading will be an error: save with mindspore_rec.save_checkpoint or RecCheckpoint",
         RuntimeWarning,
         stacklevel=2,
     )

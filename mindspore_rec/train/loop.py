@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
@@ -12,8 +13,10 @@ from mindspore import Tensor
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec.cache.prefetch import PrefetchStage, ReadBatch
+from mindspore_rec.operator_errors import operator_errors
 from mindspore_rec.train.batches import iterate, read_ahead, row_count
 from mindspore_rec.train.callbacks import loss_value
+from mindspore_rec.train.hints import hint_vocabulary
 from mindspore_rec.train.interrupt import Interruption
 from mindspore_rec.train.shapes import CellCaller
 from mindspore_rec.train.summary import TrainSummary
@@ -39,6 +42,7 @@ class TrainLoop:
 
     Attributes:
         summary: figures of the run.
+        stop_on_nan: whether a loss that is NaN or infinite is an error.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class TrainLoop:
         max_steps: int | None,
     ) -> None:
         self.summary = TrainSummary(history=run.history)
+        self.stop_on_nan = False
         self._call = call
         self._run = run
         self._context = RunContext(run)
@@ -160,9 +165,13 @@ class TrainLoop:
         run.train_dataset_element = batch
         self._callbacks.on_train_step_begin(self._context)
         self._stage.begin_step()
+        if run.cur_step_num == 1:
+            hint_vocabulary(run.train_network, batch)
         run.net_outputs = self._call(True, *batch)
         self._stage.end_step()
         self._interruption.restore()
+        if self.stop_on_nan:
+            _check_loss(run.net_outputs, run.cur_step_num)
         rows = row_count(batch)
         run.samples += rows
         if self._call.compilations == compilations and run.cur_step_num > 1:
@@ -212,6 +221,20 @@ def _not_empty(batches: Generator[ReadBatch, None, None]) -> Generator[ReadBatch
     if empty:
         raise ValueError(
             "train_dataset gave no batch: it is empty, or an iterator that an earlier epoch used up"
+        )
+
+
+def _check_loss(outputs: Any, step: int) -> None:
+    first = outputs[0] if isinstance(outputs, (tuple, list)) and outputs else outputs
+    if not isinstance(first, Tensor):
+        return
+    with operator_errors():  # of PyNative, which tells them where a result is read
+        loss = loss_value(first)
+    if not math.isfinite(loss):
+        raise FloatingPointError(
+            f"the loss is {loss} at step {step}, and rows of that step may hold NaN too: go back "
+            "to the last checkpoint, and lower the learning rate or set clip_global_norm; "
+            "stop_on_nan=False trains on"
         )
 
 

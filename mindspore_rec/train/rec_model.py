@@ -19,8 +19,9 @@ from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.optim import check_covered
 from mindspore_rec.train.batches import as_tensors, batch_count, check_source, iterate
-from mindspore_rec.train.callbacks import ProgressBar
+from mindspore_rec.train.callbacks import ProgressBar, StopOnNaN
 from mindspore_rec.train.cells import EvalCell, LossCell
+from mindspore_rec.train.hints import hint_mode, hint_untrained
 from mindspore_rec.train.interrupt import Interruption
 from mindspore_rec.train.loop import TrainLoop
 from mindspore_rec.train.shapes import CellCaller
@@ -123,6 +124,7 @@ class RecModel(Model):
         )
         self._callers: dict[int, CellCaller] = {}
         self._caller_tables: dict[int, list[Any]] = {}
+        self._has_rows = False  # or it was said that there are none
 
     # ---- what Model's constructor asks for
 
@@ -170,6 +172,7 @@ class RecModel(Model):
         max_steps: int | None = None,
         progress: bool = True,
         prefetch_ids: PrefetchIds | None = None,
+        stop_on_nan: bool = True,
     ) -> TrainSummary:
         """Trains for a number of epochs.
 
@@ -188,6 +191,9 @@ class RecModel(Model):
                 table will look up, an array or a list of them by table name: for tables whose
                 cache prefetches, and whose ids the network computes. Default: ids are columns, or
                 fields of columns; which of which table is seen in the first step.
+            stop_on_nan: end with an error where a step's loss is NaN or infinite, before any
+                callback (a checkpoint for example) sees that step. With a `StopOnNaN` among the
+                callbacks that one decides. Default: True.
 
         With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead, and a source
         that reuses its arrays is copied. Batches read and not trained when a callback or Ctrl-C
@@ -200,6 +206,7 @@ class RecModel(Model):
             TypeError, ValueError: an argument is of the wrong type or out of range; the data set
                 gives no batch.
             RuntimeError: a table is not covered by the optimizer; the data set fails.
+            FloatingPointError: the loss is NaN or infinite; rows of that step may hold NaN too.
         """
         epoch = check_int("epoch", epoch, 1, sys.maxsize)
         initial_epoch = check_int("initial_epoch", initial_epoch, 0, epoch - 1)
@@ -215,7 +222,7 @@ class RecModel(Model):
         def work(loop: TrainLoop) -> None:
             loop.run_passes(train_dataset, epochs, epoch_steps)
 
-        return self._run(run, callbacks, max_steps, progress, prefetch_ids, work)
+        return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
 
     def online_train(
         self,
@@ -227,6 +234,7 @@ class RecModel(Model):
         max_steps: int | None = None,
         progress: bool = True,
         prefetch_ids: PrefetchIds | None = None,
+        stop_on_nan: bool = True,
     ) -> TrainSummary:
         """Trains on a stream that need not end: until it ends, a callback stops it, or Ctrl-C.
 
@@ -240,6 +248,7 @@ class RecModel(Model):
             max_steps: end after that many steps. Default: no limit.
             progress: as for `train`. Default: True.
             prefetch_ids: as for `train`.
+            stop_on_nan: as for `train`. Default: True.
 
         With a cache that prefetches, a batch is trained when `CacheConfig.prefetch` more have
         come: on a stream with pauses a low number trains sooner.
@@ -250,6 +259,7 @@ class RecModel(Model):
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range.
             RuntimeError: a table is not covered by the optimizer; the stream fails.
+            FloatingPointError: as for `train`.
         """
         sink_size = check_int("sink_size", sink_size, 1, sys.maxsize)
         run = self._run_params(train_dataset, 1, None, None, max_steps)
@@ -258,7 +268,7 @@ class RecModel(Model):
             loop.run_stream(train_dataset, sink_size)
             run.stop_reason = run.stop_reason or getattr(train_dataset, "stop_reason", "")
 
-        return self._run(run, callbacks, max_steps, progress, prefetch_ids, work)
+        return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
 
     def _run_params(
         self,
@@ -298,9 +308,12 @@ class RecModel(Model):
         max_steps: int | None,
         progress: bool,
         prefetch_ids: PrefetchIds | None,
+        stop_on_nan: bool,
         work: Any,
     ) -> TrainSummary:
         self._check_trainable()
+        hint_mode()
+        self._has_rows = True  # from the first step on
         stage = PrefetchStage(tables_of(self._train_network), prefetch_ids)
         run.list_callback = _callback_list(callbacks) + ([ProgressBar()] if progress else [])
         begin = time.perf_counter()
@@ -308,6 +321,8 @@ class RecModel(Model):
             loop = TrainLoop(
                 self._caller(self._train_network), run, manager, interruption, stage, max_steps
             )
+            decided = any(isinstance(each, StopOnNaN) for each in run.list_callback)
+            loop.stop_on_nan = bool(stop_on_nan) and not decided
             work(loop)
         summary = loop.finish(time.perf_counter() - begin)
         summary.tables = [_table_summary(table) for table in tables_of(self._train_network)]
@@ -320,12 +335,7 @@ class RecModel(Model):
         if self._optimizer is not None:
             check_covered(self._network, self._optimizer)
             return
-        inside = [
-            cell
-            for _, cell in self._train_network.cells_and_names()
-            if isinstance(cell, nn.Optimizer) and hasattr(cell, "table_bindings")
-        ]
-        check_covered(self._train_network, inside[0] if inside else None)
+        check_covered(self._train_network, _optimizers_in(self._train_network) or None)
 
     # ---- evaluation and prediction
 
@@ -356,6 +366,7 @@ class RecModel(Model):
         if not self._metric_fns:
             raise ValueError("metrics must be given to RecModel for an evaluation")
         check_source(valid_dataset, "valid_dataset")
+        self._hint_untrained()
         run = self._callback_params("eval")
         run.eval_network, run.valid_dataset = self._eval_network, valid_dataset
         run.batch_num = batch_count(valid_dataset) or sys.maxsize
@@ -407,9 +418,14 @@ class RecModel(Model):
         """
         if backend is not None or config is not None:
             raise ValueError("backend and config must be None: tables live in this process")
+        self._hint_untrained()
         return self._caller(self._predict_network)(False, *as_tensors(predict_data))
 
     # ---- shared
+
+    def _hint_untrained(self) -> None:
+        if not self._has_rows:
+            self._has_rows = hint_untrained(self._network)
 
     def _callback_params(self, mode: str) -> Any:
         run = _InternalCallbackParam()
@@ -431,6 +447,20 @@ class RecModel(Model):
         for table in self._caller_tables[id(cell)]:
             table.check_not_replaced()  # an operator's error would leave the graph useless
         return self._callers[id(cell)]
+
+
+def _optimizers_in(cell: nn.Cell) -> list[nn.Optimizer]:
+    """All optimizers of a training cell, those in plain lists, tuples and dicts included."""
+    found: list[nn.Optimizer] = []
+    for _, inside in cell.cells_and_names():
+        held: list[Any] = [inside]
+        for value in vars(inside).values():
+            if isinstance(value, (list, tuple)):
+                held += value
+            elif isinstance(value, dict):
+                held += value.values()
+        found += [each for each in held if isinstance(each, nn.Optimizer)]
+    return list({id(each): each for each in found}.values())
 
 
 def _callback_list(callbacks: Any) -> list[Callback]:

@@ -129,7 +129,9 @@ std::unique_ptr<Batch> Table::NewBatch(const IdView& ids, const IdFilter& filter
       Recycle(std::move(batch));
       throw std::invalid_argument(Where("id " + std::to_string(id) + " at position " +
                                         std::to_string(i) + " is outside the vocabulary [0, " +
-                                        std::to_string(config_.vocabulary) + ")"));
+                                        std::to_string(config_.vocabulary) +
+                                        "); for ids without a vocabulary, such as hashes, there is "
+                                        "HashEmbeddingLookup"));
     }
   }
   return batch;

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One sentence each, once, on what goes wrong without an error."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+
+from mindspore_rec.nn.embedding import EmbeddingLookup, tables_of
+from mindspore_rec.parameter import MapParameter
+
+__all__ = ["forget_hints", "hint_mode", "hint_untrained", "hint_vocabulary"]
+
+_FAR = 0.5  # share of a column's ids outside the vocabulary from which they were not made for it
+
+_given: set[str] = set()
+
+
+def _hint(what: str, text: str) -> None:
+    if what not in _given:
+        _given.add(what)
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+def forget_hints() -> None:
+    """Lets every hint be given once more.
+
+    Example:
+        >>> forget_hints()
+    """
+    _given.clear()
+
+
+def hint_mode() -> None:
+    """Says that training in PyNative mode is slow."""
+    if ms.get_context("mode") == ms.PYNATIVE_MODE:
+        _hint(
+            "mode",
+            "training in PyNative mode is up to 30 times slower than in graph mode: call "
+            "mindspore.set_context(mode=mindspore.GRAPH_MODE) before making the network",
+        )
+
+
+def hint_untrained(network: nn.Cell) -> bool:
+    """Says that a network predicts before any training.
+
+    Args:
+        network: the network.
+
+    Returns:
+        Whether one of its tables has rows, so that there is nothing to say any more.
+    """
+    tables = tables_of(network)
+    if not tables or any(table.native.step or table.stats()["rows"] for table in tables):
+        return True
+    _hint(
+        "untrained",
+        f"a prediction before any training: table '{tables[0].name}' has no rows, so every id "
+        "reads what an unknown one reads; train the network or load a checkpoint first",
+    )
+    return False
+
+
+def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
+    """Says that ids are far outside the vocabulary of embeddings that may just read zeros there.
+
+    Networks that have a hash table too are left alone: the ids may be for that.
+
+    Args:
+        network: the network, or its training cell.
+        batch: the inputs of its first step.
+    """
+    if any(isinstance(table, MapParameter) for table in tables_of(network)):
+        return
+    sizes = {name: _vocabulary(cell) for name, cell in network.cells_and_names()}
+    largest = max(sizes, key=lambda name: sizes[name], default="")
+    size = sizes.get(largest, 0)
+    if size == 0:
+        return
+    for i, column in enumerate(batch):
+        if not isinstance(column, Tensor) or column.dtype not in (ms.int32, ms.int64):
+            continue
+        ids = column.asnumpy()
+        if ids.size and np.mean((ids < 0) | (ids >= size)) > _FAR:
+            _hint(
+                "vocabulary",
+                f"ids such as {ids[(ids < 0) | (ids >= size)][0]} in column {i} are far outside "
+                f"the vocabulary of {size} of the embedding '{largest}', which at best reads zeros "
+                "there and learns nothing: use mindspore_rec.HashEmbeddingLookup for hashed ids",
+            )
+            return
+
+
+def _vocabulary(cell: nn.Cell) -> int:
+    """How many ids an embedding has that says nothing of others, 0 for any other cell."""
+    if isinstance(cell, EmbeddingLookup):
+        table: Any = cell.embedding_table
+        silent = getattr(table, "out_of_range", "zeros") == "zeros"
+        return int(cell.vocab_size) if silent else 0
+    if isinstance(cell, (nn.Embedding, nn.EmbeddingLookup)):
+        return int(cell.vocab_size)
+    if isinstance(cell, ms.mint.nn.Embedding):
+        return int(cell.num_embeddings)
+    return 0
