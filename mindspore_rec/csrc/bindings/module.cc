@@ -303,6 +303,7 @@ void Import(const Handle& self, const py::array& keys, const py::object& values,
   rows.last_times = integers(last_times, "last_times");
   Release release;
   self->Import(n, rows, width);
+  self.registered->rows_missing.store(false);  // here they are
 }
 
 // Rows to be moved between a device cache and the host: (out_slots, in_slots, in_values,
