@@ -100,5 +100,5 @@ def _warn_once(owner: Any) -> None:
         f"mindspore.save_checkpoint writes table '{owner.name}' without its rows, and lookups "
         "after loading will be an error: save with mindspore_rec.save_checkpoint or RecCheckpoint",
         RuntimeWarning,
-        stacklevel=2,
+        stacklevel=9,  # where save_checkpoint was called
     )

@@ -288,6 +288,9 @@ class TableParameter(nn.Cell):
         native: Any = self.native
         native.flush()
 
+    def __deepcopy__(self, memo: Any) -> TableParameter:
+        raise TypeError(f"table '{self.name}': cannot be copied with its rows")
+
     def keep_rows(self) -> None:
         """Says that the rows the table has now belong to the network's other weights.
 

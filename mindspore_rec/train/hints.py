@@ -24,7 +24,7 @@ _given: set[str] = set()
 def _hint(what: str, text: str) -> None:
     if what not in _given:
         _given.add(what)
-        warnings.warn(text, RuntimeWarning, stacklevel=4)
+        warnings.warn(text, RuntimeWarning, stacklevel=5)
 
 
 def forget_hints() -> None:

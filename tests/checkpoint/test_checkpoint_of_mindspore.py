@@ -133,6 +133,7 @@ def test_saving_without_the_rows_is_said_once(graph_mode, unique, tmp_path, monk
         ms.save_checkpoint(net, str(tmp_path / "net.ckpt"))
     (warning,) = found
     assert "without its rows" in str(warning.message)
+    assert warning.filename == __file__  # the caller of save_checkpoint
     assert net.embedding.embedding_table.name in str(warning.message)
 
 

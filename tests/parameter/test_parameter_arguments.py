@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import mindspore as ms
 import mindspore.nn as nn
 import numpy as np
@@ -14,7 +16,9 @@ from mindspore_rec import (
     EmbeddingBag,
     EmbeddingLookup,
     HashEmbeddingLookup,
+    LazyAdam,
     MapParameter,
+    RecModel,
     StaticParameter,
 )
 
@@ -193,6 +197,28 @@ def test_other_errors_of_graphs_are_left_alone(mode) -> None:
     with pytest.raises(Exception, match="matmul|MatMul|shape|dim") as caught:
         nn.Dense(3, 2)(Tensor(np.ones((2, 4), np.float32))).asnumpy()
     assert caught.value.__cause__ is None
+
+
+def test_a_training_goes_on_after_an_operators_error(mode, unique) -> None:
+    name = unique()
+    lookup = EmbeddingLookup(4, 2, "ones", name=name)
+    net = nn.SequentialCell(lookup, nn.Flatten(), nn.Dense(4, 1))
+    model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params()))
+    good, bad = (
+        (np.array([ids], np.int32), np.ones((1, 1), np.float32)) for ids in ([1, 2], [1, 7])
+    )
+    for steps in (1, 3):
+        with pytest.raises(RuntimeError, match=f"^table '{name}': id 7 at position 1"):
+            model.train(1, [good, bad, good], progress=False)
+        assert lookup.embedding_table.native.step == steps  # nothing of the bad batch
+        assert model.train(1, [good], progress=False).steps == 1
+        assert model.predict(good[0]).shape == (1, 1)
+
+
+def test_a_copy_with_a_table_is_refused(unique) -> None:
+    name = unique()
+    with pytest.raises(TypeError, match=f"^table '{name}': cannot be copied with its rows"):
+        copy.deepcopy(EmbeddingLookup(4, 2, name=name))
 
 
 def test_wide_ids_in_an_int32_table_are_told_what_to_do(mode, unique) -> None:
