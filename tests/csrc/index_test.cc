@@ -7,27 +7,26 @@
 
 #include "table/row_layout.h"
 #include "testing.h"
+#include "util/bucket_hash.h"
 #include "util/hash.h"
 
 namespace msrec {
 namespace {
 
-constexpr int kSkipBits = 6;
-
 // An index over rows that hold nothing but their keys, beside the map it must behave like.
 class Checked {
  public:
-  Checked() : store_(sizeof(RowMeta)), index_(&store_, kSkipBits) {}
+  Checked() : store_(sizeof(RowMeta)), index_(&store_) {}
 
   void Insert(int64_t key) {
     const uint32_t id = store_.Allocate();
     Meta(store_.Row(id))->key = key;
     Meta(store_.Row(id))->live = 1;
-    index_.Insert(HashKey(key), id);
+    index_.Insert(IndexHash(key), id);
     ASSERT_TRUE(model_.emplace(key, id).second);
   }
   void Erase(int64_t key) {
-    const uint32_t id = index_.Erase(HashKey(key), key);
+    const uint32_t id = index_.Erase(IndexHash(key), key);
     const auto it = model_.find(key);
     ASSERT_EQ(id, it == model_.end() ? Index::kNone : it->second) << key;
     if (it == model_.end()) return;
@@ -36,12 +35,12 @@ class Checked {
   }
   void Find(int64_t key) const {
     const auto it = model_.find(key);
-    ASSERT_EQ(index_.Find(HashKey(key), key), it == model_.end() ? Index::kNone : it->second)
+    ASSERT_EQ(index_.Find(IndexHash(key), key), it == model_.end() ? Index::kNone : it->second)
         << key;
   }
   // The two-stage way must give the row, or leave it to Find; never point at no row at all.
   void FindBatched(int64_t key) const {
-    const uint64_t hash = HashKey(key);
+    const uint64_t hash = IndexHash(key);
     const uint32_t id = Index::Candidate(index_.Prefetch(hash), hash);
     if (id != Index::kNone) {
       ASSERT_LT(id, store_.end());
@@ -50,7 +49,7 @@ class Checked {
   }
   void FindAll() const {
     ASSERT_EQ(index_.size(), model_.size());
-    for (const auto& [key, id] : model_) ASSERT_EQ(index_.Find(HashKey(key), key), id);
+    for (const auto& [key, id] : model_) ASSERT_EQ(index_.Find(IndexHash(key), key), id);
   }
   bool Has(int64_t key) const { return model_.count(key) != 0; }
   const Index& index() const { return index_; }
@@ -62,27 +61,17 @@ class Checked {
   std::unordered_map<int64_t, uint32_t> model_;
 };
 
-// The inverse of Mix64: keys for hashes that are chosen.
-int64_t KeyWithHash(uint64_t h) {
-  const auto inverse = [](uint64_t odd) {
-    uint64_t x = odd;
-    for (int i = 0; i < 6; ++i) x *= 2 - odd * x;
-    return x;
-  };
-  h ^= h >> 33;
-  h *= inverse(0xc4ceb9fe1a85ec53ULL);
-  h ^= h >> 33;
-  h *= inverse(0xff51afd7ed558ccdULL);
-  h ^= h >> 33;
-  return static_cast<int64_t>(h);
+// Keys for hashes that are chosen, which nobody can do who does not know this process's secrets.
+int64_t KeyWithHash(uint64_t hash) {
+  return static_cast<int64_t>(process_hashers.index.Unhash(hash));
 }
 
 TEST(Index, HashIsABijectionWithAKnownInverse) {
   Rng rng(1);
-  for (const int64_t key : EdgeKeys()) EXPECT_EQ(KeyWithHash(HashKey(key)), key);
+  for (const int64_t key : EdgeKeys()) EXPECT_EQ(KeyWithHash(IndexHash(key)), key);
   for (int i = 0; i < 1000; ++i) {
     const auto key = static_cast<int64_t>(rng.Bits());
-    ASSERT_EQ(KeyWithHash(HashKey(key)), key);
+    ASSERT_EQ(KeyWithHash(IndexHash(key)), key);
   }
 }
 

@@ -6,7 +6,6 @@
 #include <unordered_map>
 
 #include "testing.h"
-#include "util/hash.h"
 
 namespace msrec {
 namespace {
@@ -25,7 +24,7 @@ TEST(KeySet, NumbersKeysInOrderOfFirstAppearance) {
       const int64_t key = rng.Key(most + most / 2 + 1);
       const auto [it, added] = model.emplace(key, static_cast<uint32_t>(model.size()));
       if (added) order.push_back(key);
-      ASSERT_EQ(set.FindOrAdd(HashKey(key), key, keys.data()), it->second);
+      ASSERT_EQ(set.FindOrAdd(key, keys.data()), it->second);
       ASSERT_EQ(set.size(), model.size());
     }
     keys.resize(order.size());

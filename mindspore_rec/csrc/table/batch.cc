@@ -101,7 +101,7 @@ void Batch::MakeUnique(int shard) {
     // Distinct keys are written over the front of the same array; they never overtake the reading.
     const int64_t k = keys[i];
     const uint32_t before = distinct.size();
-    const uint32_t u = distinct.FindOrAdd(HashKey(k), k, keys);
+    const uint32_t u = distinct.FindOrAdd(k, keys);
     if (u == before) seen[u] = 0;
     ++seen[u];
     number[i] = u;

@@ -11,7 +11,9 @@ namespace {
 // Counters that are compared to find one to give up: the least counted, then the oldest of them.
 constexpr int kCompared = 8;
 
-int64_t ShareOf(int64_t total, int shard) { return (total + kNumShards - 1 - shard) / kNumShards; }
+int64_t ShareOf(int64_t total, int shard) {
+  return total / kNumShards + (shard < total % kNumShards ? 1 : 0);
+}
 
 }  // namespace
 
@@ -21,7 +23,7 @@ Candidates::Candidates(const ShardContext* context, int number)
                  ? -1
                  : std::max<int64_t>(ShareOf(context->admission.max_candidates, number), 1)),
       store_(sizeof(RowMeta)),
-      index_(new Index(&store_, kShardBits)),
+      index_(new Index(&store_)),
       sketch_(context->admission.kind == AdmissionKind::kSketch
                   ? static_cast<size_t>(context->admission.sketch_bytes) / kNumShards
                   : 0,
@@ -47,7 +49,7 @@ bool Candidates::Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_
     return admission.immediate() ||
            admission.Throw(key, context_->step, context_->initializer.seed, occurrences);
   }
-  if (admission.kind == AdmissionKind::kSketch) return AdmitBySketch(hash, occurrences, before);
+  if (admission.kind == AdmissionKind::kSketch) return AdmitBySketch(key, occurrences, before);
   // Keys may still be counted from the time of a higher threshold.
   if (admission.immediate() && index_->size() == 0) return true;
   uint32_t id = FindCounter(hash, key);
@@ -95,7 +97,8 @@ void Candidates::Import(uint64_t hash, const RowMeta& counter) {
   meta->last_time = counter.last_time;
 }
 
-bool Candidates::AdmitBySketch(uint64_t hash, uint32_t occurrences, uint32_t* before) {
+bool Candidates::AdmitBySketch(int64_t key, uint32_t occurrences, uint32_t* before) {
+  const uint64_t hash = HashKey(key);  // sketches are exported: a constant hash
   const Admission& admission = context_->admission;
   const uint32_t epoch = context_->epochs.number;
   *before = sketch_.Estimate(hash, epoch);
@@ -118,7 +121,7 @@ uint32_t Candidates::FindCounter(uint64_t hash, int64_t key) {
 
 uint32_t Candidates::Count(uint64_t hash, int64_t key) {
   if (context_->admission.kind == AdmissionKind::kSketch) {
-    return sketch_.Estimate(hash, context_->epochs.number);
+    return sketch_.Estimate(HashKey(key), context_->epochs.number);
   }
   const uint32_t id = FindCounter(hash, key);
   return id == Index::kNone ? 0 : Meta(store_.Row(id))->count;
@@ -127,7 +130,8 @@ uint32_t Candidates::Count(uint64_t hash, int64_t key) {
 void Candidates::Forget(uint64_t hash, int64_t key) {
   if (context_->admission.kind == AdmissionKind::kSketch) {
     const uint32_t epoch = context_->epochs.number;
-    sketch_.Subtract(hash, epoch, sketch_.Estimate(hash, epoch));
+    const uint64_t constant = HashKey(key);
+    sketch_.Subtract(constant, epoch, sketch_.Estimate(constant, epoch));
     return;
   }
   const uint32_t id = index_->Erase(hash, key);
@@ -156,12 +160,12 @@ void Candidates::DropOne() {
       chosen = id;
     }
   }
-  Drop(HashKey(Meta(store_.Row(chosen))->key), chosen);
+  Drop(IndexHash(Meta(store_.Row(chosen))->key), chosen);
 }
 
 void Candidates::Evict(uint32_t id) {
   const RowMeta* meta = Meta(store_.Row(id));
-  if (meta->live && context_->Due(*meta)) Drop(HashKey(meta->key), id);
+  if (meta->live && context_->Due(*meta)) Drop(IndexHash(meta->key), id);
 }
 
 void Candidates::StampTime() {
@@ -174,7 +178,7 @@ void Candidates::StampTime() {
 void Candidates::Clear() {
   SlabStore none(sizeof(RowMeta));
   store_.Swap(&none);
-  index_ = std::make_unique<Index>(&store_, kShardBits);
+  index_ = std::make_unique<Index>(&store_);
   sketch_.Clear();
   hand_ = 0;
 }

@@ -28,6 +28,8 @@ class Candidates {
   bool HasRoom(size_t keys) const;
   void Reserve(size_t keys);
 
+  // Below, hash is IndexHash(key).
+
   // Counts a key without a row. True: it is admitted now, and forgotten here; *before is its count
   // up to this batch.
   bool Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_t* before);
@@ -53,7 +55,7 @@ class Candidates {
   size_t bytes() const { return store_.bytes() + index_->bytes() + sketch_.bytes(); }
 
  private:
-  bool AdmitBySketch(uint64_t hash, uint32_t occurrences, uint32_t* before);
+  bool AdmitBySketch(int64_t key, uint32_t occurrences, uint32_t* before);
   uint32_t Insert(uint64_t hash, int64_t key);
   uint32_t FindCounter(uint64_t hash, int64_t key);
   void Drop(uint64_t hash, uint32_t id);

@@ -25,7 +25,7 @@ void DeviceRows::FindAll(const Batch& batch, int shard, uint32_t* found) const {
   const size_t first = batch.begin[shard];
   const size_t last = first + batch.unique[shard];
   for (size_t i = first; i < last; ++i) {
-    if (i + kAhead < last) map_.Prefetch(HashKey(batch.key[i + kAhead]));
+    if (i + kAhead < last) map_.Prefetch(batch.key[i + kAhead]);
     found[i] = batch.row[i] == nullptr ? SlotMap::kNone : Find(batch.key[i]);
   }
 }

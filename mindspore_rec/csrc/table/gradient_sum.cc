@@ -61,7 +61,7 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const floa
   } else {
     if (!part->indexed) {
       part->set.Reset(old + distinct);
-      for (size_t i = 0; i < old; ++i) part->set.FindOrAdd(HashKey(keys[i]), keys[i], keys);
+      for (size_t i = 0; i < old; ++i) part->set.FindOrAdd(keys[i], keys);
       part->indexed = true;
     }
     uint32_t* map = part->map.Reset(distinct);
@@ -69,7 +69,7 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const floa
       const int64_t key = batch.key[first + u];
       char* row = batch.row[first + u];
       const uint32_t before = part->set.size();
-      map[u] = part->set.FindOrAdd(HashKey(key), key, keys);
+      map[u] = part->set.FindOrAdd(key, keys);
       // A key that an earlier lookup of the step did not admit may have been admitted by this one.
       if (map[u] == before || rows[map[u]] == nullptr) rows[map[u]] = row;
     }

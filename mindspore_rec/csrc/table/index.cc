@@ -14,19 +14,19 @@
 #endif
 
 #include "table/row_layout.h"
-#include "util/hash.h"
+#include "util/bucket_hash.h"
 
 namespace msrec {
 namespace {
 
 constexpr uint8_t kSaturated = 255;
 
-// The directory never needs more bits than the hash has between the shard's and the chunk's.
+// The directory never needs more bits than the hash has above the chunk's.
 constexpr int kMaxDepth = 26;
 
 }  // namespace
 
-Index::Index(const SlabStore* rows, int skip_bits) : rows_(rows), skip_bits_(skip_bits) {
+Index::Index(const SlabStore* rows) : rows_(rows) {
   Chunk* chunks = NewChunks(1);
   segments_.push_back({chunks, 1, 0, 0});
   directory_.push_back({chunks, 1, 0});
@@ -85,6 +85,22 @@ uint32_t Index::Find(uint64_t hash, int64_t key) const {
     if (++at == entry.num_chunks) at = 0;
   }
   return kNone;
+}
+
+uint32_t Index::Probes(uint64_t hash, int64_t key) const {
+  const Entry& entry = EntryOf(hash);
+  const uint8_t tag = Tag(hash);
+  uint32_t at = HomeOf(hash, entry.num_chunks);
+  uint32_t probes = 1;
+  for (; probes < entry.num_chunks; ++probes) {
+    const Chunk& chunk = entry.chunks[at];
+    for (uint32_t match = Match(chunk, tag); match != 0; match &= match - 1) {
+      if (KeyOf(chunk.row[__builtin_ctz(match)]) == key) return probes;
+    }
+    if (chunk.overflow == 0) return probes;
+    if (++at == entry.num_chunks) at = 0;
+  }
+  return probes;
 }
 
 // Requires: a free slot somewhere in the chunks.
@@ -159,7 +175,7 @@ std::vector<std::pair<uint64_t, uint32_t>> Index::Contents(const Segment& segmen
       contents.emplace_back(0, chunk.row[slot]);
     }
   }
-  for (auto& [hash, id] : contents) hash = HashKey(KeyOf(id));
+  for (auto& [hash, id] : contents) hash = IndexHash(KeyOf(id));
   return contents;
 }
 
@@ -167,7 +183,7 @@ std::vector<std::pair<uint64_t, uint32_t>> Index::Contents(const Segment& segmen
 void Index::Publish(uint32_t segment, uint64_t hash) {
   const Segment& s = segments_[segment];
   const size_t span = size_t{1} << (depth_ - s.depth);
-  const size_t prefix = s.depth == 0 ? 0 : (hash << skip_bits_) >> (64 - s.depth);
+  const size_t prefix = s.depth == 0 ? 0 : hash >> (64 - s.depth);
   for (size_t i = prefix * span; i < (prefix + 1) * span; ++i) {
     directory_[i] = {s.chunks, s.num_chunks, segment};
   }
@@ -214,7 +230,7 @@ void Index::Split(uint32_t segment, uint64_t hash) {
     bytes_ += doubled.size() * sizeof(Entry);
   }
   const int depth = segments_[segment].depth + 1;
-  const uint64_t bit = uint64_t{1} << (64 - skip_bits_ - depth);
+  const uint64_t bit = uint64_t{1} << (64 - depth);
   uint32_t high_size = 0;
   for (const auto& [h, id] : contents) high_size += (h & bit) != 0;
   const uint32_t low_size = static_cast<uint32_t>(contents.size()) - high_size;

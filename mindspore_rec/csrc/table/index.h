@@ -11,7 +11,7 @@
 // Fagin et al. 1979.)
 //
 // Memory: 64 / (12 * load) bytes a row with load between 0.55 and 0.83: 6.4 to 9.7 bytes.
-// Not thread safe; one shard owns it. The caller passes HashKey(key) with every key.
+// Not thread safe; one shard owns it. The caller passes IndexHash(key) with every key.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,8 @@ class Index {
  public:
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  // The directory is indexed by the hash bits right below the top `skip_bits` ones, which the owner
-  // has used to choose this index among its siblings. Requires: rows outlives the index.
-  Index(const SlabStore* rows, int skip_bits);
+  // Requires: rows outlives the index.
+  explicit Index(const SlabStore* rows);
   ~Index();
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
@@ -57,6 +56,8 @@ class Index {
   size_t size() const { return size_; }
   size_t bytes() const { return bytes_; }
   size_t slots() const { return slots_; }
+  // How many chunks Find looks at for key.
+  uint32_t Probes(uint64_t hash, int64_t key) const;
 
  private:
   static constexpr int kChunkSlots = 12;
@@ -97,7 +98,7 @@ class Index {
   static Chunk* NewChunks(uint32_t num_chunks);
 
   const Entry& EntryOf(uint64_t hash) const {
-    return directory_[depth_ == 0 ? 0 : (hash << skip_bits_) >> (64 - depth_)];
+    return directory_[depth_ == 0 ? 0 : hash >> (64 - depth_)];
   }
   const Chunk* HomeChunk(uint64_t hash) const {
     const Entry& entry = EntryOf(hash);
@@ -112,7 +113,6 @@ class Index {
   std::vector<std::pair<uint64_t, uint32_t>> Contents(const Segment& segment) const;
 
   const SlabStore* rows_;
-  const int skip_bits_;
   int depth_ = 0;
   size_t size_ = 0;
   size_t slots_ = 0;

@@ -17,7 +17,7 @@ Shard::Shard(const ShardContext* context, int number)
     : context_(context),
       number_(number),
       store_(context->layout.stride()),
-      index_(new Index(&store_, kShardBits)),
+      index_(new Index(&store_)),
       candidates_(context, number) {
   if (context_->identity()) {
     // The identity index: key k is row k / 16 of shard k % 16. Memory is mapped, not yet touched.
@@ -131,7 +131,7 @@ void Shard::Probe(Batch* batch) {
   chunks_.resize(std::max(chunks_.size(), n));
   places_.resize(std::max(places_.size(), n));
   for (size_t i = 0; i < n; ++i) {
-    hashes_[i] = HashKey(keys[i]);
+    hashes_[i] = IndexHash(keys[i]);
     chunks_[i] = index_->Prefetch(hashes_[i]);
   }
   for (size_t i = 0; i < n; ++i) {
@@ -211,7 +211,7 @@ void Shard::FindOrPut(Batch* batch) {
 
 char* Shard::Find(int64_t key) {
   if (context_->identity()) return IdentityRow(key);
-  const uint32_t id = index_->Find(HashKey(key), key);
+  const uint32_t id = index_->Find(IndexHash(key), key);
   if (id == Index::kNone) return nullptr;
   char* row = store_.Row(id);
   return context_->Due(*Meta(row)) ? nullptr : row;
@@ -220,7 +220,7 @@ char* Shard::Find(int64_t key) {
 uint32_t Shard::Place(int64_t key) {
   if (Find(key) == nullptr) return Index::kNone;
   return context_->identity() ? static_cast<uint32_t>(key / kNumShards)
-                              : index_->Find(HashKey(key), key);
+                              : index_->Find(IndexHash(key), key);
 }
 
 char* Shard::At(uint32_t place) {
@@ -230,7 +230,7 @@ char* Shard::At(uint32_t place) {
 }
 
 bool Shard::Erase(int64_t key) {
-  const uint64_t hash = HashKey(key);
+  const uint64_t hash = IndexHash(key);
   const uint32_t id = index_->Find(hash, key);
   if (id == Index::kNone) {
     candidates_.Forget(hash, key);
@@ -262,7 +262,7 @@ void Shard::Drop(uint32_t id, EvictionReason reason) {
   const RowMeta* meta = Meta(store_.Row(id));
   const int64_t key = meta->key;
   if (context_->device != nullptr) context_->device->Forget(number_, key);
-  index_->Erase(HashKey(key), key);
+  index_->Erase(IndexHash(key), key);
   changes_.Deleted(key);
   evictions_.Add({key, context_->step, context_->time, reason});
   Release(id);
@@ -320,7 +320,7 @@ bool Shard::EvictSlice(size_t rows, bool norms) {
 }
 
 void Shard::EvictDue(int64_t key) {
-  const uint32_t id = context_->identity() ? Index::kNone : index_->Find(HashKey(key), key);
+  const uint32_t id = context_->identity() ? Index::kNone : index_->Find(IndexHash(key), key);
   if (id == Index::kNone) return;
   const EvictionReason due = Age(context_->eviction, context_->horizon, *Meta(store_.Row(id)));
   if (due != EvictionReason::kNone) Drop(id, due);
@@ -410,7 +410,7 @@ void Shard::BeginEpoch(uint64_t epoch, uint64_t oldest) {
         Meta(IdentityRow(key))->dirty = 0;
         continue;
       }
-      const uint32_t id = index_->Find(HashKey(key), key);
+      const uint32_t id = index_->Find(IndexHash(key), key);
       if (id != Index::kNone) Meta(store_.Row(id))->dirty = 0;
     }
   }
@@ -424,7 +424,7 @@ void Shard::StopRecording() {
 
 void Shard::Import(int64_t key, const RowArrays& one) {
   const int dim = context_->layout.dim;
-  const uint64_t hash = HashKey(key);
+  const uint64_t hash = IndexHash(key);
   char* row = context_->identity() ? IdentityRow(key) : nullptr;
   if (row == nullptr) {
     EvictDue(key);
@@ -484,7 +484,7 @@ void Shard::Clear() {
     while (rows.end() < store_.end()) rows.Allocate();
   }
   store_.Swap(&rows);
-  index_ = std::make_unique<Index>(&store_, kShardBits);
+  index_ = std::make_unique<Index>(&store_);
   candidates_.Clear();
   pins_.clear();
   erased_.clear();

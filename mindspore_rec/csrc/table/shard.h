@@ -25,6 +25,7 @@
 #include "table/index.h"
 #include "table/row_layout.h"
 #include "table/slab_store.h"
+#include "util/bucket_hash.h"
 
 namespace msrec {
 
@@ -176,7 +177,7 @@ class Shard {
   const Candidates& candidates() const { return candidates_; }
   Candidates& candidates() { return candidates_; }
   // What is known of the count of a key without a row.
-  uint32_t CandidateCount(int64_t key) { return candidates_.Count(HashKey(key), key); }
+  uint32_t CandidateCount(int64_t key) { return candidates_.Count(IndexHash(key), key); }
   EvictionLog& evictions() { return evictions_; }
   // The keys that were never given an event time get the present one.
   void StampTime();
@@ -208,7 +209,7 @@ class Shard {
   // The same for a key whose row below is not read, since all of it will be overwritten.
   char* BringUpBlank(int64_t key);
   // Whether there is a row of key here, due or not.
-  bool Holds(int64_t key) const { return index_->Find(HashKey(key), key) != Index::kNone; }
+  bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
   // Offers rows to write down, about n of them and the first of a sample as OfferFirst does; none
   // that is pinned. With `prefetched`, those that only prefetched batches need are offered too.
   void OfferDown(size_t n, bool by_count, bool prefetched, std::vector<Offer>* offers);

@@ -44,7 +44,7 @@ void Shard::PinPresent(Batch* batch, Hold hold, uint16_t fetch, std::vector<uint
 
 char* Shard::BringUp(const char* block, Hold hold, uint16_t fetch) {
   const int64_t key = Meta(block)->key;
-  const uint64_t hash = HashKey(key);
+  const uint64_t hash = IndexHash(key);
   if (index_->Find(hash, key) != Index::kNone) return nullptr;
   const uint32_t id = store_.Allocate();
   char* row = store_.Row(id);
@@ -109,7 +109,7 @@ void Shard::CopyOne(uint32_t place, std::vector<int64_t>* keys, std::vector<char
 
 void Shard::Leave(uint32_t place) {
   const int64_t key = Meta(store_.Row(place))->key;
-  index_->Erase(HashKey(key), key);
+  index_->Erase(IndexHash(key), key);
   if (PinOf(place).copy) --copies_;
   store_.Free(place);
 }

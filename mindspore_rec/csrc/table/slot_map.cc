@@ -39,7 +39,7 @@ void SlotMap::Clear() {
 }
 
 uint32_t SlotMap::Find(int64_t key) const {
-  size_t at = Home(HashKey(key));
+  size_t at = Home(key);
   for (;;) {
     const uint32_t held = index_[at];
     if (held == 0) return kNone;
@@ -67,7 +67,7 @@ uint32_t SlotMap::Take(int64_t key, uint32_t frequency) {
     EraseFromIndex(slot);
     --size_;
   }
-  size_t at = Home(HashKey(key));
+  size_t at = Home(key);
   while (index_[at] != 0) at = (at + 1) & mask_;
   index_[at] = slot + 1;
   keys_[slot] = key;
@@ -147,14 +147,14 @@ bool SlotMap::Refill() {
 
 // Moves back what would no longer be found past the gap.
 void SlotMap::EraseFromIndex(uint32_t slot) {
-  size_t at = Home(HashKey(keys_[slot]));
+  size_t at = Home(keys_[slot]);
   while (index_[at] != slot + 1) at = (at + 1) & mask_;
   size_t next = at;
   for (;;) {
     next = (next + 1) & mask_;
     const uint32_t held = index_[next];
     if (held == 0) break;
-    const size_t home = Home(HashKey(keys_[held - 1]));
+    const size_t home = Home(keys_[held - 1]);
     if (((next - home) & mask_) < ((next - at) & mask_)) continue;
     index_[at] = held;
     at = next;

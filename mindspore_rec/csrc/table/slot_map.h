@@ -7,11 +7,12 @@
 // Not thread safe, but for Find, which may run beside other calls of Find.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <tuple>
 #include <vector>
 
-#include "util/hash.h"
+#include "util/bucket_hash.h"
 
 namespace msrec {
 
@@ -22,9 +23,9 @@ class SlotMap {
   // Requires 1 <= slots < 2^31.
   SlotMap(uint32_t slots, bool lfu);
 
-  // The slot of key, or kNone. Given hashes ahead, a loop of these does not wait for memory.
+  // The slot of key, or kNone. Given keys ahead, a loop of these does not wait for memory.
   uint32_t Find(int64_t key) const;
-  void Prefetch(uint64_t hash) const { __builtin_prefetch(&index_[Home(hash)]); }
+  void Prefetch(int64_t key) const { __builtin_prefetch(&index_[Home(key)]); }
 
   // Key of the slot was used in this step; `frequency`: how often ever, which must not fall while
   // the key is here. Whether it is the first use in this step.
@@ -57,7 +58,7 @@ class SlotMap {
     bool operator>(const Offer& other) const { return other < *this; }
   };
 
-  size_t Home(uint64_t hash) const { return (hash >> 20) & mask_; }
+  size_t Home(int64_t key) const { return (BatchHash(key) >> 32) & mask_; }
   uint64_t Standing(uint32_t slot) const {
     return lfu_ ? uint64_t{frequencies_[slot]} << 32 | stamps_[slot] : stamps_[slot];
   }

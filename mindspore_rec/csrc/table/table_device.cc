@@ -270,7 +270,7 @@ void Table::StepOnDevice(const StepConstants& c, GradientSum::Part* part) {
   value_scratch.assign(part->n, nullptr);
   state_scratch.assign(part->n, nullptr);
   for (size_t i = 0; i < part->n; ++i) {
-    if (i + kAhead < part->n) device_->map().Prefetch(HashKey(part->key[i + kAhead]));
+    if (i + kAhead < part->n) device_->map().Prefetch(part->key[i + kAhead]);
     if (part->row[i] == nullptr) continue;
     const uint32_t slot = device_->Find(part->key[i]);
     if (slot == SlotMap::kNone) continue;

@@ -3,7 +3,6 @@
 // Table: rows by key, and whole tables in and out.
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
 #include <utility>
 
 #include "table/for_shards.h"
@@ -41,15 +40,12 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
     std::vector<size_t> last;
     IdView distinct = ids;
     if (below_ != nullptr) {
-      std::unordered_map<int64_t, size_t> number;
-      for (size_t i = 0; i < ids.size; ++i) {
-        const auto [at, fresh] = number.emplace(ids[i], keys.size());
-        if (fresh) {
-          keys.push_back(ids[i]);
-          last.push_back(i);
-        }
-        last[at->second] = i;
-      }
+      KeySet set;
+      set.Reset(ids.size);
+      keys.resize(ids.size);
+      last.resize(ids.size);
+      for (size_t i = 0; i < ids.size; ++i) last[set.FindOrAdd(ids[i], keys.data())] = i;
+      keys.resize(set.size());
       distinct = {keys.data(), keys.size(), true};
     }
     ForEachBlock(distinct, [&](const IdView& some, size_t begin) {
@@ -300,7 +296,7 @@ void Table::ImportCounters(const std::vector<RowMeta>& counters) {
     const KeyedRows rows = RowsOf(IdView{keys.data(), keys.size(), true}, &visitors);
     for (size_t i = 0; i < keys.size(); ++i) {
       if (rows[i].second != nullptr) continue;
-      ShardFor(keys[i]).candidates().Import(HashKey(keys[i]), counters[i]);
+      ShardFor(keys[i]).candidates().Import(IndexHash(keys[i]), counters[i]);
     }
   });
 }

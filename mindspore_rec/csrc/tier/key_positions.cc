@@ -25,18 +25,22 @@ uint32_t KeyPositions::LowerBound(const Table& table, uint64_t hash) {
 }
 
 uint64_t KeyPositions::Find(int64_t key) const {
-  const uint64_t full = HashKey(key);
-  const uint64_t hash = full & kHashMask;
-  const Table& table = tables_[full >> kHashBits];
+  const auto [part, hash] = PlaceOf(key);
+  const Table& table = tables_[part];
   const uint32_t i = LowerBound(table, hash);
   if (i == table.end || table.entries[i].empty() || table.entries[i].hash() != hash) return kNone;
   return table.entries[i].position();
 }
 
+uint32_t KeyPositions::Probes(int64_t key) const {
+  const auto [part, hash] = PlaceOf(key);
+  const Table& table = tables_[part];
+  return table.capacity == 0 ? 0 : LowerBound(table, hash) - Home(table, hash) + 1;
+}
+
 uint64_t KeyPositions::Put(int64_t key, uint64_t position) {
-  const uint64_t full = HashKey(key);
-  const uint64_t hash = full & kHashMask;
-  Table& table = tables_[full >> kHashBits];
+  const auto [part, hash] = PlaceOf(key);
+  Table& table = tables_[part];
   for (;;) {
     const uint32_t i = LowerBound(table, hash);
     if (i < table.end && !table.entries[i].empty() && table.entries[i].hash() == hash) {
@@ -63,9 +67,8 @@ uint64_t KeyPositions::Put(int64_t key, uint64_t position) {
 }
 
 uint64_t KeyPositions::Erase(int64_t key) {
-  const uint64_t full = HashKey(key);
-  const uint64_t hash = full & kHashMask;
-  Table& table = tables_[full >> kHashBits];
+  const auto [part, hash] = PlaceOf(key);
+  Table& table = tables_[part];
   uint32_t i = LowerBound(table, hash);
   if (i == table.end || table.entries[i].empty() || table.entries[i].hash() != hash) return kNone;
   const uint64_t before = table.entries[i].position();

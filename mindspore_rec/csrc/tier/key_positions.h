@@ -3,12 +3,17 @@
 // KeyPositions: int64 key -> 44-bit position, exact, in 12 bytes an entry and, from a million
 // keys on, at most 16 bytes a key; 100 kB for the first ones.
 //
-// The hash of a key is a bijection, so it stands for the key. Its top 12 bits choose one of 4096
-// tables and need not be stored; the other 52 and the position make 12 bytes. A table is open
-// addressing with linear probing whose entries are in the order of their hashes (Amble and Knuth
-// 1974): an entry's home place is proportional to its hash, so the order needs no sorting, a search
-// for an absent key ends as soon as a greater one is met, and growing is one sequential pass.
-// A table grows by a tenth when it is 0.88 full: 13.6 to 15.4 bytes a key.
+// The constant hash of a key is a bijection, so it stands for the key. Its top 12 bits choose one of
+// 4096 tables and need not be stored; the other 52, hashed once more with this process's secrets
+// by a bijection, and the position make 12 bytes. A table is open addressing with linear probing
+// whose entries are in the order of their hashes (Amble and Knuth 1974): an entry's home place is
+// proportional to its hash, so the order needs no sorting, a search for an absent key ends as soon
+// as a greater one is met, and growing is one sequential pass. A table grows by a tenth when it is
+// 0.88 full: 13.6 to 15.4 bytes a key.
+//
+// So which keys are in a part is the same in every process, and a walk over parts does not depend
+// on the secrets; within a part the order does. Keys chosen to be in one part make one large table,
+// which is searched as fast as any but grows in larger pieces.
 //
 // Not thread safe; const members may be called by several threads together.
 #pragma once
@@ -18,6 +23,7 @@
 #include <memory>
 #include <vector>
 
+#include "util/bucket_hash.h"
 #include "util/hash.h"
 
 namespace msrec {
@@ -40,9 +46,9 @@ class KeyPositions {
 
   // Starts loading what a call for key will read.
   void Prefetch(int64_t key) const {
-    const uint64_t hash = HashKey(key);
-    const Table& table = tables_[hash >> kHashBits];
-    if (table.capacity != 0) __builtin_prefetch(&table.entries[Home(table, hash & kHashMask)]);
+    const Place place = PlaceOf(key);
+    const Table& table = tables_[place.part];
+    if (table.capacity != 0) __builtin_prefetch(&table.entries[Home(table, place.hash)]);
   }
 
   // fn(key, position) for every key.
@@ -51,19 +57,22 @@ class KeyPositions {
     for (uint64_t part = 0; part < kParts; ++part) ForEachOf(part, fn);
   }
 
-  // The same for the keys of the `part`-th of kParts parts. A key's part is always the same.
+  // The same for the keys of the `part`-th of kParts parts. A key's part is always the same, in
+  // every process.
   static constexpr uint64_t kParts = uint64_t{1} << 12;
   template <typename Fn>
   void ForEachOf(uint64_t part, Fn fn) const {
     const Table& table = tables_[part];
     for (uint32_t i = 0; i < table.end; ++i) {
       const Entry entry = table.entries[i];
-      if (!entry.empty()) fn(UnhashKey(part << kHashBits | entry.hash()), entry.position());
+      if (!entry.empty()) fn(KeyAt(part, entry.hash()), entry.position());
     }
   }
 
   size_t size() const { return size_; }
   size_t bytes() const { return bytes_; }
+  // How many entries Find looks at for key.
+  uint32_t Probes(int64_t key) const;
 
  private:
   static constexpr int kTableBits = 12;
@@ -71,6 +80,18 @@ class KeyPositions {
   static constexpr uint64_t kTables = kParts;
   static_assert(kTables == uint64_t{1} << kTableBits, "a part is a table");
   static constexpr uint64_t kHashMask = (uint64_t{1} << kHashBits) - 1;
+
+  struct Place {
+    uint64_t part;
+    uint64_t hash;  // of 52 bits
+  };
+  static Place PlaceOf(int64_t key) {
+    const uint64_t constant = HashKey(key);
+    return {constant >> kHashBits, process_hashers.tier.Hash52(constant & kHashMask)};
+  }
+  static int64_t KeyAt(uint64_t part, uint64_t hash) {
+    return UnhashKey(part << kHashBits | process_hashers.tier.Unhash52(hash));
+  }
 
   // Three words: hash (52 bits), position (44 bits).
   struct Entry {

@@ -318,6 +318,8 @@ void SsdScan::NextOfIndex(size_t most, std::vector<int64_t>* keys, std::vector<c
     tier_->index_.ForEachOf(part_, [&](int64_t key, uint64_t position) {
       if (Behind(position)) pending_.push_back(key);
     });
+    // The order of the index is another one in every process.
+    std::sort(pending_.begin(), pending_.end());
     ++part_;
     return;
   }

@@ -82,7 +82,7 @@ void WriteBehind::WaitFor(std::unique_lock<std::mutex>* lock, Fn fn) {
 void WriteBehind::Push(std::shared_ptr<Part> part) {
   // The keys are distinct: each gets the number of its place.
   part->set.Reset(part->keys.size());
-  for (const int64_t key : part->keys) part->set.FindOrAdd(HashKey(key), key, part->keys.data());
+  for (const int64_t key : part->keys) part->set.FindOrAdd(key, part->keys.data());
   std::unique_lock<std::mutex> lock(mutex_);
   WaitFor(&lock, [&] { return parts_.empty() || bytes_ + part->bytes() <= max_bytes_; });
   bytes_ += part->bytes();
@@ -117,7 +117,7 @@ void WriteBehind::ReadQueue(const int64_t* keys, size_t n, char* rows, bool* fou
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {  // the newest first
     for (size_t i = 0; i < n; ++i) {
       if (known[i]) continue;
-      const uint32_t at = (*part)->set.Find(HashKey(keys[i]), keys[i], (*part)->keys.data());
+      const uint32_t at = (*part)->set.Find(keys[i], (*part)->keys.data());
       if (at == KeySet::kNone) continue;
       known[i] = true;
       found[i] = !(*part)->rows.empty();

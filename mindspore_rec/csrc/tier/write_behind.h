@@ -13,10 +13,10 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "tier/tier.h"
@@ -61,7 +61,7 @@ class WriteBehind {
   // What the tier does not have yet: each key's newest row, null where it is erased.
   struct Waiting {
     std::vector<std::shared_ptr<const Part>> parts;  // own the rows
-    std::unordered_map<int64_t, const char*> rows;
+    std::map<int64_t, const char*> rows;  // walked in the order of keys, whatever they are
   };
   Waiting waiting() const;
 

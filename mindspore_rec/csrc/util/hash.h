@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hashes used by the table. All are pure functions of their arguments: files and other processes
-// may rely on them, so changing one is a change of format.
+// Hashes that leave the process: they choose a key's shard and worker, its counters in a sketch
+// and its throw of a die. All are pure functions of their arguments: files and other processes rely
+// on them, so changing one is a change of format.
+//
+// They can be inverted, so whoever chooses keys can have them agree in any bits: they must not
+// decide where a key is looked for in memory, for which bucket_hash.h is.
 #pragma once
 
 #include <cstddef>

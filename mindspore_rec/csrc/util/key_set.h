@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "util/bucket_hash.h"
 #include "util/buffer.h"
-#include "util/hash.h"
 
 namespace msrec {
 
@@ -26,8 +26,8 @@ class KeySet {
   }
 
   // The number of key. When it is new, it is given the next number and written to keys[number].
-  uint32_t FindOrAdd(uint64_t hash, int64_t key, int64_t* keys) {
-    size_t at = Home(hash);
+  uint32_t FindOrAdd(int64_t key, int64_t* keys) {
+    size_t at = Home(key);
     for (;;) {
       const uint32_t held = slots_[at];
       if (held == 0) {
@@ -44,9 +44,9 @@ class KeySet {
   static constexpr uint32_t kNone = 0xffffffffu;
 
   // The number of key, or kNone.
-  uint32_t Find(uint64_t hash, int64_t key, const int64_t* keys) const {
+  uint32_t Find(int64_t key, const int64_t* keys) const {
     if (size_ == 0) return kNone;
-    for (size_t at = Home(hash);; at = (at + 1) & mask_) {
+    for (size_t at = Home(key);; at = (at + 1) & mask_) {
       const uint32_t held = slots_[at];
       if (held == 0) return kNone;
       if (keys[held - 1] == key) return held - 1;
@@ -58,17 +58,25 @@ class KeySet {
   size_t capacity() const { return (mask_ + 1) / 4 * 3; }
   size_t bytes() const { return slots_.bytes(); }
 
+  // How many slots are looked at to find each key once. For tests: it looks at all of them.
+  uint64_t Probes(const int64_t* keys) const {
+    uint64_t probes = 0;
+    for (uint32_t i = 0; i < size_; ++i) {
+      size_t at = Home(keys[i]);
+      for (++probes; slots_[at] != i + 1; ++probes) at = (at + 1) & mask_;
+    }
+    return probes;
+  }
+
  private:
-  // The top bits chose the shard and the low ones the chunk's tag: any will do here, take the
-  // middle.
-  size_t Home(uint64_t hash) const { return (hash >> 20) & mask_; }
+  size_t Home(int64_t key) const { return (BatchHash(key) >> 32) & mask_; }
 
   void Grow(const int64_t* keys) {
     const size_t slots = 2 * (mask_ + 1);
     std::memset(slots_.Reset(slots), 0, slots * sizeof(uint32_t));
     mask_ = slots - 1;
     for (uint32_t i = 0; i < size_; ++i) {
-      size_t at = Home(HashKey(keys[i]));
+      size_t at = Home(keys[i]);
       while (slots_[at] != 0) at = (at + 1) & mask_;
       slots_[at] = i + 1;
     }

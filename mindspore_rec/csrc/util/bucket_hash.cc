@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "util/bucket_hash.h"
+
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "util/hash.h"
+
+namespace msrec {
+namespace {
+
+constexpr uint64_t kStride = 0x9e3779b97f4a7c15ULL;
+
+// The inverse modulo 2^64 of an odd number: each round of Newton's iteration doubles the right
+// bits.
+uint64_t Inverse(uint64_t odd) {
+  uint64_t x = odd;
+  for (int round = 0; round < 5; ++round) x *= 2 - odd * x;
+  return x;
+}
+
+// Odd, with neither few nor many bits set: such a number hardly mixes.
+uint64_t Factor(uint64_t* state) {
+  for (;;) {
+    const uint64_t factor = Mix64(*state += kStride) | 1;
+    const int bits = __builtin_popcountll(factor);
+    if (bits >= 20 && bits <= 44) return factor;
+  }
+}
+
+uint64_t RandomSeed() {
+  if (const char* text = std::getenv("MINDSPORE_REC_HASH_SEED")) {
+    return HashBytes(text, std::strlen(text));
+  }
+  uint64_t seed = 0;
+#ifdef SYS_getrandom
+  constexpr unsigned kDoNotWait = 1;  // GRND_NONBLOCK
+  if (syscall(SYS_getrandom, &seed, sizeof seed, kDoNotWait) == sizeof seed) return seed;
+#endif
+  // Without it: 16 random bytes that the kernel gives each program.
+  uint64_t words[2] = {};
+  if (const auto* bytes = reinterpret_cast<const void*>(getauxval(AT_RANDOM))) {
+    std::memcpy(words, bytes, sizeof words);
+  }
+  seed = Mix64(words[0]) ^ words[1];
+  seed ^= static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  return Mix64(seed ^ static_cast<uint64_t>(getpid()) << 32);
+}
+
+ProcessHashers NewHashers() {
+  const uint64_t seed = RandomSeed();
+  return {BucketHasher(Mix64(seed + 1 * kStride)), BucketHasher(Mix64(seed + 2 * kStride)),
+          BucketHasher(Mix64(seed + 3 * kStride))};
+}
+
+}  // namespace
+
+BucketHasher::BucketHasher(uint64_t seed) {
+  uint64_t state = seed;
+  flip_ = Mix64(state += kStride);
+  first_ = Factor(&state);
+  second_ = Factor(&state);
+  third_ = Factor(&state);
+  first_inverse_ = Inverse(first_);
+  second_inverse_ = Inverse(second_);
+  third_inverse_ = Inverse(third_);
+}
+
+const ProcessHashers process_hashers = NewHashers();
+
+}  // namespace msrec
