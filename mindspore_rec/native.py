@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -154,6 +155,9 @@ def set_num_threads(num_threads: int) -> None:
     Raises:
         ValueError: outside that range.
 
+    Warns:
+        RuntimeWarning: the system lets the process start fewer threads; those are used.
+
     Example:
         >>> import mindspore_rec
         >>> before = mindspore_rec.get_num_threads()
@@ -163,6 +167,13 @@ def set_num_threads(num_threads: int) -> None:
         >>> mindspore_rec.set_num_threads(before)
     """
     _native.set_num_threads(num_threads)
+    if (threads := get_num_threads()) < num_threads:
+        warnings.warn(
+            f"only {threads} of {num_threads} threads could be started: the limits of the system "
+            "(ulimit -u, ulimit -v, the container's pids) or a forked child allow no more",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def get_num_threads() -> int:

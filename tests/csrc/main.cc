@@ -6,11 +6,20 @@
 
 #include "digest.h"
 
-// With --digest, prints a digest of a table's life on this process's instruction set and ends: a
-// test runs its own program so, once for each set.
+// With --digest, prints a digest of a table's life on this process's instruction set and ends, and
+// with --lives what tables and tiers do with this process's secrets, with --secrets some hashes by
+// them: tests run their own program so.
 int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--digest") == 0) {
     std::printf("%s\n", msrec::TableDigest().c_str());
+    return 0;
+  }
+  if (argc == 2 && std::strcmp(argv[1], "--lives") == 0) {
+    std::printf("%s", msrec::TableLives().c_str());
+    return 0;
+  }
+  if (argc == 2 && std::strcmp(argv[1], "--secrets") == 0) {
+    std::printf("%s", msrec::TableSecrets().c_str());
     return 0;
   }
   ::testing::InitGoogleTest(&argc, argv);

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "table/table.h"
+#include "util/float_mode.h"
 
 namespace msrec {
 
@@ -28,6 +29,7 @@ class Table::Guard {
 
  private:
   TableMutex::Hold hold_;
+  const DefaultFloatMode float_mode_;
 };
 
 // Rows of the call under way stay, whatever has to make room.

@@ -9,6 +9,7 @@
 
 #include "table/table_guard.h"
 #include "util/background.h"
+#include "util/float_mode.h"
 #include "util/thread_pool.h"
 
 namespace msrec {
@@ -25,8 +26,14 @@ int64_t Table::Prefetch(const IdView& ids) {
     auto fetch = std::make_shared<Fetch>();
     fetch->ids.resize(ids.size);
     for (size_t i = 0; i < ids.size; ++i) fetch->ids[i] = ids[i];
+    if (!below_->thread.joinable()) {
+      try {
+        below_->thread = StartThread("read ahead", [this] { PrefetchMain(); });
+      } catch (const std::runtime_error& error) {
+        throw std::runtime_error(Where(error.what()));
+      }
+    }
     fetch->number = below_->next_fetch++;
-    if (!below_->thread.joinable()) below_->thread = std::thread([this] { PrefetchMain(); });
     below_->fetches.emplace(fetch->number, fetch);
     below_->queued.push_back(fetch);
     below_->wake.notify_all();
@@ -97,6 +104,7 @@ void Table::StopPrefetching(std::unique_lock<std::mutex>* lock) {
 
 void Table::PrefetchMain() {
   YieldToOperators();
+  const DefaultFloatMode float_mode;
   const ThreadPool::Alone alone;  // operators need the workers
   Batch batch;
   TableMutex::Hold hold(&mutex_);

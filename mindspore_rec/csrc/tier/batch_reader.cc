@@ -127,7 +127,7 @@ void BatchReader::RunThreads(const std::vector<Extent>& extents, const Done& don
     for (size_t t = 1; t < std::min(kThreads, (extents.size() + 3) / 4); ++t) {
       threads.emplace_back(work);
     }
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // the system's limits, or memory
     // Fewer threads, then.
   }
   work();

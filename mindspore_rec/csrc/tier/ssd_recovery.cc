@@ -13,6 +13,7 @@
 
 #include "tier/aligned_buffer.h"
 #include "tier/ssd_tier.h"
+#include "util/background.h"
 
 namespace msrec {
 namespace {
@@ -151,7 +152,7 @@ SsdTier::SsdTier(Opening opening, Env* env)
       segments_(std::make_shared<SegmentTable>()) {
   Recover(opening);
   if (!options_.read_only && options_.background_gc) {
-    collector_ = std::thread([this] { CollectorMain(); });
+    collector_ = StartThread("collect garbage", [this] { CollectorMain(); });
   }
 }
 

@@ -18,7 +18,7 @@ constexpr auto kRetry = std::chrono::seconds(1);
 
 WriteBehind::WriteBehind(std::shared_ptr<Tier> tier, size_t max_bytes)
     : tier_(std::move(tier)), max_bytes_(max_bytes) {
-  writer_ = std::thread([this] { WriterMain(); });
+  writer_ = StartThread("write rows down", [this] { WriterMain(); });
 }
 
 WriteBehind::~WriteBehind() {

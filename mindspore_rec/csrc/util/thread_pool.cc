@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+
+#include "util/float_mode.h"
 
 namespace msrec {
 namespace {
@@ -37,6 +40,16 @@ int DefaultThreads() {
 thread_local bool inside_task = false;
 thread_local int alone = 0;  // scopes of ThreadPool::Alone
 
+void WarnOfFewerThreads(int got, int wanted, const char* why) {
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  std::fprintf(stderr,
+               "mindspore_rec: only %d of %d threads could be started (%s); going on with those. "
+               "Look at ulimit -u, ulimit -v and the pids limit of the container, or set "
+               "MINDSPORE_REC_NUM_THREADS.\n",
+               got, wanted, why);
+}
+
 }  // namespace
 
 ThreadPool::Alone::Alone() { ++alone; }
@@ -59,10 +72,15 @@ ThreadPool::ThreadPool(int num_threads) { Start(num_threads); }
 ThreadPool::~ThreadPool() { Stop(); }
 
 void ThreadPool::Start(int num_threads) {
-  num_threads_ = std::max(1, num_threads);
+  const int wanted = std::max(1, num_threads);
   stopping_ = false;
   const uint64_t seen = generation_.load();
-  for (int i = 1; i < num_threads_; ++i) workers_.emplace_back([this, seen] { WorkerMain(seen); });
+  try {
+    for (int i = 1; i < wanted; ++i) workers_.emplace_back([this, seen] { WorkerMain(seen); });
+  } catch (const std::exception& error) {  // the system's limits, or memory
+    WarnOfFewerThreads(static_cast<int>(workers_.size()) + 1, wanted, error.what());
+  }
+  num_threads_ = static_cast<int>(workers_.size()) + 1;
 }
 
 void ThreadPool::Stop() {
@@ -100,6 +118,7 @@ void ThreadPool::RunTasks(Loop* loop) {
 }
 
 void ThreadPool::WorkerMain(uint64_t seen) {
+  const DefaultFloatMode float_mode;  // not that of the thread which started this one
   for (;;) {
     const auto deadline = std::chrono::steady_clock::now() + kSpin;
     while (generation_.load(std::memory_order_acquire) == seen &&
@@ -122,6 +141,7 @@ void ThreadPool::WorkerMain(uint64_t seen) {
 
 void ThreadPool::ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn) {
   if (num_tasks <= 0) return;
+  const DefaultFloatMode float_mode;
   std::unique_lock<std::mutex> caller(caller_mutex_, std::defer_lock);
   const bool serial =
       num_tasks == 1 || inside_task || alone > 0 || num_threads() == 1 || !owner_.here();

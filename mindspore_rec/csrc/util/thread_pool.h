@@ -33,6 +33,7 @@ class ThreadPool {
   // first exception of a task is rethrown here after every started task has ended; tasks not yet
   // started are then skipped. May be called from any thread; a call made while another is under
   // way, from inside a task, or in a forked child runs the tasks one after another on the caller.
+  // Tasks compute in the default float mode, whatever the caller's is.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 
   // While one lives, loops of its thread run on that thread alone: work in the background leaves
@@ -45,7 +46,8 @@ class ThreadPool {
     Alone& operator=(const Alone&) = delete;
   };
 
-  // Threads that work on a loop, the caller included. At least 1.
+  // Threads that work on a loop, the caller included. At least 1, and fewer than were asked for
+  // where the system gave no more: the first time, a line on stderr says so.
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
 
   // Waits for the loop under way, then changes the size.

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A system that gives no more threads: the pool works with those there are, and what cannot do
+// without one throws and may be called again.
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "map_tier.h"
+#include "table/table.h"
+#include "testing.h"
+#include "tier/write_behind.h"
+#include "tier_testing.h"
+#include "util/thread_pool.h"
+
+// Sanitizers start threads in ways of their own.
+#ifndef MSREC_SANITIZED
+
+namespace msrec {
+namespace {
+
+// While one lives, no thread can be started: each would have a stack larger than the address
+// space.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t attributes;
+    pthread_getattr_default_np(&attributes);
+    EXPECT_EQ(pthread_attr_setstacksize(&attributes, size_t{1} << 50), 0);
+    EXPECT_EQ(pthread_setattr_default_np(&attributes), 0);
+    pthread_attr_destroy(&attributes);
+  }
+  ~NoMoreThreads() {
+    EXPECT_EQ(pthread_setattr_default_np(&before_), 0);
+    pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_;
+};
+
+int64_t SumOfTasks(ThreadPool* pool) {
+  std::atomic<int64_t> sum{0};
+  pool->ParallelFor(100, [&](int64_t task) { sum += task; });
+  return sum;
+}
+
+TEST(ThreadStart, ThePoolGoesOnWithTheThreadsThereAre) {
+  std::unique_ptr<ThreadPool> pool;
+  testing::internal::CaptureStderr();
+  {
+    const NoMoreThreads none;
+    pool = std::make_unique<ThreadPool>(4);
+    EXPECT_EQ(pool->num_threads(), 1);
+    EXPECT_EQ(SumOfTasks(pool.get()), 4950);
+    pool->SetNumThreads(3);
+    EXPECT_EQ(pool->num_threads(), 1);
+    EXPECT_EQ(SumOfTasks(pool.get()), 4950);
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("only 1 of 4 threads could be started"), std::string::npos) << said;
+  EXPECT_EQ(said.find("of 3 threads"), std::string::npos) << "it is said once: " << said;
+  pool->SetNumThreads(3);
+  EXPECT_EQ(pool->num_threads(), 3);
+  EXPECT_EQ(SumOfTasks(pool.get()), 4950);
+}
+
+TEST(ThreadStart, AnSsdTierReadsOnTheCallersThread) {
+  const TestDirectory directory;
+  SsdOptions options = SmallOptions(directory.path());
+  options.row_bytes = 16;
+  options.io_uring = false;
+  options.background_gc = false;
+  SsdTier tier(options);
+  std::vector<int64_t> keys(2000);
+  std::vector<char> rows(keys.size() * 16);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    keys[i] = static_cast<int64_t>(i);
+    rows[i * 16] = static_cast<char>(i);
+  }
+  tier.Write(keys.data(), keys.size(), rows.data());
+  tier.Flush();
+  const NoMoreThreads none;
+  std::vector<char> read(rows.size());
+  const std::unique_ptr<bool[]> found(new bool[keys.size()]);
+  tier.Read(keys.data(), keys.size(), read.data(), found.get());
+  EXPECT_EQ(read, rows);
+}
+
+template <typename Fn>
+void ExpectNoThread(Fn fn) {
+  try {
+    fn();
+    FAIL() << "no exception";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("no thread could be started to"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(ThreadStart, WhatNeedsAThreadThrows) {
+  const TestDirectory directory;
+  SsdOptions options = SmallOptions(directory.path());
+  options.row_bytes = 16;
+  {
+    const NoMoreThreads none;
+    ExpectNoThread([] { WriteBehind(std::make_shared<MapTier>(16), 1024); });
+    ExpectNoThread([&] { SsdTier tier(options); });
+  }
+  SsdTier tier(options);  // the directory is not locked
+  EXPECT_EQ(tier.size(), 0u);
+}
+
+TEST(ThreadStart, ATableIsAsItWasWhereItsTiersGetNoThread) {
+  TableConfig config;
+  config.name = "starved";
+  config.dim = 4;
+  Table table(config);
+  CacheSettings settings;
+  settings.host_rows = 100;
+  settings.levels.push_back(
+      {"ssd", [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); }, -1});
+  table.SetCache(settings);
+  Rule rule;
+  rule.kind = RuleKind::kAdagrad;
+  table.BindOptimizer(rule);
+  const std::vector<int64_t> ids = {1, 2, 3};
+  const IdView view{ids.data(), ids.size(), true};
+  std::vector<float> out(12);
+  {
+    const NoMoreThreads none;
+    ExpectNoThread([&] { table.LookupTrain(view, {}, out.data()); });
+    ExpectNoThread([&] { table.Prefetch(view); });
+  }
+  EXPECT_EQ(table.Size(), 0u);
+  const int64_t fetch = table.Prefetch(view);
+  table.PrefetchWait(fetch);
+  table.LookupTrain(view, {}, out.data());
+  EXPECT_EQ(table.Size(), 3u);
+  table.PrefetchDone(fetch);
+}
+
+}  // namespace
+}  // namespace msrec
+
+#endif
