@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Limits as large as an int64 can be mean "no limit", and none overflows on its way.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "map_tier.h"
+#include "table/table.h"
+#include "testing.h"
+
+namespace msrec {
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+TableConfig Config() {
+  TableConfig config;
+  config.name = "limits";
+  config.dim = 4;
+  config.initializer.kind = InitKind::kNormal;
+  config.initializer.b = 0.1f;
+  return config;
+}
+
+void Start(Table* table) {
+  Rule rule;
+  rule.kind = RuleKind::kSgd;
+  table->BindOptimizer(rule);
+}
+
+void Train(Table* table, const std::vector<int64_t>& ids) {
+  std::vector<float> out(ids.size() * 4);
+  table->LookupTrain({ids.data(), ids.size(), true}, {}, out.data());
+  table->Step({0.1f, 0, 1, 1, 0});
+}
+
+std::vector<int64_t> FirstKeys(size_t n) {
+  std::vector<int64_t> keys(n);
+  for (size_t i = 0; i < n; ++i) keys[i] = static_cast<int64_t>(i);
+  return keys;
+}
+
+TEST(Limits, OfCandidatesIsSharedOutExactly) {
+  for (const int64_t most : {int64_t{16}, int64_t{17}, int64_t{31}, int64_t{100}, kMost - 15,
+                             kMost - 14, kMost - 1, kMost}) {
+    TableConfig config = Config();
+    config.admission.threshold = 2;
+    config.admission.max_candidates = most;
+    Table table(config);
+    Start(&table);
+    const auto keys = FirstKeys(1000);
+    Train(&table, keys);
+    EXPECT_EQ(table.ExportCounters().size(), static_cast<size_t>(std::min<int64_t>(most, 1000)));
+    if (most < 1000) continue;
+    Train(&table, keys);
+    EXPECT_EQ(table.Size(), 1000u) << "max_candidates = " << most;
+  }
+}
+
+TEST(Limits, OfRowsBytesAndAges) {
+  TableConfig config = Config();
+  config.eviction.max_idle_steps = kMost / 4;
+  config.eviction.max_rows = kMost / 4;
+  config.eviction.max_bytes = kMost / 4;
+  Table table(config);
+  Start(&table);
+  Train(&table, FirstKeys(5000));
+  table.Evict(true);
+  EXPECT_EQ(table.Size(), 5000u);
+  config.eviction.max_rows = kMost;
+  EXPECT_THROW(Table{config}, std::invalid_argument);
+}
+
+TEST(Limits, OfTiers) {
+  for (const bool by_rows : {true, false}) {
+    Table table(Config());
+    CacheSettings settings;
+    (by_rows ? settings.host_rows : settings.host_bytes) = kMost;
+    const auto open = [](size_t row_bytes, int) { return std::make_shared<MapTier>(row_bytes); };
+    settings.levels.push_back({"remote", open, kMost});
+    settings.levels.push_back({"ssd", open, -1});
+    table.SetCache(settings);
+    Start(&table);
+    Train(&table, FirstKeys(5000));
+    table.Flush();
+    Train(&table, FirstKeys(6000));
+    EXPECT_EQ(table.Export(true).n, 6000u);
+    EXPECT_EQ(table.Size(), 6000u);
+  }
+}
+
+TEST(Limits, OfASketchIsMemory) {
+  TableConfig config = Config();
+  config.admission.kind = AdmissionKind::kSketch;
+  config.admission.threshold = 2;
+  config.admission.sketch_bytes = kMost;
+#ifndef MSREC_SANITIZED
+  EXPECT_THROW(Table{config}, OutOfMemory);
+#endif
+  config.admission.sketch_bytes = 1024;
+  Table table(config);
+}
+
+}  // namespace
+}  // namespace msrec
