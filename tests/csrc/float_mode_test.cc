@@ -116,9 +116,9 @@ size_t Denormals(const std::vector<float>& floats) {
 }
 
 TEST(FloatMode, OfTheCallerChangesNoBit) {
-  for (const RuleKind kind : {RuleKind::kSgd, RuleKind::kMomentum, RuleKind::kAdagrad,
-                              RuleKind::kRowWiseAdagrad, RuleKind::kAdam, RuleKind::kAdamW,
-                              RuleKind::kFtrl, RuleKind::kRmsProp}) {
+  for (const RuleKind kind :
+       {RuleKind::kSgd, RuleKind::kMomentum, RuleKind::kAdagrad, RuleKind::kRowWiseAdagrad,
+        RuleKind::kAdam, RuleKind::kAdamW, RuleKind::kFtrl, RuleKind::kRmsProp}) {
     for (const float size : {1e-38f, 0.1f}) {
       const auto expected = LifeOf(kind, size, false);
       if (size < 1e-30f && kind == RuleKind::kSgd) {

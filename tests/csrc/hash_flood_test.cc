@@ -60,8 +60,8 @@ std::map<std::string, std::vector<int64_t>> Attacks(size_t n) {
     std::vector<int64_t>& keys = attacks["multiples of 2^" + std::to_string(shift)];
     for (uint64_t i = 0; i < n; ++i) keys.push_back(static_cast<int64_t>(i << shift));
   }
-  for (const uint64_t stride : {uint64_t{0x100000001}, uint64_t{0x9e3779b97f4a7c15}, uint64_t{107897},
-                                uint64_t{218971}, uint64_t{0x0101010101010101}}) {
+  for (const uint64_t stride : {uint64_t{0x100000001}, uint64_t{0x9e3779b97f4a7c15},
+                                uint64_t{107897}, uint64_t{218971}, uint64_t{0x0101010101010101}}) {
     std::vector<int64_t>& keys = attacks["multiples of " + std::to_string(stride)];
     for (uint64_t i = 0; i < n; ++i) keys.push_back(static_cast<int64_t>(i * stride));
   }
@@ -143,9 +143,8 @@ TEST(HashFlood, NoSeedIsBadAtIt) {
     const BucketHasher hasher(seed);
     // The bits that a directory, a set and a chunk's place are chosen by.
     for (const int shift : {64 - kBits, 32, 32 - kBits}) {
-      const double probes = most([&](uint64_t key) {
-        return hasher.Hash(key) >> shift & ((uint64_t{1} << kBits) - 1);
-      });
+      const double probes = most(
+          [&](uint64_t key) { return hasher.Hash(key) >> shift & ((uint64_t{1} << kBits) - 1); });
       EXPECT_LT(probes, 3.0) << seed << ", bits from " << shift << " on";
     }
     const double probes = most([&](uint64_t key) {

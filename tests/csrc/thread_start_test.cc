@@ -4,7 +4,12 @@
 // without one throws and may be called again.
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cstdio>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -68,6 +73,36 @@ TEST(ThreadStart, ThePoolGoesOnWithTheThreadsThereAre) {
   pool->SetNumThreads(3);
   EXPECT_EQ(pool->num_threads(), 3);
   EXPECT_EQ(SumOfTasks(pool.get()), 4950);
+}
+
+// Some start, then the address space is used up: in a child, which ends with it.
+TEST(ThreadStart, ThePoolGoesOnWithSome) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::FILE* status = std::fopen("/proc/self/statm", "r");
+    long pages = 0;
+    if (std::fscanf(status, "%ld", &pages) != 1) _exit(2);
+    std::fclose(status);
+    constexpr rlim_t kStack = rlim_t{1} << 30;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, kStack);
+    pthread_setattr_default_np(&attributes);
+    const rlim_t most =
+        static_cast<rlim_t>(pages) * sysconf(_SC_PAGESIZE) + 2 * kStack + kStack / 2;
+    const rlimit limit{most, most};
+    setrlimit(RLIMIT_AS, &limit);
+    auto* pool = new ThreadPool(6);
+    if (pool->num_threads() != 3) _exit(3);
+    for (int i = 0; i < 100; ++i) {
+      if (SumOfTasks(pool) != 4950) _exit(4);
+    }
+    delete pool;
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(ThreadStart, AnSsdTierReadsOnTheCallersThread) {

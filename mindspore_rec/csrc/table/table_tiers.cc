@@ -97,7 +97,8 @@ WriteBehind& Table::Queue() {
   if (below_->queue == nullptr) {
     auto chain = OpenChain(below_->generation, context_.layout.stride());
     OnTier([&] { chain->Settle(); });
-    below_->queue = OnTier([&] { return std::make_shared<WriteBehind>(chain, Below::kQueueBytes); });
+    below_->queue =
+        OnTier([&] { return std::make_shared<WriteBehind>(chain, Below::kQueueBytes); });
     below_->rows = static_cast<int64_t>(chain->size());
     below_->chain = std::move(chain);
   }

@@ -3,8 +3,8 @@
 // KeyPositions: int64 key -> 44-bit position, exact, in 12 bytes an entry and, from a million
 // keys on, at most 16 bytes a key; 100 kB for the first ones.
 //
-// The constant hash of a key is a bijection, so it stands for the key. Its top 12 bits choose one of
-// 4096 tables and need not be stored; the other 52, hashed once more with this process's secrets
+// The constant hash of a key is a bijection, so it stands for the key. Its top 12 bits choose one
+// of 4096 tables and need not be stored; the other 52, hashed once more with this process's secrets
 // by a bijection, and the position make 12 bytes. A table is open addressing with linear probing
 // whose entries are in the order of their hashes (Amble and Knuth 1974): an entry's home place is
 // proportional to its hash, so the order needs no sorting, a search for an absent key ends as soon

@@ -27,7 +27,7 @@ class DefaultFloatMode {
  private:
 #if defined(__SSE2__)
   using Register = uint32_t;
-  static constexpr Register kDefault = 0x1f80;  // no traps
+  static constexpr Register kDefault = 0x1f80;                              // no traps
   static Register Mode(Register mxcsr) { return mxcsr & ~Register{0x3f}; }  // without the flags
   static Register Read() { return _mm_getcsr(); }
   static void Write(Register mxcsr) {
