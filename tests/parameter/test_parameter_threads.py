@@ -21,13 +21,14 @@ import mindspore_rec
 from mindspore_rec import _native
 
 table = _native.Table(name="starved", dim=4)
+mindspore_rec.set_num_threads(1)
 threads = ctypes.CDLL(None)
-attributes = ctypes.create_string_buffer(256)
+before, attributes = ctypes.create_string_buffer(256), ctypes.create_string_buffer(256)
+assert threads.pthread_getattr_default_np(before) == 0
 assert threads.pthread_attr_init(attributes) == 0
 assert threads.pthread_attr_setstacksize(attributes, ctypes.c_size_t(1 << 50)) == 0
 assert threads.pthread_setattr_default_np(attributes) == 0
 
-mindspore_rec.set_num_threads(1)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     mindspore_rec.set_num_threads(4)
@@ -39,6 +40,7 @@ assert mindspore_rec.get_num_threads() == 1
 keys = np.arange(20000)
 table.put(keys, np.ones((20000, 4), np.float32))
 assert len(table.keys()) == 20000
+assert threads.pthread_setattr_default_np(before) == 0  # MindSpore needs some to end
 print("done")
 """
 
