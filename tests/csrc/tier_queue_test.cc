@@ -105,7 +105,7 @@ TEST(TierQueue, IsAMapOverATierThatFails) {
           break;
         case 3:
           if (!rng.OneIn(4)) break;
-          // A Clear that fails has forgotten the queue; repeated, it is done.
+          // It is seen at once, whatever the tier does.
           failures += Insist([&] { queue.Clear(); });
           model.clear();
           break;

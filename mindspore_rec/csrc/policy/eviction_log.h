@@ -4,12 +4,13 @@
 // key went; all of them are kept while somebody collects them. Not thread safe; one shard owns it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "policy/eviction.h"
+#include "util/append_log.h"
 
 namespace msrec {
 
@@ -24,6 +25,14 @@ class EvictionLog {
  public:
   static constexpr size_t kRemembered = 1024;
 
+  // The next n calls of Add cannot fail. Throws std::bad_alloc.
+  void Reserve(size_t n) {
+    const size_t wanted = std::min(kRemembered, recent_.size() + n);
+    if (wanted > recent_.capacity()) {
+      recent_.reserve(std::min(kRemembered, std::max(wanted, 2 * recent_.capacity())));
+    }
+    if (collecting_) collected_.Reserve(n);
+  }
   void Add(const EvictedKey& evicted) {
     if (recent_.size() < kRemembered) {
       recent_.push_back(evicted);
@@ -31,7 +40,7 @@ class EvictionLog {
       recent_[next_] = evicted;
       next_ = (next_ + 1) % kRemembered;
     }
-    if (collecting_) collected_.push_back(evicted);
+    if (collecting_) collected_.Add(evicted);
   }
 
   // The last eviction of key among those remembered, or null.
@@ -45,13 +54,14 @@ class EvictionLog {
 
   void Collect(bool on) {
     collecting_ = on;
-    if (!on) std::deque<EvictedKey>().swap(collected_);
+    if (!on) collected_.Clear();
   }
   bool collecting() const { return collecting_; }
+  size_t collected() const { return collected_.size(); }
   // What was collected since the last call.
   void Take(std::vector<EvictedKey>* out) {
-    out->insert(out->end(), collected_.begin(), collected_.end());
-    collected_.clear();
+    collected_.AppendTo(out);
+    collected_.Clear();
   }
 
   size_t bytes() const { return (recent_.capacity() + collected_.size()) * sizeof(EvictedKey); }
@@ -60,8 +70,7 @@ class EvictionLog {
   std::vector<EvictedKey> recent_;  // a ring once it is full; next_ is its oldest
   size_t next_ = 0;
   bool collecting_ = false;
-  // A deque: a step must not pay for copying all that was collected before it.
-  std::deque<EvictedKey> collected_;
+  AppendLog<EvictedKey> collected_;
 };
 
 }  // namespace msrec

@@ -75,6 +75,10 @@ struct Below {
   std::shared_ptr<WriteBehind> queue;
   int64_t rows = 0;  // keys whose only row is below
   uint16_t serial = 1;
+  // Queues in front of tiers whose rows nobody reads any more, of a layout before this one or one
+  // that never came to be: each holds nothing but that its tier is to be cleared, and tries so by
+  // itself. Flush and the next layout wait for them.
+  std::vector<std::shared_ptr<WriteBehind>> stale;
 
   // The sweep of rows that are due, or too many.
   std::unique_ptr<TierScan> sweep;
@@ -98,6 +102,7 @@ struct Below {
   uint64_t host_misses = 0;   // of which had to be read from below by the lookup itself
   uint64_t prefetched = 0;    // rows that prefetching brought up
   uint64_t written_down = 0;  // rows that left host memory
+  uint64_t failed_evictions = 0;  // times that a tier has put off a part of a step's eviction
   double lookup_wait = 0.0;   // seconds that lookups waited for rows from below
   double prefetch_wait = 0.0;
 

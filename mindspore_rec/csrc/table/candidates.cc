@@ -175,10 +175,14 @@ void Candidates::StampTime() {
   }
 }
 
-void Candidates::Clear() {
+std::unique_ptr<Index> Candidates::Emptied() const {
+  return std::make_unique<Index>(&store_);
+}
+
+void Candidates::Clear(std::unique_ptr<Index> empty) noexcept {
   SlabStore none(sizeof(RowMeta));
   store_.Swap(&none);
-  index_ = std::make_unique<Index>(&store_);
+  index_ = std::move(empty);
   sketch_.Clear();
   hand_ = 0;
 }

@@ -49,7 +49,9 @@ class Candidates {
   CountingSketch& sketch() { return sketch_; }
   // Gives counters that carry no event time the present one.
   void StampTime();
-  void Clear();
+  // What Clear takes, made before. Throws std::bad_alloc.
+  std::unique_ptr<Index> Emptied() const;
+  void Clear(std::unique_ptr<Index> empty) noexcept;
 
   size_t size() const { return index_->size(); }
   size_t bytes() const { return store_.bytes() + index_->bytes() + sketch_.bytes(); }

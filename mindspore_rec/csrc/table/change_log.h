@@ -8,11 +8,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <vector>
 
 #include "table/row_layout.h"
+#include "util/append_log.h"
 
 namespace msrec {
 
@@ -20,17 +20,22 @@ class ChangeLog {
  public:
   bool enabled() const { return !epochs_.empty(); }
 
+  // The next n calls of Touch and Deleted cannot fail. Throws std::bad_alloc.
+  void Reserve(size_t n) {
+    if (enabled()) current_->Reserve(n);
+  }
+
   void Touch(RowMeta* meta) {
     if (!enabled() || meta->dirty) return;
-    current_->push_back(meta->key);
+    current_->Add(meta->key);
     meta->dirty = 1;
   }
   void Deleted(int64_t key) {
-    if (enabled()) current_->push_back(key);
+    if (enabled()) current_->Add(key);
   }
 
   // Keys of the current epoch: their rows' dirty bits must be cleared before the next Begin.
-  const std::deque<int64_t>* current() const { return current_; }
+  const AppendLog<int64_t>* current() const { return current_; }
 
   // Starts the epoch of that number; epochs before `oldest` are forgotten.
   void Begin(uint64_t epoch, uint64_t oldest) {
@@ -46,7 +51,7 @@ class ChangeLog {
   // Appends every key noted in epoch `since` and later; a key may come more than once.
   void Collect(uint64_t since, std::vector<int64_t>* keys) const {
     for (auto it = epochs_.lower_bound(since); it != epochs_.end(); ++it) {
-      keys->insert(keys->end(), it->second.begin(), it->second.end());
+      it->second.AppendTo(keys);
     }
   }
 
@@ -57,9 +62,8 @@ class ChangeLog {
   }
 
  private:
-  // Deques: a step must not pay for copying all that was noted before it.
-  std::map<uint64_t, std::deque<int64_t>> epochs_;
-  std::deque<int64_t>* current_ = nullptr;
+  std::map<uint64_t, AppendLog<int64_t>> epochs_;
+  AppendLog<int64_t>* current_ = nullptr;
 };
 
 }  // namespace msrec

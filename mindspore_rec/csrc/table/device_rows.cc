@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table/device_rows.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <stdexcept>
 
 #include "util/thread_pool.h"
@@ -13,6 +15,8 @@ DeviceRows::DeviceRows(const DeviceConfig& config, int dim)
   host_.assign(slots(), nullptr);
   dirty_.assign(slots(), 0);
   gone_.assign(slots(), 0);
+  next_leaving_.assign(slots(), SlotMap::kNone);
+  std::fill(std::begin(leaving_), std::end(leaving_), SlotMap::kNone);
 }
 
 void DeviceRows::SetStates(float* states, int width) {
@@ -54,7 +58,8 @@ void DeviceRows::Forget(int shard, int64_t key) {
   if (slot == SlotMap::kNone) return;
   gone_[slot] = 1;
   dirty_[slot] = 0;
-  leaving_[shard].push_back(slot);
+  next_leaving_[slot] = leaving_[shard];
+  leaving_[shard] = slot;
 }
 
 void DeviceRows::Recall(int shard, int64_t key) {
@@ -63,17 +68,16 @@ void DeviceRows::Recall(int shard, int64_t key) {
 }
 
 void DeviceRows::ApplyLeaving() {
-  for (auto& leaving : leaving_) {
-    for (const uint32_t slot : leaving) {
-      map_.Free(slot);
-      gone_[slot] = 0;
+  for (uint32_t& first : leaving_) {
+    for (; first != SlotMap::kNone; first = next_leaving_[first]) {
+      map_.Free(first);
+      gone_[first] = 0;
     }
-    leaving.clear();
   }
 }
 
 void DeviceRows::Clear() {
-  for (auto& leaving : leaving_) leaving.clear();
+  std::fill(std::begin(leaving_), std::end(leaving_), SlotMap::kNone);
   map_.Clear();
   std::fill(dirty_.begin(), dirty_.end(), 0);
   std::fill(gone_.begin(), gone_.end(), 0);

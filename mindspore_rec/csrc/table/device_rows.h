@@ -109,7 +109,9 @@ class DeviceRows {
   std::vector<char*> host_;
   std::vector<uint8_t> dirty_;
   std::vector<uint8_t> gone_;  // forgotten, its slot not yet free
-  std::vector<uint32_t> leaving_[kNumShards];
+  // Slots that were forgotten, a list a shard: forgetting must not fail.
+  uint32_t leaving_[kNumShards];
+  std::vector<uint32_t> next_leaving_;
 };
 
 }  // namespace msrec

@@ -16,7 +16,7 @@ constexpr size_t kLine = 64;
 Shard::Shard(const ShardContext* context, int number)
     : context_(context),
       number_(number),
-      store_(context->layout.stride()),
+      store_(context->layout.stride(), !context->identity()),
       index_(new Index(&store_)),
       candidates_(context, number) {
   if (context_->identity()) {
@@ -37,6 +37,15 @@ void Shard::Reserve(size_t rows) {
   if (!context_->identity()) store_.Reserve(rows);
   if (context_->tiered) pins_.resize(std::max(pins_.size(), size_t{store_.end()} + rows));
   candidates_.Reserve(rows);
+}
+
+void Shard::ReserveNotes(size_t keys) {
+  changes_.Reserve(2 * keys);  // one that is due goes and comes
+  if (context_->eviction.by_age()) evictions_.Reserve(keys);
+  if (context_->identity()) return;
+  hashes_.resize(std::max(hashes_.size(), keys));
+  chunks_.resize(std::max(chunks_.size(), keys));
+  places_.resize(std::max(places_.size(), keys));
 }
 
 void Shard::Fresh(char* row, int64_t key) {
@@ -64,6 +73,7 @@ char* Shard::Insert(uint64_t hash, int64_t key) {
   char* row = store_.Row(id);
   Fresh(row, key);
   try {
+    if (context_->tiered) PinOf(id) = {0, 0, context_->pins.released};
     index_->Insert(hash, id);
   } catch (...) {
     store_.Free(id);
@@ -71,7 +81,6 @@ char* Shard::Insert(uint64_t hash, int64_t key) {
   }
   ++stats_.inserted;
   inserted_ = id;
-  if (context_->tiered) PinOf(id) = {0, 0, context_->pins.released};
   return row;
 }
 
@@ -241,6 +250,7 @@ bool Shard::Erase(int64_t key) {
     Drop(id, due);
     return false;
   }
+  changes_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);
   index_->Erase(hash, key);
   changes_.Deleted(key);
@@ -250,9 +260,9 @@ bool Shard::Erase(int64_t key) {
 }
 
 // Frees a place whose key is no longer in the index.
-void Shard::Release(uint32_t id) {
-  if (context_->tiered && PinOf(id).copy) {
-    erased_.push_back(Meta(store_.Row(id))->key);
+void Shard::Release(uint32_t id) noexcept {
+  if (context_->tiered && pins_[id].copy) {
+    erased_.push_back(Meta(store_.Row(id))->key);  // NoteCopies made room
     --copies_;
   }
   store_.Free(id);
@@ -261,6 +271,9 @@ void Shard::Release(uint32_t id) {
 void Shard::Drop(uint32_t id, EvictionReason reason) {
   const RowMeta* meta = Meta(store_.Row(id));
   const int64_t key = meta->key;
+  // What can fail comes first.
+  changes_.Reserve(1);
+  evictions_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);
   index_->Erase(IndexHash(key), key);
   changes_.Deleted(key);
@@ -393,7 +406,11 @@ std::vector<const char*> Shard::Rows() {
 
 void Shard::TouchAll() {
   if (!changes_.enabled()) return;
-  for (const char* row : Rows()) changes_.Touch(Meta(const_cast<char*>(row)));
+  for (uint32_t id = 0; id < store_.end(); ++id) {
+    char* row = context_->identity() ? IdentityRow(static_cast<int64_t>(id) * kNumShards + number_)
+                                     : store_.Row(id);
+    if (Meta(row)->live) changes_.Touch(Meta(row));
+  }
 }
 
 void Shard::Changed(uint64_t since, std::vector<int64_t>* keys) const {
@@ -405,7 +422,8 @@ void Shard::Changed(uint64_t since, std::vector<int64_t>* keys) const {
 
 void Shard::BeginEpoch(uint64_t epoch, uint64_t oldest) {
   if (changes_.enabled()) {
-    for (const int64_t key : *changes_.current()) {
+    for (size_t i = 0; i < changes_.current()->size(); ++i) {
+      const int64_t key = (*changes_.current())[i];
       if (context_->identity()) {
         Meta(IdentityRow(key))->dirty = 0;
         continue;
@@ -456,7 +474,7 @@ void Shard::Relay(const char* from, const RowLayout& layout, char* to) const {
 }
 
 std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {
-  auto relaid = std::make_unique<SlabStore>(layout.stride());
+  auto relaid = std::make_unique<SlabStore>(layout.stride(), !context_->identity());
   relaid->Reserve(store_.end());
   std::vector<uint32_t> unused;
   for (uint32_t id = 0; id < store_.end(); ++id) {
@@ -472,20 +490,30 @@ std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {
   return relaid;
 }
 
-void Shard::Clear() {
-  if (changes_.enabled()) {
-    for (const char* row : Rows()) changes_.Deleted(Meta(row)->key);
-  }
-  stats_.erased += size();
-  SlabStore rows(store_.stride());
+Shard::Empty Shard::Emptied() {
+  Empty empty{std::make_unique<SlabStore>(store_.stride(), !context_->identity()), nullptr,
+              candidates_.Emptied()};
   if (context_->identity()) {
     // Every key of the vocabulary is still there; it reads its first value again.
-    rows.Reserve(store_.end());
-    while (rows.end() < store_.end()) rows.Allocate();
+    empty.rows->Reserve(store_.end());
+    while (empty.rows->end() < store_.end()) empty.rows->Allocate();
   }
-  store_.Swap(&rows);
-  index_ = std::make_unique<Index>(&store_);
-  candidates_.Clear();
+  empty.index = std::make_unique<Index>(&store_);
+  return empty;
+}
+
+void Shard::Clear(Empty empty) {
+  for (uint32_t id = 0; changes_.enabled() && id < store_.end(); ++id) {
+    if (context_->identity()) {
+      changes_.Deleted(static_cast<int64_t>(id) * kNumShards + number_);
+    } else if (Meta(store_.Row(id))->live) {
+      changes_.Deleted(Meta(store_.Row(id))->key);
+    }
+  }
+  stats_.erased += size();
+  store_.Swap(empty.rows.get());
+  index_ = std::move(empty.index);
+  candidates_.Clear(std::move(empty.candidates));
   pins_.clear();
   erased_.clear();
   copies_ = 0;

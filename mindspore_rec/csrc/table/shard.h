@@ -134,6 +134,10 @@ class Shard {
   bool HasRoom(size_t rows) const;
   // Makes room so that FindOrInsert cannot run out of memory for rows. Throws std::bad_alloc.
   void Reserve(size_t rows);
+  // Makes room for noting what happens to that many keys, in the change log and elsewhere, so that
+  // looking them up, putting or erasing them cannot run out of memory for it. Throws
+  // std::bad_alloc.
+  void ReserveNotes(size_t keys);
   // Training: inserts what admission lets in, counts and touches the rest. Fills batch->row.
   void FindOrInsert(Batch* batch);
   // Evaluation: never inserts, counts or touches. Fills batch->row; null for unknown or due rows.
@@ -153,8 +157,11 @@ class Shard {
   // Marks that a row's contents changed in this step.
   void Touch(char* row) { changes_.Touch(Meta(row)); }
 
-  // Marks that every row changed.
+  // Marks that every row changed. Requires ReserveChanges(size()), or may throw half way.
   void TouchAll();
+  // The next n marks, deletions among them, cannot fail. Throws std::bad_alloc.
+  void ReserveChanges(size_t n) { changes_.Reserve(n); }
+  void ReserveEvictions(size_t n) { evictions_.Reserve(n); }
 
   // ---- whole shard ----
 
@@ -197,7 +204,13 @@ class Shard {
   // One row the same way, wherever it is.
   void Relay(const char* from, const RowLayout& layout, char* to) const;
   void Adopt(SlabStore* relaid) { store_.Swap(relaid); }
-  void Clear();
+  // What Clear needs, made before it. Throws std::bad_alloc. Clear notes each row as deleted.
+  struct Empty {
+    std::unique_ptr<SlabStore> rows;
+    std::unique_ptr<Index> index, candidates;
+  };
+  Empty Emptied();
+  void Clear(Empty empty);
 
   // ---- with tiers below (shard_tiers.cc)
 
@@ -217,17 +230,18 @@ class Shard {
   // Appends a copy of the row in that place.
   void CopyOne(uint32_t place, std::vector<int64_t>* keys, std::vector<char>* rows) const;
   // The row in that place is below now, and no longer here.
-  void Leave(uint32_t place);
+  void Leave(uint32_t place) noexcept;
+  // Undoes BringUpBlank: the row of key is below, as it was.
+  void PutBack(int64_t key) noexcept;
   // Appends copies of the rows from that place on, about `most`, marking that they are below too;
   // the place to continue with, or Index::kNone.
   uint32_t CopyDown(uint32_t place, size_t most, std::vector<int64_t>* keys,
                     std::vector<char>* rows);
-  // Appends keys whose copies below are to be erased since the row left, and forgets them.
-  void TakeErased(std::vector<int64_t>* keys);
-  // Rows with a copy below.
-  size_t copies() const { return copies_; }
+  // Keys whose copies below are to be erased since the row left. Forgotten only when that is done.
+  const std::vector<int64_t>& erased() const { return erased_; }
+  void ForgetErased() noexcept { erased_.clear(); }
   // No row has a copy below any more.
-  void ForgetCopies();
+  void ForgetCopies() noexcept;
   // What evaluation sees in a row from below: null when it is due.
   const char* View(char* block) const;
   // Why a row goes, wherever it is; kNone: it stays.
@@ -262,7 +276,9 @@ class Shard {
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);
   void InitState(char* row, int state_width) const;
-  void Release(uint32_t id);
+  void Release(uint32_t id) noexcept;
+  // There will be that many more rows with a copy below. Throws std::bad_alloc.
+  void NoteCopies(size_t more);
   RowPin& PinOf(uint32_t id);
   void Use(uint32_t id);
   void Stamp(RowMeta* meta) const;
@@ -278,8 +294,8 @@ class Shard {
   EvictionLog evictions_;
   ShardStats stats_;
   std::vector<RowPin> pins_;     // by place; only with tiers below
-  std::vector<int64_t> erased_;  // their copies below are to be erased
-  size_t copies_ = 0;
+  std::vector<int64_t> erased_;  // their copies below are to be erased; with room for all copies
+  size_t copies_ = 0;            // rows with a copy below
   size_t cursor_ = 0;    // of the sweep, over rows and then candidates
   uint32_t sample_ = 0;  // where the next sample of OfferFirst begins
   std::vector<uint64_t> hashes_;

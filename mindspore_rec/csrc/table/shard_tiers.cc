@@ -46,6 +46,7 @@ char* Shard::BringUp(const char* block, Hold hold, uint16_t fetch) {
   const int64_t key = Meta(block)->key;
   const uint64_t hash = IndexHash(key);
   if (index_->Find(hash, key) != Index::kNone) return nullptr;
+  NoteCopies(1);
   const uint32_t id = store_.Allocate();
   char* row = store_.Row(id);
   std::memcpy(row, block, store_.stride());
@@ -107,15 +108,24 @@ void Shard::CopyOne(uint32_t place, std::vector<int64_t>* keys, std::vector<char
   rows->insert(rows->end(), row, row + store_.stride());
 }
 
-void Shard::Leave(uint32_t place) {
+void Shard::Leave(uint32_t place) noexcept {
   const int64_t key = Meta(store_.Row(place))->key;
   index_->Erase(IndexHash(key), key);
-  if (PinOf(place).copy) --copies_;
+  if (pins_[place].copy) --copies_;
   store_.Free(place);
+}
+
+void Shard::PutBack(int64_t key) noexcept { Leave(index_->Find(HashKey(key), key)); }
+
+// Geometrically, since it is called for single rows.
+void Shard::NoteCopies(size_t more) {
+  const size_t wanted = erased_.size() + copies_ + more;
+  if (wanted > erased_.capacity()) erased_.reserve(std::max(wanted, 2 * erased_.capacity()));
 }
 
 uint32_t Shard::CopyDown(uint32_t place, size_t most, std::vector<int64_t>* keys,
                          std::vector<char>* rows) {
+  NoteCopies(size() - copies_);
   for (; place < store_.end(); ++place) {
     const char* row = store_.Row(place);
     if (!Meta(row)->live || context_->Due(*Meta(row))) continue;
@@ -129,12 +139,7 @@ uint32_t Shard::CopyDown(uint32_t place, size_t most, std::vector<int64_t>* keys
   return Index::kNone;
 }
 
-void Shard::TakeErased(std::vector<int64_t>* keys) {
-  keys->insert(keys->end(), erased_.begin(), erased_.end());
-  erased_.clear();
-}
-
-void Shard::ForgetCopies() {
+void Shard::ForgetCopies() noexcept {
   for (RowPin& pin : pins_) pin.copy = 0;
   copies_ = 0;
   erased_.clear();

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -46,7 +47,7 @@ size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
 }  // namespace
 
-SlabStore::SlabStore(size_t stride) : stride_(stride) {
+SlabStore::SlabStore(size_t stride, bool frees) : stride_(stride), frees_(frees) {
   slab_shift_ = kFirstShift;
   while ((size_t{1} << slab_shift_) * stride_ < kSlabBytes) ++slab_shift_;
   slab_rows_ = 1u << slab_shift_;
@@ -62,6 +63,7 @@ void SlabStore::Swap(SlabStore* other) noexcept {
   std::swap(bytes_, other->bytes_);
   slabs_.swap(other->slabs_);
   free_.swap(other->free_);
+  std::swap(frees_, other->frees_);
 }
 
 SlabStore::~SlabStore() {
@@ -88,7 +90,17 @@ size_t SlabStore::Capacity() const {
 void SlabStore::AddSlab() {
   slabs_.reserve(slabs_.size() + 1 > slabs_.capacity() ? 2 * slabs_.size() + 8 : 0);
   const size_t bytes = SlabBytes(slabs_.size());
-  slabs_.push_back(MapBlock(bytes));
+  char* block = MapBlock(bytes);
+  slabs_.push_back(block);
+  try {
+    if (frees_ && free_.capacity() < Capacity()) {
+      free_.reserve(std::max(Capacity(), 2 * free_.capacity()));
+    }
+  } catch (...) {
+    slabs_.pop_back();
+    UnmapBlock(block, bytes);
+    throw;
+  }
   bytes_ += bytes;
 }
 
@@ -109,7 +121,7 @@ uint32_t SlabStore::Allocate() {
   return end_++;
 }
 
-void SlabStore::Free(uint32_t id) {
+void SlabStore::Free(uint32_t id) noexcept {
   std::memset(Row(id), 0, stride_);
   free_.push_back(id);
 }

@@ -17,7 +17,8 @@ namespace msrec {
 
 class SlabStore {
  public:
-  explicit SlabStore(size_t stride);
+  // `frees`: whether rows are ever freed.
+  explicit SlabStore(size_t stride, bool frees = true);
   ~SlabStore();
   SlabStore(const SlabStore&) = delete;
   SlabStore& operator=(const SlabStore&) = delete;
@@ -33,7 +34,7 @@ class SlabStore {
   uint32_t Allocate();
 
   // Requires: id came from Allocate and was not freed since.
-  void Free(uint32_t id);
+  void Free(uint32_t id) noexcept;
 
   char* Row(uint32_t id) const {
     if (id >= slab_rows_) {
@@ -71,7 +72,8 @@ class SlabStore {
   uint32_t end_ = 0;
   size_t bytes_ = 0;
   std::vector<char*> slabs_;
-  std::vector<uint32_t> free_;
+  std::vector<uint32_t> free_;  // with room for every row, so that Free cannot fail
+  bool frees_;
 };
 
 }  // namespace msrec

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <new>
 
@@ -45,6 +46,7 @@ Table::Table(const TableConfig& config) : config_(config) {
       UnknownRow(config.serving_unknown_value, "serving_unknown_value", unknown_row_);
   try {
     for (int s = 0; s < kNumShards; ++s) shards_.push_back(std::make_unique<Shard>(&context_, s));
+    spare_.reserve(kMaxSpare);  // giving a batch back cannot fail
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(Where("out of memory while creating it"));
   }
@@ -65,6 +67,12 @@ void Table::Close() {
   }
   closed_ = true;
   StopPrefetching(hold.lock());
+  try {
+    DrainStale();
+  } catch (const std::exception&) {
+    // A tier that is away: what is left in it is of a layout, or of an attempt at one, that no
+    // table reads.
+  }
   ForgetStep();
   spare_.clear();
   shards_.clear();
@@ -141,7 +149,14 @@ void Table::Recycle(std::unique_ptr<Batch> batch) {
   if (spare_.size() < kMaxSpare) spare_.push_back(std::move(batch));
 }
 
-int64_t Table::Keep(std::unique_ptr<Batch> batch) {
+// Made before a lookup changes anything, so that it can be kept after.
+Table::Outstanding::node_type Table::NewPlace() {
+  Outstanding one;
+  one.emplace(0, nullptr);
+  return one.extract(one.begin());
+}
+
+int64_t Table::Keep(std::unique_ptr<Batch> batch, Outstanding::node_type place) noexcept {
   while (outstanding_.size() >= kMaxOutstanding) {
     Recycle(std::move(outstanding_.begin()->second));
     outstanding_.erase(outstanding_.begin());
@@ -149,7 +164,9 @@ int64_t Table::Keep(std::unique_ptr<Batch> batch) {
   const int64_t ticket = next_ticket_++;
   batch->ticket = ticket;
   batch->structure = Structure();
-  outstanding_.emplace(ticket, std::move(batch));
+  place.key() = ticket;
+  place.mapped() = std::move(batch);
+  outstanding_.insert(std::move(place));
   return ticket;
 }
 
@@ -170,7 +187,9 @@ void Table::Resolve(Batch* batch, void (Shard::*find)(Batch*), const float* unkn
   } else if (find != &Shard::FindOnly) {
     // Before anything changes: afterwards no row can fail to be allocated.
     for (int s = 0; s < kNumShards; ++s) {
-      if (!shards_[s]->HasRoom(batch->begin[s + 1] - batch->begin[s])) unique_first = true;
+      const size_t positions = batch->begin[s + 1] - batch->begin[s];
+      if (!shards_[s]->HasRoom(positions)) unique_first = true;
+      shards_[s]->ReserveNotes(positions);
     }
   }
   if (unique_first && !context_.tiered) {
@@ -206,7 +225,9 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
     auto batch = NewBatch(ids, filter);
     const bool places = trained && device_ != nullptr;
     if (places) RequireSlots(batch.get(), trained);
-    if (train && below_ != nullptr) below_->lookups.emplace_back(HashIds(ids), ids.size);
+    auto kept = NewPlace();
+    if (below_ != nullptr) below_->lookups.reserve(below_->lookups.size() + 1);
+    if (bags != nullptr) ReservePool(batch.get(), *bags);
     const auto find = trained ? &Shard::FindOrInsert : &Shard::FindOnly;
     const float* unknown = (train ? unknown_row_ : serving_unknown_row_).data();
     if (bags == nullptr) {
@@ -216,7 +237,8 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
       Pool(batch.get(), ids, *bags, unknown, out);
     }
     if (places) PlaceOnDevice(*batch);
-    if (trained) return Keep(std::move(batch));
+    if (train && below_ != nullptr) below_->lookups.emplace_back(HashIds(ids), ids.size);
+    if (trained) return Keep(std::move(batch), std::move(kept));
     Recycle(std::move(batch));
     return kFrozenTicket;
   });
@@ -258,18 +280,22 @@ void Table::CheckBags(const IdView& ids, const BagView& bags) const {
   }
 }
 
+// All the memory that Pool needs, before the lookup changes anything.
+void Table::ReservePool(Batch* batch, const BagView& bags) {
+  batch->pooled = true;
+  batch->grad_rows = bags.offsets.size;
+  batch->bag.Reset(batch->n);
+  batch->weight.Reset(batch->n);
+  row_of_pos_.Reset(batch->n);
+}
+
 void Table::Pool(Batch* batch, const IdView& ids, const BagView& bags, const float* unknown,
                  float* out) {
   const size_t num_bags = bags.offsets.size;
   const int dim = config_.dim;
-  batch->pooled = true;
-  batch->grad_rows = num_bags;
-  batch->bag.Reset(batch->n);
-  batch->weight.Reset(batch->n);
-  Buffer<uint32_t> row_of_pos;
-  row_of_pos.Reset(batch->n);
+  uint32_t* row_of_pos = row_of_pos_.data();
   if (batch->begin[kNumShards] < batch->n) {
-    std::fill_n(row_of_pos.data(), batch->n, kDroppedRow);
+    std::fill_n(row_of_pos, batch->n, kDroppedRow);
   }
   ForShards(*batch, [&](int s) {
     const size_t first = batch->begin[s];
@@ -278,24 +304,24 @@ void Table::Pool(Batch* batch, const IdView& ids, const BagView& bags, const flo
     }
   });
   constexpr size_t kBlock = 256;
-  ThreadPool::Global().ParallelFor(
-      static_cast<int64_t>((num_bags + kBlock - 1) / kBlock), [&](int64_t block) {
-        std::vector<uint32_t> rows;
-        std::vector<float> weights;
+  const auto pool_block = [&](int64_t block) {
         const size_t last_bag = std::min(num_bags, (static_cast<size_t>(block) + 1) * kBlock);
         for (size_t b = block * kBlock; b < last_bag; ++b) {
           const auto first = static_cast<size_t>(bags.offsets[b]);
           const size_t last =
               b + 1 < num_bags ? static_cast<size_t>(bags.offsets[b + 1]) : ids.size;
-          rows.clear();
-          weights.clear();
+          // What is pooled is gathered in place, at the front of the bag's own positions.
+          uint32_t* rows = row_of_pos + first;
+          float* weights = batch->weight.data() + first;
+          size_t pooled = 0;
           double total = 0.0;
           for (size_t i = first; i < last; ++i) {
             if (row_of_pos[i] == kDroppedRow) continue;
             const float w = bags.weights != nullptr ? bags.weights[i] : 1.0f;
             total += bags.combiner == Combiner::kSqrtN ? static_cast<double>(w) * w : w;
-            rows.push_back(row_of_pos[i]);
-            weights.push_back(w);
+            rows[pooled] = row_of_pos[i];
+            weights[pooled] = w;
+            ++pooled;
           }
           float scale = 1.0f;
           if (bags.combiner == Combiner::kMean)
@@ -303,14 +329,15 @@ void Table::Pool(Batch* batch, const IdView& ids, const BagView& bags, const flo
           if (bags.combiner == Combiner::kSqrtN) {
             scale = total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
           }
-          context_.kernels->pool(batch->row.data(), rows.data(), weights.data(), rows.size(),
-                                 unknown, scale, dim, out + b * dim);
+          context_.kernels->pool(batch->row.data(), rows, weights, pooled, unknown, scale, dim, out + b * dim);
           for (size_t i = first; i < last; ++i) {
             batch->bag[i] = static_cast<uint32_t>(b);
             batch->weight[i] = (bags.weights != nullptr ? bags.weights[i] : 1.0f) * scale;
           }
         }
-      });
+      };
+  ThreadPool::Global().ParallelFor(static_cast<int64_t>((num_bags + kBlock - 1) / kBlock),
+                                   std::cref(pool_block));
 }
 
 // ---------------------------------------------------------------- gradients and the step
@@ -318,6 +345,8 @@ void Table::Pool(Batch* batch, const IdView& ids, const BagView& bags, const flo
 void Table::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
   Guard::Run(this, [&] {
     if (ticket == kFrozenTicket) return;
+    // What a call before could not merge; it comes first, whichever lookups are outstanding.
+    MergeDeferred(false);
     const auto it = outstanding_.find(ticket);
     if (it == outstanding_.end()) {
       throw std::runtime_error(Where(
@@ -347,7 +376,11 @@ void Table::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
     gradients_.Add(*it->second, grad, config_.dim, *context_.kernels);
     Recycle(std::move(it->second));
     outstanding_.erase(it);
-    MergeDeferred(false);
+    try {
+      MergeDeferred(false);
+    } catch (const std::bad_alloc&) {
+      // This gradient is in; the others still wait.
+    }
   });
 }
 
@@ -430,6 +463,8 @@ void Table::Step(const StepInput& input) {
     const StepConstants c = Constants(input);
     RequireNonePrepared();
     MergeDeferred(true);
+    // The update cannot fail any more.
+    ReserveStep();
     if (!gradients_.empty()) {
       const bool stale = gradients_.structure() != Structure();
       const bool record = oldest_mark_ != 0;
@@ -452,11 +487,39 @@ void Table::Step(const StepInput& input) {
   });
 }
 
+// Makes room for what a step notes about the rows it updates.
+void Table::ReserveStep() {
+  for (int s = 0; s < kNumShards; ++s) shards_[s]->ReserveChanges(gradients_.part(s).n);
+}
+
+void Table::ReserveChanges(const std::vector<int64_t>& keys, bool all) {
+  if (oldest_mark_ == 0) return;
+  size_t more[kNumShards] = {};
+  for (const int64_t key : keys) ++more[ShardOf(key, HashKey(key), context_.identity())];
+  if (all && context_.is_static()) {
+    for (int64_t key = 0; key < config_.vocabulary; ++key) {
+      ++more[ShardOf(key, HashKey(key), context_.identity())];
+    }
+  }
+  for (int s = 0; s < kNumShards; ++s) {
+    shards_[s]->ReserveChanges(more[s] + (all ? shards_[s]->size() : 0));
+  }
+}
+
 void Table::FinishStep() {
   ForgetStep();
   ++context_.step;
   FollowClock();
-  EvictSome();
+  try {
+    EvictSome();
+  } catch (const std::exception&) {
+    // The update is made, and a step that threw now would be taken twice. Each row is evicted, or
+    // is not; those that are due are invisible already, those over the capacity are counted anew by
+    // the next step.
+    if (below_ == nullptr) return;
+    ++below_->failed_evictions;
+    below_->sweep.reset();
+  }
 }
 
 int64_t Table::BindOptimizer(const Rule& rule) {
@@ -466,33 +529,48 @@ int64_t Table::BindOptimizer(const Rule& rule) {
     const bool same =
         has_optimizer_ && rule.kind == context_.rule.kind &&
         StateWidth(rule, context_.eviction, config_.dim) == context_.layout.state_width;
+    if (same) {
+      context_.rule = rule;
+      return ++binding_;
+    }
     const RowLayout layout{config_.dim, StateWidth(rule, context_.eviction, config_.dim)};
-    if (!same) {
-      for (auto& shard : shards_) shard->TouchAll();  // the state of every row starts anew
-    }
+    // All rows are laid out anew beside those there are. Whatever fails, these stay.
+    std::vector<std::unique_ptr<SlabStore>> stores;
+    Relaid below;
     const Rule before = context_.rule;
-    context_.rule = rule;
-    if (!same) {
-      ForgetStep();
-      std::vector<std::unique_ptr<SlabStore>> stores;
-      try {
-        for (auto& shard : shards_) stores.push_back(shard->Relaid(layout));
-        RelayBelow(layout);
-      } catch (...) {
-        context_.rule = before;
-        throw;
-      }
-      for (int s = 0; s < kNumShards; ++s) shards_[s]->Adopt(stores[s].get());
-      context_.layout = layout;
-      ++relayouts_;
-      if (device_ != nullptr) {
-        device_->Clear();
-        device_->SetStates(nullptr, rule.StateWidth(config_.dim));
-      }
+    context_.rule = rule;  // what fresh state is made by
+    try {
+      for (auto& shard : shards_) stores.push_back(shard->Relaid(layout));
+      below = RelayBelow(layout);
+      // The state of every row starts anew.
+      ReserveChanges(below.keys, true);
+    } catch (...) {
+      context_.rule = before;
+      DropStale(std::move(below.queue));
+      throw;
     }
-    has_optimizer_ = true;
-    return ++binding_;
+    DropStale(SwitchLayout(layout, &stores, std::move(below)));
+    return binding_;
   });
+}
+
+// From here to the end of the switch nothing can fail.
+std::shared_ptr<WriteBehind> Table::SwitchLayout(const RowLayout& layout,
+                                                 std::vector<std::unique_ptr<SlabStore>>* stores,
+                                                 Relaid below) noexcept {
+  ForgetStep();
+  auto old = AdoptBelow(std::move(below));
+  for (int s = 0; s < kNumShards; ++s) shards_[s]->Adopt((*stores)[s].get());
+  context_.layout = layout;
+  for (const auto& shard : shards_) shard->TouchAll();
+  ++relayouts_;
+  if (device_ != nullptr) {
+    device_->Clear();
+    device_->SetStates(nullptr, context_.rule.StateWidth(config_.dim));
+  }
+  has_optimizer_ = true;
+  ++binding_;
+  return old;
 }
 
 }  // namespace msrec

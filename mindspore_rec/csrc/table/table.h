@@ -136,7 +136,8 @@ class Table {
   void Accumulate(int64_t ticket, const float* grad, size_t grad_rows);
   // Sum of squares of all gradients accumulated so far.
   double GradientSquaredNorm();
-  // One optimizer update; then a slice of the eviction sweep.
+  // One optimizer update; then a slice of the eviction sweep and what is over the capacity. An
+  // eviction that tiers or memory do not let through is left to a later step.
   void Step(const StepInput& input);
   // Forgets lookups and gradients since the last step.
   void DiscardGradients();
@@ -225,6 +226,8 @@ class Table {
   void ImportSketch(const char* data, size_t bytes);
   // Puts rows; null arrays as in Shard::Import. Throws when state_width does not fit the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
+  // Where it throws std::runtime_error for a tier, the table is empty, and the tier will be before
+  // it is used again; for memory, all rows are there.
   void Clear();
 
   // ---- admission and eviction
@@ -234,6 +237,7 @@ class Table {
   // one that keeps a score.
   void SetEviction(const Eviction& eviction);
   // Moves the horizon to now and applies all rules: in slices of the following steps, or at once.
+  // Where that throws, it was triggered, and the following steps do what is left.
   void Evict(bool at_once);
   // Frees the rows that are due already.
   void EvictAll();
@@ -305,10 +309,13 @@ class Table {
   }
   std::unique_ptr<Batch> NewBatch(const IdView& ids, const IdFilter& filter);
   void Recycle(std::unique_ptr<Batch> batch);
-  int64_t Keep(std::unique_ptr<Batch> batch);
+  using Outstanding = std::map<int64_t, std::unique_ptr<Batch>>;  // by ticket
+  static Outstanding::node_type NewPlace();
+  int64_t Keep(std::unique_ptr<Batch> batch, Outstanding::node_type place) noexcept;
   void Resolve(Batch* batch, void (Shard::*find)(Batch*), const float* unknown, float* out);
   int64_t Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                  float* out);
+  void ReservePool(Batch* batch, const BagView& bags);
   void Pool(Batch* batch, const IdView& ids, const BagView& bags, const float* unknown, float* out);
   void CheckAdmission(const Admission& admission) const;
   void CheckEviction(const Eviction& eviction) const;
@@ -335,6 +342,10 @@ class Table {
   size_t Rows() const;
   uint64_t Structure() const;
   void MergeDeferred(bool all);
+  // Room in the change log for these keys and, with `all`, for all rows that are here and the
+  // vocabulary. Throws std::bad_alloc.
+  void ReserveChanges(const std::vector<int64_t>& keys, bool all);
+  void ReserveStep();
   // Throws where an argument of the step is out of range.
   StepConstants Constants(const StepInput& input) const;
   void StepOnDevice(const StepConstants& c, GradientSum::Part* part);
@@ -382,7 +393,7 @@ class Table {
   // The rows of these keys as evaluation sees them, wherever they are.
   KeyedRows RowsOf(const IdView& keys, std::vector<char>* visitors);
   // table_below.cc
-  WriteBehind::Waiting DrainOrKeep();
+  void DrainIfPossible();
   template <typename Fn>
   void WalkBelow(Fn fn);
   // All rows that are not due, a part at a time. Requires that the shards have been swept.
@@ -393,8 +404,21 @@ class Table {
   uint64_t CrowdBelow(uint64_t drops);
   size_t DropBelow(const std::vector<int64_t>& keys,
                    const std::function<EvictionReason(const char*)>& reason);
+  // The rows below in another layout.
+  struct Relaid {
+    std::shared_ptr<TierChain> chain;  // null: no tier was ever opened
+    std::shared_ptr<WriteBehind> queue;
+    int64_t rows = 0;
+    std::vector<int64_t> keys;  // where changes are recorded
+  };
+  Relaid RelayBelow(const RowLayout& layout);
+  std::shared_ptr<WriteBehind> SwitchLayout(const RowLayout& layout,
+                                            std::vector<std::unique_ptr<SlabStore>>* stores,
+                                            Relaid below) noexcept;
+  std::shared_ptr<WriteBehind> AdoptBelow(Relaid relaid) noexcept;
+  void DropStale(std::shared_ptr<WriteBehind> queue);
+  void DrainStale();
   void NoteVocabulary();
-  void RelayBelow(const RowLayout& layout);
   void ClearBelow();
   void ForEachBlock(const IdView& ids, const std::function<void(const IdView&, size_t)>& fn);
   size_t AllRows() const;
@@ -432,9 +456,10 @@ class Table {
 
   int64_t next_ticket_ = 1;
   int64_t binding_ = 0;
-  std::map<int64_t, std::unique_ptr<Batch>> outstanding_;
+  Outstanding outstanding_;
   std::map<int64_t, Deferred> deferred_;
   GradientSum gradients_;
+  Buffer<uint32_t> row_of_pos_;  // of a pooled lookup
   std::vector<std::unique_ptr<Batch>> spare_;
   std::unique_ptr<Below> below_;  // null: all rows are in host memory
   std::unique_ptr<DeviceRows> device_;

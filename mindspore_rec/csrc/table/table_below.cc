@@ -18,14 +18,12 @@ constexpr size_t kMostSwept = 2048;
 
 // ---------------------------------------------------------------- all rows below
 
-// Has the tiers take what is in the queue. Where they cannot, being full or away, what is still in
-// it: whole tables can be read all the same.
-WriteBehind::Waiting Table::DrainOrKeep() {
+// Has the tiers take what is in the queue. Where they cannot, being full or away, it is still in
+// there: whole tables can be read all the same.
+void Table::DrainIfPossible() {
   try {
     Queue().Drain();
-    return {};
   } catch (const std::runtime_error&) {
-    return Queue().waiting();
   }
 }
 
@@ -38,10 +36,13 @@ void Table::WalkBelow(Fn fn) {
   if (below_->rows == 0) return;
   std::vector<int64_t> keys;
   std::vector<char> blocks;
-  const WriteBehind::Waiting waiting = DrainOrKeep();
-  std::unique_ptr<TierScan> scan = OnTier([&] { return below_->chain->Scan(true); });
+  DrainIfPossible();
+  const WriteBehind::Pause pause(&Queue());
+  const WriteBehind::Waiting waiting = Queue().waiting();
+  std::unique_ptr<TierScan> scan;
+  if (!waiting.cleared) scan = OnTier([&] { return below_->chain->Scan(true); });
   const size_t stride = context_.layout.stride();
-  while (OnTier([&] { return scan->Next(kScanRows, &keys, &blocks); })) {
+  while (scan != nullptr && OnTier([&] { return scan->Next(kScanRows, &keys, &blocks); })) {
     KeyedRows rows;
     for (size_t i = 0; i < keys.size(); ++i) {
       char* block = blocks.data() + i * stride;
@@ -127,6 +128,12 @@ size_t Table::DropBelow(const std::vector<int64_t>& keys,
   }
   if (going.empty()) return 0;
   Overtake(going);
+  size_t of_shard[kNumShards] = {};
+  for (const int64_t key : going) ++of_shard[ShardOf(key, HashKey(key), false)];
+  for (int s = 0; s < kNumShards; ++s) {
+    shards_[s]->ReserveChanges(of_shard[s]);
+    shards_[s]->ReserveEvictions(of_shard[s]);
+  }
   OnTier([&] { Queue().Erase(going); });
   for (size_t i = 0; i < going.size(); ++i) ShardFor(going[i]).DroppedBelow(going[i], why[i]);
   below_->rows -= static_cast<int64_t>(going.size());
@@ -166,7 +173,8 @@ void Table::SweepAllBelow(bool norms) {
   PushErased();
   Queue();
   if (below_->rows == 0) return;
-  const WriteBehind::Waiting waiting = DrainOrKeep();
+  DrainIfPossible();
+  const WriteBehind::Waiting waiting = Queue().waiting();
   below_->sweep.reset();
   while (!SweepBelow(kScanRows, norms)) {
   }
@@ -188,6 +196,7 @@ void Table::SweepSomeBelow() {
         SweepBelow(std::min(std::max<size_t>(share, 64), kMostSwept), eviction.by_norm());
     below_->sweeping = below_->sweeping && !ended;
   } catch (const std::runtime_error&) {
+    ++below_->failed_evictions;
     below_->sweep.reset();
   }
 }
@@ -260,6 +269,7 @@ void Table::Flush() {
       }
     }
     OnTier([&] { Queue().Flush(); });
+    DrainStale();  // or the next run might find what this one has left behind
   });
 }
 
@@ -269,48 +279,93 @@ void Table::NoteVocabulary() {
   for (int64_t key = 0; key < config_.vocabulary; ++key) ShardFor(key).NoteDeleted(key);
 }
 
-// Rows below in the new layout, with fresh optimizer state as those above get.
-void Table::RelayBelow(const RowLayout& layout) {
-  if (below_ == nullptr) return;
+// Rows below in the new layout, with fresh optimizer state as those above get; in tiers of another
+// generation, beside those there are, which stay as they are.
+Table::Relaid Table::RelayBelow(const RowLayout& layout) {
+  Relaid relaid;
+  if (below_ == nullptr || below_->queue == nullptr) return relaid;
+  DrainStale();  // of this generation too, where an attempt has failed
+  below_->stale.reserve(2);
+  relaid.chain = OpenChain(below_->generation + 1, layout.stride());
+  relaid.queue = std::make_shared<WriteBehind>(relaid.chain, Below::kQueueBytes);
+  try {
+    TierChain& fresh = *relaid.chain;
+    OnTier([&] { fresh.Clear(); });
+    WalkBelow([&](KeyedRows& rows) {
+      std::vector<int64_t> keys;
+      std::vector<char> blocks(rows.size() * layout.stride());
+      for (size_t i = 0; i < rows.size(); ++i) {
+        shards_[0]->Relay(rows[i].second, layout, blocks.data() + i * layout.stride());
+        keys.push_back(rows[i].first);
+      }
+      OnTier([&] { fresh.Write(keys.data(), keys.size(), blocks.data()); });
+      relaid.rows += static_cast<int64_t>(keys.size());
+      if (oldest_mark_ != 0) relaid.keys.insert(relaid.keys.end(), keys.begin(), keys.end());
+    });
+  } catch (const std::exception&) {
+    DropStale(std::move(relaid.queue));
+    throw;
+  }
+  return relaid;
+}
+
+// Takes them. Gives the queue before, whose rows nobody reads from now on.
+std::shared_ptr<WriteBehind> Table::AdoptBelow(Relaid relaid) noexcept {
+  if (below_ == nullptr) return nullptr;
   NoteVocabulary();
-  if (below_->queue == nullptr) return;
-  auto fresh = OpenChain(below_->generation + 1, layout.stride());
-  OnTier([&] { fresh->Clear(); });
-  int64_t rows_below = 0;
-  WalkBelow([&](KeyedRows& rows) {
-    std::vector<int64_t> keys;
-    std::vector<char> blocks(rows.size() * layout.stride());
-    for (size_t i = 0; i < rows.size(); ++i) {
-      shards_[0]->Relay(rows[i].second, layout, blocks.data() + i * layout.stride());
-      keys.push_back(rows[i].first);
-      if (oldest_mark_ != 0) ShardFor(rows[i].first).NoteDeleted(rows[i].first);
-    }
-    OnTier([&] { fresh->Write(keys.data(), keys.size(), blocks.data()); });
-    rows_below += static_cast<int64_t>(keys.size());
-  });
+  if (relaid.queue == nullptr) return nullptr;
+  for (const int64_t key : relaid.keys) ShardFor(key).NoteDeleted(key);
   below_->sweep.reset();
-  const auto old = below_->chain;
-  below_->queue = std::make_shared<WriteBehind>(fresh, Below::kQueueBytes);
-  below_->chain = std::move(fresh);
-  below_->rows = rows_below;
+  below_->queue.swap(relaid.queue);
+  below_->chain.swap(relaid.chain);
+  below_->rows = relaid.rows;
   ++below_->generation;
   for (const auto& shard : shards_) shard->ForgetCopies();
   for (auto& [number, fetch] : below_->fetches) fetch->cancelled = true;
-  OnTier([&] { old->Clear(); });
+  return std::move(relaid.queue);
 }
 
+// Clears tiers that the table has left. Where they cannot be now, that is tried again by the
+// queue's own thread, by Flush, before the next layout and by Close, and costs no more than space
+// until then: this table never opens a generation twice while rows are in it, so it cannot read
+// them, and a later run finds them only if this one ends without a Flush, which fails as long as
+// they are there.
+void Table::DropStale(std::shared_ptr<WriteBehind> queue) {
+  if (queue == nullptr) return;
+  below_->stale.push_back(std::move(queue));  // RelayBelow made room
+  try {
+    DrainStale();
+  } catch (const std::exception&) {
+  }
+}
+
+void Table::DrainStale() {
+  while (below_ != nullptr && !below_->stale.empty()) {
+    WriteBehind& queue = *below_->stale.back();
+    OnTier([&] {
+      queue.Clear();
+      queue.Drain();
+    });
+    below_->stale.pop_back();
+  }
+}
+
+// Last in this may fail; from then on all rows below are gone.
 void Table::ClearBelow() {
-  if (below_ == nullptr) return;
-  NoteVocabulary();
-  WriteBehind& queue = Queue();
-  if (oldest_mark_ != 0) {
+  std::vector<int64_t> keys;
+  if (below_ != nullptr) Queue();
+  if (below_ != nullptr && oldest_mark_ != 0) {
     WalkBelow([&](KeyedRows& rows) {
-      for (const auto& each : rows) ShardFor(each.first).NoteDeleted(each.first);
+      for (const auto& each : rows) keys.push_back(each.first);
     });
   }
+  ReserveChanges(keys, true);
+  if (below_ == nullptr) return;
+  Queue().Clear();
+  NoteVocabulary();
+  for (const int64_t key : keys) ShardFor(key).NoteDeleted(key);
   below_->sweep.reset();
   for (auto& [number, fetch] : below_->fetches) fetch->cancelled = true;
-  OnTier([&] { queue.Clear(); });
   below_->rows = 0;
 }
 
@@ -330,6 +385,7 @@ void Table::AddTierStats(TableStats* stats) {
   add("lookup_wait_seconds", below.lookup_wait);
   add("prefetch_wait_seconds", below.prefetch_wait);
   add("below_rows", below.rows);
+  add("failed_evictions", below.failed_evictions);
   if (below.queue == nullptr) return;
   add("queued_rows", below.queue->waiting_rows());
   for (size_t i = 0; i < below.chain->levels().size(); ++i) {

@@ -127,8 +127,10 @@ int64_t Table::MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* sl
   auto batch = NewBatch(ids, filter);
   batch->on_device = true;
   RequireSlots(batch.get(), trained);
-  Resolve(batch.get(), trained ? &Shard::FindOrInsert : &Shard::FindOnly, nullptr, nullptr);
+  auto kept = NewPlace();
   uint32_t* found = slot_of_key_.Reset(batch->n);
+  if (held != nullptr) held->reserve(batch->n);
+  Resolve(batch.get(), trained ? &Shard::FindOrInsert : &Shard::FindOnly, nullptr, nullptr);
   if (below_ != nullptr) below_->lookups.emplace_back(HashIds(ids), ids.size);
   device_->Assign(*batch, found, swaps);
   if (batch->begin[kNumShards] < batch->n) {
@@ -153,7 +155,7 @@ int64_t Table::MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* sl
       if (batch->row[i] != nullptr) held->push_back(found[i]);
     }
   }
-  if (trained && device_->shared()) return Keep(std::move(batch));
+  if (trained && device_->shared()) return Keep(std::move(batch), std::move(kept));
   Recycle(std::move(batch));
   return trained ? next_ticket_++ : kFrozenTicket;
 }

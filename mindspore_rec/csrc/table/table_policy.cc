@@ -278,8 +278,11 @@ void Table::Evict(bool at_once) {
     });
     if (below_ != nullptr && eviction.sweeps()) {
       below_->sweep.reset();
-      below_->sweeping = !at_once;
-      if (at_once) SweepAllBelow(eviction.by_norm());
+      below_->sweeping = true;
+      if (at_once) {
+        SweepAllBelow(eviction.by_norm());
+        below_->sweeping = false;
+      }
     }
     if (at_once) EvictOverCapacity(std::numeric_limits<uint64_t>::max());
   });
@@ -349,7 +352,10 @@ void Table::CollectEvicted(bool on) {
 
 std::vector<EvictedKey> Table::TakeEvicted() {
   return Guard::Run(this, [&] {
+    size_t collected = 0;
+    for (const auto& shard : shards_) collected += shard->evictions().collected();
     std::vector<EvictedKey> keys;
+    keys.reserve(collected);
     for (const auto& shard : shards_) shard->evictions().Take(&keys);
     return keys;
   });

@@ -80,6 +80,9 @@ size_t Table::Erase(const IdView& ids) {
       const CallPins pins(this);
       auto batch = NewBatch(some, {});
       if (context_.tiered) BringUp(batch.get(), Purpose::kChange);
+      for (int s = 0; !batch->probed && s < kNumShards; ++s) {
+        shards_[s]->ReserveNotes(batch->begin[s + 1] - batch->begin[s]);
+      }
       RequireHeadroom(HeadroomForKeys(batch->n));
       size_t erased[kNumShards] = {};
       ForShards(*batch, [&](int s) {
@@ -338,12 +341,16 @@ void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
                         int32_t state_width) {
   const CallPins pins(this);
   auto batch = NewBatch(ids, {});
+  RequireHeadroom(HeadroomForKeys(batch->n));
   if (context_.tiered) {
+    // Last in this may fail: rows that are replaced come up without their contents.
     BringUp(batch.get(), rows.values != nullptr ? Purpose::kReplace : Purpose::kChange);
   } else {
-    for (int s = 0; s < kNumShards; ++s) shards_[s]->Reserve(batch->begin[s + 1] - batch->begin[s]);
+    for (int s = 0; s < kNumShards; ++s) {
+      shards_[s]->Reserve(batch->begin[s + 1] - batch->begin[s]);
+      shards_[s]->ReserveNotes(batch->begin[s + 1] - batch->begin[s]);
+    }
   }
-  RequireHeadroom(HeadroomForKeys(batch->n));
   const size_t dim = config_.dim;
   ForShards(*batch, [&](int s) {
     const size_t begin = batch->begin[s];
@@ -365,11 +372,24 @@ void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
 
 void Table::Clear() {
   Guard::Run(this, [&] {
-    ForgetStep();
+    // What can fail comes first.
+    std::vector<Shard::Empty> empty;
+    for (const auto& shard : shards_) empty.push_back(shard->Emptied());
     ClearBelow();
+    ForgetStep();
     if (device_ != nullptr) device_->Clear();
-    for (const auto& shard : shards_) shard->Clear();
+    for (int s = 0; s < kNumShards; ++s) shards_[s]->Clear(std::move(empty[s]));
     ++relayouts_;
+    if (below_ == nullptr) return;
+    try {
+      Queue().Drain();
+    } catch (const std::exception& error) {
+      // Nothing is read or written past the queue, so the table is empty for whoever looks.
+      throw std::runtime_error(
+          Where("is empty now, but a tier below it could not be emptied yet, which is tried again "
+                "before it is used: " +
+                std::string(error.what())));
+    }
   });
 }
 

@@ -116,12 +116,16 @@ void Table::Overtake(const std::vector<int64_t>& keys) {
 // Before anything is read from below or written there: the copies of rows that have left the table.
 void Table::PushErased() {
   std::vector<int64_t> keys;
-  for (const auto& shard : shards_) shard->TakeErased(&keys);
+  for (const auto& shard : shards_) {
+    keys.insert(keys.end(), shard->erased().begin(), shard->erased().end());
+  }
   if (keys.empty()) return;
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   Overtake(keys);
   OnTier([&] { Queue().Erase(keys); });
+  // Only now: where the queue is full and the tier takes nothing, they are still to be erased.
+  for (const auto& shard : shards_) shard->ForgetErased();
 }
 
 int64_t Table::HostCapacity() const {
@@ -167,7 +171,7 @@ size_t Table::LowerSome(size_t rows, bool prefetched) {
     }
     Overtake(keys);
     OnTier([&] { Queue().Write(std::move(keys), std::move(blocks)); });
-    // They are safe now.
+    // They are safe now, and nothing below can fail.
     for (size_t i = first; i < last; ++i) shards_[all[i].shard]->Leave(all[i].place);
     below_->rows += static_cast<int64_t>(last - first);
     below_->written_down += last - first;
@@ -271,17 +275,31 @@ void Table::BringUp(Batch* batch, Purpose purpose) {
     below_->host_hits += asked - all_missing;
   }
   MakeRoom(all_missing, false);
-  for (int s = 0; s < kNumShards; ++s) shards_[s]->Reserve(missing[s].size());
+  for (int s = 0; s < kNumShards; ++s) {
+    shards_[s]->Reserve(missing[s].size());
+    shards_[s]->ReserveNotes(batch->begin[s + 1] == batch->begin[s] ? 0 : batch->unique[s]);
+  }
   RequireHeadroom(HeadroomForKeys(all_missing));
   const size_t stride = context_.layout.stride();
-  for (size_t j = 0; j < at.size(); ++j) {
-    if (!found[j]) continue;
-    Shard& shard = ShardFor(keys[j]);
-    batch->row[at[j]] = purpose == Purpose::kReplace
-                            ? shard.BringUpBlank(keys[j])
-                            : shard.BringUp(rows.data() + j * stride, Hold::kUse, 0);
-    --below_->rows;
-    below_->host_misses += lookup;
+  size_t j = 0;
+  try {
+    for (; j < at.size(); ++j) {
+      if (!found[j]) continue;
+      Shard& shard = ShardFor(keys[j]);
+      batch->row[at[j]] = purpose == Purpose::kReplace
+                              ? shard.BringUpBlank(keys[j])
+                              : shard.BringUp(rows.data() + j * stride, Hold::kUse, 0);
+      --below_->rows;
+      below_->host_misses += lookup;
+    }
+  } catch (...) {
+    // What came up may stay up, but not without its contents.
+    while (purpose == Purpose::kReplace && j-- > 0) {
+      if (!found[j]) continue;
+      ShardFor(keys[j]).PutBack(keys[j]);
+      ++below_->rows;
+    }
+    throw;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 #include <utility>
 
 namespace msrec {
@@ -10,72 +11,127 @@ namespace {
 
 constexpr size_t kSpillRows = 4096;  // looked at a time
 
-// The levels' scans, one after another.
+// The levels' scans, one after another. Of the keys that may be in a level and in the next one,
+// `halfway` by level and sorted, those that the upper one has given are not given again.
 class ChainScan : public TierScan {
  public:
-  explicit ChainScan(std::vector<std::unique_ptr<TierScan>> scans) : scans_(std::move(scans)) {}
+  ChainScan(std::vector<std::unique_ptr<TierScan>> scans, size_t row_bytes,
+            std::vector<std::vector<int64_t>> halfway)
+      : scans_(std::move(scans)), row_bytes_(row_bytes), halfway_(std::move(halfway)) {}
 
   bool Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) override {
     while (level_ < scans_.size()) {
-      if (scans_[level_]->Next(most, keys, rows)) return true;
-      ++level_;
+      if (!scans_[level_]->Next(most, keys, rows)) {
+        ++level_;
+        continue;
+      }
+      if (level_ > 0 && !given_.empty()) DropGiven(keys, rows);
+      if (keys->empty()) continue;
+      for (const int64_t key : *keys) {
+        const std::vector<int64_t>& some = halfway_[level_];
+        if (std::binary_search(some.begin(), some.end(), key)) given_.insert(key);
+      }
+      return true;
     }
     return false;
   }
 
  private:
+  void DropGiven(std::vector<int64_t>* keys, std::vector<char>* rows) const {
+    size_t kept = 0;
+    for (size_t i = 0; i < keys->size(); ++i) {
+      if (given_.count((*keys)[i]) != 0) continue;
+      (*keys)[kept] = (*keys)[i];
+      std::memmove(rows->data() + kept * row_bytes_, rows->data() + i * row_bytes_, row_bytes_);
+      ++kept;
+    }
+    keys->resize(kept);
+    rows->resize(kept * row_bytes_);
+  }
+
   std::vector<std::unique_ptr<TierScan>> scans_;
+  const size_t row_bytes_;
+  const std::vector<std::vector<int64_t>> halfway_;
+  std::unordered_set<int64_t> given_;
   size_t level_ = 0;
 };
 
 }  // namespace
 
 TierChain::TierChain(std::vector<Level> levels)
-    : levels_(std::move(levels)), counters_(levels_.size()), spilling_(levels_.size()) {}
+    : levels_(std::move(levels)),
+      counters_(levels_.size()),
+      halfway_(levels_.size()),
+      spilling_(levels_.size()) {}
 
-void TierChain::Read(const int64_t* keys, size_t n, char* rows, bool* found) {
-  levels_[0].tier->Read(keys, n, rows, found);
-  counters_[0].hits += static_cast<uint64_t>(std::count(found, found + n, true));
-  // A row that goes down meanwhile is written below before it is erased above, so it is found.
+// A row that goes down meanwhile is written below before it is erased above, so it is found. One
+// that goes up is written to a level that was asked before it is erased from one that was not yet:
+// then all are asked again.
+template <typename Find>
+void TierChain::FindAll(const int64_t* keys, size_t n, bool* found, Find find) const {
   std::vector<size_t> at;
   std::vector<int64_t> missing;
-  std::vector<char> below;
-  std::unique_ptr<bool[]> here;
-  const size_t row_size = row_bytes();
-  for (size_t level = 1; level < levels_.size(); ++level) {
-    at.clear();
-    missing.clear();
-    for (size_t i = 0; i < n; ++i) {
-      if (found[i]) continue;
-      at.push_back(i);
-      missing.push_back(keys[i]);
+  std::fill(found, found + n, false);
+  for (;;) {
+    const uint64_t ascents = ascents_;
+    for (size_t level = 0; level < levels_.size(); ++level) {
+      at.clear();
+      missing.clear();
+      for (size_t i = 0; i < n; ++i) {
+        if (found[i]) continue;
+        at.push_back(i);
+        missing.push_back(keys[i]);
+      }
+      if (missing.empty()) return;
+      find(level, missing, at);
     }
-    if (missing.empty()) return;
-    below.resize(missing.size() * row_size);
-    here.reset(new bool[missing.size()]);
-    levels_[level].tier->Read(missing.data(), missing.size(), below.data(), here.get());
-    for (size_t j = 0; j < missing.size(); ++j) {
-      if (!here[j]) continue;
-      found[at[j]] = true;
-      ++counters_[level].hits;
-      std::memcpy(rows + at[j] * row_size, below.data() + j * row_size, row_size);
-    }
+    if (ascents == ascents_ || levels_.size() == 1) return;
   }
 }
 
-void TierChain::Contains(const int64_t* keys, size_t n, bool* found) const {
-  levels_[0].tier->Contains(keys, n, found);
-  std::unique_ptr<bool[]> here(new bool[n]);
-  for (size_t level = 1; level < levels_.size(); ++level) {
-    levels_[level].tier->Contains(keys, n, here.get());
-    for (size_t i = 0; i < n; ++i) found[i] = found[i] || here[i];
+void TierChain::Read(const int64_t* keys, size_t n, char* rows, bool* found) {
+  if (levels_.size() == 1) {
+    levels_[0].tier->Read(keys, n, rows, found);
+    counters_[0].hits += static_cast<uint64_t>(std::count(found, found + n, true));
+    return;
   }
+  std::vector<char> read;
+  std::unique_ptr<bool[]> here(new bool[n]);
+  const size_t row_size = row_bytes();
+  const auto find = [&](size_t level, const std::vector<int64_t>& some,
+                        const std::vector<size_t>& at) {
+    if (some.size() == n) {
+      levels_[level].tier->Read(keys, n, rows, found);
+      counters_[level].hits += static_cast<uint64_t>(std::count(found, found + n, true));
+      return;
+    }
+    read.resize(some.size() * row_size);
+    levels_[level].tier->Read(some.data(), some.size(), read.data(), here.get());
+    for (size_t j = 0; j < some.size(); ++j) {
+      if (!here[j]) continue;
+      found[at[j]] = true;
+      ++counters_[level].hits;
+      std::memcpy(rows + at[j] * row_size, read.data() + j * row_size, row_size);
+    }
+  };
+  FindAll(keys, n, found, find);
+}
+
+void TierChain::Contains(const int64_t* keys, size_t n, bool* found) const {
+  std::unique_ptr<bool[]> here(new bool[n]);
+  FindAll(keys, n, found,
+          [&](size_t level, const std::vector<int64_t>& some, const std::vector<size_t>& at) {
+            levels_[level].tier->Contains(some.data(), some.size(), here.get());
+            for (size_t j = 0; j < some.size(); ++j) found[at[j]] = here[j];
+          });
 }
 
 void TierChain::Write(const int64_t* keys, size_t n, const char* rows) {
   std::lock_guard<std::mutex> lock(change_mutex_);
+  FinishSpills();
   levels_[0].tier->Write(keys, n, rows);
   counters_[0].written_rows += n;
+  ++ascents_;
   for (size_t level = 1; level < levels_.size(); ++level) levels_[level].tier->Erase(keys, n);
   for (size_t level = 0; level + 1 < levels_.size(); ++level) Spill(level);
 }
@@ -111,16 +167,37 @@ void TierChain::Spill(size_t level) {
       ++kept;
     }
     if (kept == 0) continue;
+    keys.resize(kept);
+    halfway_[level] = keys;
     to.Write(keys.data(), kept, rows.data());
     from.tier->Erase(keys.data(), kept);
+    halfway_[level].clear();
     counters_[level].spilled_rows += kept;
     counters_[level + 1].written_rows += kept;
     restarted = false;
   }
 }
 
+// After a spill that failed: what is still above goes from below. Before anything else is written,
+// so that the rows are the same ones yet.
+void TierChain::FinishSpills() {
+  for (size_t level = 0; level + 1 < levels_.size(); ++level) {
+    std::vector<int64_t>& keys = halfway_[level];
+    if (keys.empty()) continue;
+    std::unique_ptr<bool[]> above(new bool[keys.size()]);
+    levels_[level].tier->Contains(keys.data(), keys.size(), above.get());
+    std::vector<int64_t> twice;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (above[i]) twice.push_back(keys[i]);
+    }
+    if (!twice.empty()) levels_[level + 1].tier->Erase(twice.data(), twice.size());
+    keys.clear();
+  }
+}
+
 void TierChain::Erase(const int64_t* keys, size_t n) {
   std::lock_guard<std::mutex> lock(change_mutex_);
+  FinishSpills();
   for (const Level& level : levels_) level.tier->Erase(keys, n);
 }
 
@@ -133,6 +210,7 @@ void TierChain::Clear() {
   std::lock_guard<std::mutex> lock(change_mutex_);
   for (auto& scan : spilling_) scan.reset();
   for (const Level& level : levels_) level.tier->Clear();
+  for (auto& keys : halfway_) keys.clear();
 }
 
 void TierChain::Settle() {
@@ -170,7 +248,13 @@ std::vector<int64_t> TierChain::Keys() const {
 std::unique_ptr<TierScan> TierChain::Scan(bool exact) {
   std::vector<std::unique_ptr<TierScan>> scans;
   for (const Level& level : levels_) scans.push_back(level.tier->Scan(exact));
-  return std::make_unique<ChainScan>(std::move(scans));
+  std::vector<std::vector<int64_t>> halfway(levels_.size());
+  if (exact) {
+    std::lock_guard<std::mutex> lock(change_mutex_);
+    halfway = halfway_;
+    for (auto& keys : halfway) std::sort(keys.begin(), keys.end());
+  }
+  return std::make_unique<ChainScan>(std::move(scans), row_bytes(), std::move(halfway));
 }
 
 TierStats TierChain::Stats() const {

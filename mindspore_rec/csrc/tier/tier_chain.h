@@ -57,11 +57,20 @@ class TierChain : public Tier {
     std::atomic<uint64_t> hits{0}, written_rows{0}, spilled_rows{0};
   };
 
+  // Calls find for those keys, in the order of the levels; again for those that were not found while
+  // others came up to a level that had been asked already.
+  template <typename Find>
+  void FindAll(const int64_t* keys, size_t n, bool* found, Find find) const;
   void Spill(size_t level);
+  void FinishSpills();
 
   const std::vector<Level> levels_;
   std::vector<Counters> counters_;
-  std::mutex change_mutex_;
+  mutable std::mutex change_mutex_;
+  // Writes that have put rows into the first level and not yet, or just, erased them below.
+  std::atomic<uint64_t> ascents_{0};
+  // Keys of a spill that failed half way: they may be in a level and in the next one.
+  std::vector<std::vector<int64_t>> halfway_;
   std::vector<std::unique_ptr<TierScan>> spilling_;  // where the next rows to spill are looked for
 };
 

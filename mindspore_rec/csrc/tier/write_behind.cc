@@ -34,7 +34,7 @@ void WriteBehind::WriterMain() {
   YieldToOperators();
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [&] { return stop_ || !parts_.empty(); });
+    wake_.wait(lock, [&] { return stop_ || (!parts_.empty() && pauses_ == 0); });
     if (stop_) return;
     const std::shared_ptr<Part> part = parts_.front();
     busy_ = true;
@@ -42,7 +42,9 @@ void WriteBehind::WriterMain() {
     lock.unlock();
     std::exception_ptr error;
     try {
-      if (part->rows.empty()) {
+      if (part->clears) {
+        tier_->Clear();
+      } else if (part->rows.empty()) {
         tier_->Erase(part->keys.data(), part->keys.size());
       } else {
         tier_->Write(part->keys.data(), part->keys.size(), part->rows.data());
@@ -54,7 +56,9 @@ void WriteBehind::WriterMain() {
     }
     lock.lock();
     busy_ = false;
-    if (error == nullptr) {
+    const bool moot = moot_;
+    moot_ = false;
+    if (error == nullptr || moot) {
       error_ = nullptr;
       bytes_ -= part->bytes();
       parts_.pop_front();
@@ -85,8 +89,8 @@ void WriteBehind::Push(std::shared_ptr<Part> part) {
   for (const int64_t key : part->keys) part->set.FindOrAdd(key, part->keys.data());
   std::unique_lock<std::mutex> lock(mutex_);
   WaitFor(&lock, [&] { return parts_.empty() || bytes_ + part->bytes() <= max_bytes_; });
+  parts_.push_back(part);
   bytes_ += part->bytes();
-  parts_.push_back(std::move(part));
   wake_.notify_all();
 }
 
@@ -115,6 +119,13 @@ void WriteBehind::ReadQueue(const int64_t* keys, size_t n, char* rows, bool* fou
   const size_t row_bytes = tier_->row_bytes();
   std::memset(known, 0, n);
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {  // the newest first
+    if ((*part)->clears) {
+      for (size_t i = 0; i < n; ++i) {
+        if (!known[i]) found[i] = false;
+      }
+      std::memset(known, 1, n);
+      return;
+    }
     for (size_t i = 0; i < n; ++i) {
       if (known[i]) continue;
       const uint32_t at = (*part)->set.Find(keys[i], (*part)->keys.data());
@@ -180,14 +191,29 @@ void WriteBehind::Flush() {
 }
 
 void WriteBehind::Clear() {
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    // The part that is being written stays until it is done, or has failed.
-    done_.wait(lock, [&] { return !busy_; });
-    parts_.clear();
-    bytes_ = 0;
-  }
-  tier_->Clear();
+  auto part = std::make_shared<Part>();
+  part->clears = true;
+  std::lock_guard<std::mutex> lock(mutex_);
+  parts_.push_back(std::move(part));
+  // The part that is being written stays until it is done, or has failed; then the tier is cleared.
+  // What would have been written before that need not be.
+  parts_.erase(parts_.begin() + busy_, parts_.end() - 1);
+  bytes_ = busy_ ? parts_.front()->bytes() : 0;
+  moot_ = busy_;
+  hurry_ = true;
+  wake_.notify_all();
+}
+
+WriteBehind::Pause::Pause(WriteBehind* queue) : queue_(queue) {
+  std::unique_lock<std::mutex> lock(queue_->mutex_);
+  ++queue_->pauses_;
+  queue_->done_.wait(lock, [&] { return !queue_->busy_; });
+}
+
+WriteBehind::Pause::~Pause() {
+  std::lock_guard<std::mutex> lock(queue_->mutex_);
+  --queue_->pauses_;
+  queue_->wake_.notify_all();
 }
 
 size_t WriteBehind::waiting_rows() const {
@@ -205,6 +231,10 @@ WriteBehind::Waiting WriteBehind::waiting() const {
   }
   const size_t row_bytes = tier_->row_bytes();
   for (const auto& part : out.parts) {  // the oldest first
+    if (part->clears) {
+      out.rows.clear();
+      out.cleared = true;
+    }
     for (size_t i = 0; i < part->keys.size(); ++i) {
       out.rows[part->keys[i]] = part->rows.empty() ? nullptr : part->rows.data() + i * row_bytes;
     }

@@ -43,8 +43,23 @@ class WriteBehind {
   void Drain();
   // Drain, and Tier::Flush.
   void Flush();
-  // Forgets the queue and clears the tier.
+  // Every row is erased: seen at once, whatever the tier does, which is cleared as the rest of the
+  // queue is written, in the background; Drain waits for it. Throws std::bad_alloc, and has then
+  // done nothing.
   void Clear();
+
+  // While one lives, nothing reaches the tier: who walks over it finds each row once, there or in
+  // waiting(). Its thread must not wait for the queue meanwhile.
+  class Pause {
+   public:
+    explicit Pause(WriteBehind* queue);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    WriteBehind* const queue_;
+  };
 
   Tier& tier() { return *tier_; }
   size_t waiting_rows() const;
@@ -53,6 +68,7 @@ class WriteBehind {
   struct Part {
     std::vector<int64_t> keys;
     std::vector<char> rows;  // none: the keys are erased
+    bool clears = false;     // all rows are erased, and there are no keys
     KeySet set;
     size_t bytes() const { return keys.size() * sizeof(int64_t) + rows.size(); }
   };
@@ -62,6 +78,7 @@ class WriteBehind {
   struct Waiting {
     std::vector<std::shared_ptr<const Part>> parts;  // own the rows
     std::map<int64_t, const char*> rows;  // walked in the order of keys, whatever they are
+    bool cleared = false;  // what the tier has, and is not here, is erased
   };
   Waiting waiting() const;
 
@@ -84,6 +101,8 @@ class WriteBehind {
   std::deque<std::shared_ptr<Part>> parts_;
   size_t bytes_ = 0;
   bool busy_ = false;  // the writer works on the first part
+  bool moot_ = false;  // and that part need not succeed: all is cleared after it
+  int pauses_ = 0;
   bool hurry_ = false;
   bool stop_ = false;
   uint64_t failures_ = 0;

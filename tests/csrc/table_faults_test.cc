@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lives of tables whose memory or tiers fail in the middle of calls, beside the same table in memory
+// where nothing fails. After each call that threw, all that can be seen of the table is as before
+// the call; it is repeated then, so that lookups that were pending are known to be pending yet. Of
+// clear and evict, which a tier can fail after the table has done them, it may be as after.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "alloc_faults.h"
+#include "map_tier.h"
+#include "table/table.h"
+#include "table_state.h"
+#include "testing.h"
+
+namespace msrec {
+namespace {
+
+IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
+
+// What a call is made to suffer, more and more of it as it is repeated, until it goes through.
+class Faults {
+ public:
+  virtual ~Faults() = default;
+  // Runs fn; try_number counts from 1. True: it was disturbed, whether or not it threw.
+  virtual bool Run(int try_number, const std::function<void()>& fn) = 0;
+};
+
+// Allocation number 1 of the call, then number 2, and so on.
+class EachAllocation : public Faults {
+ public:
+  bool Run(int try_number, const std::function<void()>& fn) override {
+    const AllocationFaults faults = AllocationFaults::Nth(static_cast<size_t>(try_number));
+    fn();
+    return AllocationFaults::happened();
+  }
+};
+
+// No more memory than a budget, which grows.
+class Budget : public Faults {
+ public:
+  explicit Budget(uint64_t seed) : rng_(seed) {}
+  bool Run(int try_number, const std::function<void()>& fn) override {
+    if (try_number == 1) bytes_ = rng_.Below(2000);
+    bytes_ += bytes_ / 2 + rng_.Below(3000);
+    const AllocationFaults faults = AllocationFaults::Bytes(bytes_);
+    fn();
+    return AllocationFaults::happened();
+  }
+
+ private:
+  Rng rng_;
+  size_t bytes_ = 0;
+};
+
+// Calls of the tiers from a random one on, fewer and fewer of them.
+class TierCalls : public Faults {
+ public:
+  explicit TierCalls(uint64_t seed) : rng_(seed) {}
+  bool Asked(const std::string& call) {
+    static_cast<void>(call);
+    if (!armed_) return false;
+    const int number = ++calls_;
+    return number >= first_ && number < last_;
+  }
+  bool Run(int try_number, const std::function<void()>& fn) override {
+    calls_ = 0;
+    first_ = 1 + static_cast<int>(rng_.Below(static_cast<uint64_t>(2 * try_number)));
+    last_ = first_ + (rng_.OneIn(2) ? 1 : 1000);
+    armed_ = try_number < 12;
+    struct Disarm {
+      std::atomic<bool>* armed;
+      ~Disarm() { *armed = false; }
+    } disarm{&armed_};
+    fn();
+    return false;
+  }
+
+ private:
+  Rng rng_;
+  std::atomic<int> calls_{0}, first_{0}, last_{0};
+  std::atomic<bool> armed_{false};
+};
+
+struct Kind {
+  bool tiered;
+  std::string faults;
+};
+
+class Life {
+ public:
+  Life(const TableConfig& config, const Kind& kind, uint64_t seed)
+      : rng_(seed), table_(config), twin_(config) {
+    if (kind.faults == "tiers") {
+      auto calls = std::make_unique<TierCalls>(seed);
+      asked_ = calls.get();
+      faults_ = std::move(calls);
+    } else if (kind.faults == "budget") {
+      faults_ = std::make_unique<Budget>(seed);
+    } else {
+      faults_ = std::make_unique<EachAllocation>();
+    }
+    if (kind.tiered) {
+      CacheSettings settings;
+      settings.host_rows = 120;
+      const auto open = [this](size_t row_bytes, int) {
+        auto tier = std::make_shared<MapTier>(row_bytes);
+        tier->FailWith([this](const char* call) {
+          return asked_ != nullptr && asked_->Asked(call);
+        });
+        return tier;
+      };
+      if (seed % 2 == 0) settings.levels.push_back({"remote", open, 60});
+      settings.levels.push_back({"ssd", open, -1});
+      table_.SetCache(settings);
+    }
+    // What workers and their scratch need: the thread keeps it.
+    std::vector<float> out(size_t{20000} * config.dim);
+    std::vector<int64_t> ids(20000);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
+    if (!is_static()) Table(config).LookupEval(View(ids), {}, out.data());
+    Rule rule;
+    rule.kind = RuleKind::kAdagrad;
+    for (Table* each : {&table_, &twin_}) {
+      each->BindOptimizer(rule);
+      each->SetEventTime(1);
+    }
+    tiered_ = kind.tiered;
+  }
+
+  void Live(int operations) {
+    for (int i = 0; i < operations && !::testing::Test::HasFatalFailure(); ++i) {
+      Operation();
+      if (::testing::Test::HasFatalFailure()) FAIL() << "operation " << i << ": " << doing_;
+    }
+    // The deltas too.
+    if (mark_ != 0 && !::testing::Test::HasFatalFailure()) {
+      std::string wrong;
+      const ExportedRows delta = table_.ExportSince(mark_, true);
+      std::set<int64_t> noted(delta.keys.get(), delta.keys.get() + delta.n);
+      const TableState now = TableState::Of(&table_, &wrong);
+      for (const auto& [key, row] : now.rows) {
+        const auto before = base_.rows.find(key);
+        if (before == base_.rows.end() || !(before->second == row)) {
+          ASSERT_TRUE(noted.count(key)) << "the delta lacks " << key;
+        }
+      }
+      for (const auto& [key, row] : base_.rows) {
+        if (now.rows.count(key) == 0) ASSERT_TRUE(noted.count(key)) << "the delta lacks " << key;
+      }
+    }
+  }
+  int thrown() const { return thrown_; }
+
+ private:
+  bool is_static() const { return table_.config().vocabulary > 0; }
+  std::vector<int64_t> Ids(size_t most) {
+    auto ids = rng_.Keys(rng_.Below(most), 400);
+    for (int64_t& id : ids) {
+      if (is_static()) id = static_cast<int64_t>(static_cast<uint64_t>(id) % 300);
+    }
+    return ids;
+  }
+
+  // `call` is done to the twin, then to the table until it goes through. With may_be_done it may
+  // throw when it is done.
+  void Do(const std::string& doing, const std::function<void(Table*)>& call,
+          bool may_be_done = false) {
+    doing_ = doing;
+    std::string wrong;
+    const TableState before = TableState::Of(&table_, &wrong);
+    ASSERT_EQ(wrong, "") << "before " << doing;
+    call(&twin_);
+    const TableState after = TableState::Of(&twin_, &wrong);
+    ASSERT_EQ(wrong, "") << "of the twin";
+    for (int number = 1;; ++number) {
+      ASSERT_LT(number, 3000) << doing << " never goes through";
+      bool disturbed = false, threw = false;
+      std::string error;
+      try {
+        disturbed = faults_->Run(number, [&] { call(&table_); });
+      } catch (const std::bad_alloc&) {
+        threw = true;
+      } catch (const std::exception& e) {
+        threw = true;
+        error = e.what();
+      }
+      thrown_ += threw;
+      // What allocates nothing more often than that was not disturbed at all.
+      if (threw || number % 8 == 1 || !disturbed) {
+        const TableState now = TableState::Of(&table_, &wrong);
+        ASSERT_EQ(wrong, "") << doing << " try " << number << " " << error;
+        if (!threw) {
+          ASSERT_EQ(now.Difference(after), "") << doing << " try " << number;
+          return;
+        }
+        if (may_be_done && now == after && !(before == after)) return;
+        ASSERT_EQ(now.Difference(before), "") << doing << " threw " << error << ", try " << number;
+      }
+      if (!threw) return;
+    }
+  }
+
+  void Operation() {
+    const auto dim = static_cast<size_t>(table_.dim());
+    const auto ids = Ids(rng_.OneIn(4) ? 60 : 20);
+    const size_t n = ids.size();
+    switch (rng_.Below(20)) {
+      default: {
+        std::vector<float> out(n * dim), expected(n * dim);
+        int64_t ticket = 0, other = 0;
+        Do("lookup", [&](Table* table) {
+          const bool twin = table == &twin_;
+          (twin ? other : ticket) =
+              table->LookupTrain(View(ids), {}, twin ? expected.data() : out.data());
+        });
+        ASSERT_TRUE(SameBits(out, expected));
+        pending_.emplace_back(ticket, other);
+        sizes_.push_back(n);
+        return;
+      }
+      case 0: {
+        std::vector<int64_t> offsets = {0, static_cast<int64_t>(n / 2)};
+        const BagView bags{View(offsets), nullptr, Combiner::kMean};
+        std::vector<float> out(2 * dim), expected(2 * dim);
+        int64_t ticket = 0, other = 0;
+        Do("pooled lookup", [&](Table* table) {
+          const bool twin = table == &twin_;
+          (twin ? other : ticket) =
+              table->PoolTrain(View(ids), {}, bags, twin ? expected.data() : out.data());
+        });
+        ASSERT_TRUE(SameBits(out, expected));
+        pending_.emplace_back(ticket, other);
+        sizes_.push_back(2);
+        return;
+      }
+      case 1:
+      case 2:
+      case 3:
+      case 4: {
+        if (pending_.empty()) return;
+        const size_t at = rng_.Below(pending_.size());
+        const auto grad = rng_.Floats(sizes_[at] * dim);
+        Do("accumulate", [&](Table* table) {
+          table->Accumulate(table == &twin_ ? pending_[at].second : pending_[at].first, grad.data(),
+                            sizes_[at]);
+        });
+        pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(at));
+        sizes_.erase(sizes_.begin() + static_cast<ptrdiff_t>(at));
+        return;
+      }
+      case 5:
+      case 6:
+      case 7: {
+        const StepInput input{0.05f, 0.01f, 1.0f, ++step_, 0};
+        Do("step", [&](Table* table) { table->Step(input); });
+        return Forget();
+      }
+      case 8: {
+        const auto values = rng_.Floats(n * dim);
+        return Do("put", [&](Table* table) { table->Put(View(ids), values.data(), n); });
+      }
+      case 9:
+        if (is_static()) return;
+        return Do("erase", [&](Table* table) { table->Erase(View(ids)); });
+      case 10: {
+        const auto values = rng_.Floats(n * dim);
+        std::vector<uint32_t> counts(n, 5);
+        RowArrays rows;
+        rows.keys = const_cast<int64_t*>(ids.data());
+        if (rng_.OneIn(2)) rows.values = const_cast<float*>(values.data());
+        if (rng_.OneIn(2)) rows.counts = counts.data();
+        return Do("import", [&](Table* table) { table->Import(n, rows, 0); });
+      }
+      case 11: {
+        Rule rule;
+        constexpr RuleKind kinds[] = {RuleKind::kSgd, RuleKind::kAdagrad, RuleKind::kAdam};
+        rule.kind = kinds[rng_.Below(3)];
+        const bool same = rule.kind == rule_;
+        rule_ = rule.kind;
+        Do("bind", [&](Table* table) { table->BindOptimizer(rule); });
+        if (!same) Forget();
+        return;
+      }
+      case 12:
+        if (!rng_.OneIn(4)) return;
+        Do("clear", [&](Table* table) { table->Clear(); }, true);
+        return Forget();
+      case 13: {
+        std::vector<float> out(n * dim), expected(n * dim);
+        Do("get", [&](Table* table) {
+          table->Get(View(ids), {}, true, table == &twin_ ? expected.data() : out.data());
+        });
+        ASSERT_TRUE(SameBits(out, expected));
+        return;
+      }
+      case 14:
+        if (!tiered_) return;
+        return Do("flush", [&](Table* table) {
+          if (table != &twin_) table->Flush();
+        });
+      case 15:
+        if (!tiered_) return;
+        return Do("prefetch", [&](Table* table) {
+          if (table == &twin_) return;
+          const int64_t number = table->Prefetch(View(ids));
+          try {
+            table->PrefetchWait(number);
+          } catch (const std::exception&) {
+          }
+          table->PrefetchDone(number);
+        });
+      case 16:
+        if (is_static()) return;
+        return Do("evict", [&](Table* table) { table->Evict(true); }, true);
+      case 17: {
+        Eviction eviction = table_.config().eviction;
+        eviction.max_idle_steps = rng_.OneIn(2) ? -1 : 1 + static_cast<int64_t>(rng_.Below(6));
+        return Do("policy", [&](Table* table) { table->SetEviction(eviction); });
+      }
+      case 18: {
+        if (mark_ != 0) return;
+        uint64_t mark = 0;
+        Do("mark", [&](Table* table) { mark = table->Mark(); });
+        mark_ = mark;
+        std::string wrong;
+        base_ = TableState::Of(&table_, &wrong);
+        return;
+      }
+      case 19:
+        if (n < 1) return;
+        Do("discard", [&](Table* table) { table->DiscardGradients(); });
+        return Forget();
+    }
+  }
+
+  void Forget() {
+    pending_.clear();
+    sizes_.clear();
+  }
+
+  Rng rng_;
+  std::unique_ptr<Faults> faults_;
+  TierCalls* asked_ = nullptr;
+  Table table_, twin_;
+  bool tiered_ = false;
+  std::vector<std::pair<int64_t, int64_t>> pending_;  // tickets of table and twin
+  std::vector<size_t> sizes_;
+  int64_t step_ = 0;
+  RuleKind rule_ = RuleKind::kAdagrad;
+  uint64_t mark_ = 0;
+  TableState base_;
+  std::string doing_;
+  int thrown_ = 0;
+};
+
+class TableFaults : public ::testing::TestWithParam<Kind> {};
+INSTANTIATE_TEST_SUITE_P(Lives, TableFaults,
+                         ::testing::Values(Kind{false, "each"}, Kind{true, "each"},
+                                           Kind{false, "budget"}, Kind{true, "budget"},
+                                           Kind{true, "tiers"}),
+                         [](const auto& info) {
+                           return std::string(info.param.tiered ? "tiered_" : "memory_") +
+                                  info.param.faults;
+                         });
+
+TEST_P(TableFaults, EveryCallDoesAllOrNothing) {
+  Threads threads(1);
+  int thrown = 0;
+  for (uint64_t seed = 0; seed < 8 / kFewer + 4; ++seed) {
+    SCOPED_TRACE(seed);
+    TableConfig config;
+    config.name = "faults";
+    config.dim = 3;
+    config.initializer.kind = InitKind::kNormal;
+    config.initializer.b = 0.1f;
+    config.admission.threshold = std::vector<int64_t>{-1, 3, -1, 2}[seed % 4];
+    if (seed % 8 == 3) {
+      config.admission.kind = AdmissionKind::kSketch;
+      config.admission.sketch_bytes = 4096;
+    }
+    if (seed % 6 == 5) {
+      config.admission.threshold = -1;
+      config.vocabulary = 300;
+    }
+    Life life(config, GetParam(), seed);
+    life.Live(120 / (kFewer > 1 ? 3 : 1));
+    if (HasFatalFailure()) return;
+    thrown += life.thrown();
+  }
+  EXPECT_GT(thrown, 20);
+}
+
+}  // namespace
+}  // namespace msrec
