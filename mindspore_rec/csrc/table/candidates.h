@@ -27,6 +27,8 @@ class Candidates {
   // How many keys may come without needing memory.
   bool HasRoom(size_t keys) const;
   void Reserve(size_t keys);
+  // Does now what memory was short for before. Throws std::bad_alloc.
+  void CatchUp() { index_->CatchUp(); }
 
   // Below, hash is IndexHash(key).
 

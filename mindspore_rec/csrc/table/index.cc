@@ -128,12 +128,21 @@ void Index::Insert(uint64_t hash, uint32_t id) {
       Grow(hash);
     } catch (const std::bad_alloc&) {
       if (full) throw;
+      behind_ = true;
     }
   }
   const Entry& entry = EntryOf(hash);
   Place(entry.chunks, entry.num_chunks, hash, id);
   ++segments_[entry.segment].size;
   ++size_;
+}
+
+void Index::CatchUp() {
+  if (!behind_) return;
+  for (size_t s = 0; s < segments_.size(); ++s) {
+    if (segments_[s].size >= segments_[s].num_chunks * 10) Grow(Contents(segments_[s])[0].first);
+  }
+  behind_ = false;
 }
 
 uint32_t Index::Erase(uint64_t hash, int64_t key) {

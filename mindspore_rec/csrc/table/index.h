@@ -40,6 +40,10 @@ class Index {
   // then as it was.
   void Insert(uint64_t hash, uint32_t id);
 
+  // Lets segments grow that could not when they should have; they get by for a few inserts. Throws
+  // std::bad_alloc.
+  void CatchUp();
+
   // Removes key and returns its row id, or kNone when it was absent.
   uint32_t Erase(uint64_t hash, int64_t key);
 
@@ -117,6 +121,7 @@ class Index {
   size_t size_ = 0;
   size_t slots_ = 0;
   size_t bytes_ = 0;
+  bool behind_ = false;  // a segment could not grow
   std::vector<Entry> directory_;
   std::vector<Segment> segments_;
 };

@@ -43,6 +43,8 @@ void Shard::ReserveNotes(size_t keys) {
   changes_.Reserve(2 * keys);  // one that is due goes and comes
   if (context_->eviction.by_age()) evictions_.Reserve(keys);
   if (context_->identity()) return;
+  index_->CatchUp();
+  candidates_.CatchUp();
   hashes_.resize(std::max(hashes_.size(), keys));
   chunks_.resize(std::max(chunks_.size(), keys));
   places_.resize(std::max(places_.size(), keys));
