@@ -156,7 +156,8 @@ TEST_P(BindFails, AndTheTableIsAsItWasOrBound) {
       const std::vector<int64_t> gone = Range(30, 35);
       ASSERT_EQ(faulty.table.Erase(View(gone)), twin.Erase(View(gone)));
       const TableState before = StateOf(&twin);
-      const int64_t ticket = Look(&faulty.table, {171, 172, 1000}), other = Look(&twin, {171, 172, 1000});
+      const int64_t ticket = Look(&faulty.table, {171, 172, 1000}),
+                    other = Look(&twin, {171, 172, 1000});
       const TableState with_lookup = StateOf(&twin);
       std::atomic<int> calls{0};
       faulty.FailWith([&](int number, const std::string& call) {
@@ -260,8 +261,7 @@ TEST(TierFaults, AnErasedRowStaysErasedWhateverFails) {
   faulty.FailWith([](int, const std::string& call) { return call == "write" || call == "erase"; });
   int64_t next = 1000;
   for (const int64_t some : {500, 20, 1}) {
-    EXPECT_THROW(
-        for (;; next += some) put(next, some), std::runtime_error);
+    EXPECT_THROW(for (;; next += some) put(next, some), std::runtime_error);
   }
   ASSERT_EQ(faulty.table.Erase(View(gone)), 600u);
   std::unique_ptr<bool[]> there(new bool[600]);
@@ -392,6 +392,53 @@ TEST(TierFaults, AStepDoesNotFailForItsEviction) {
     }
     Train(&faulty.table, Range(60, 80), 4);
     EXPECT_EQ(faulty.table.Size(), 60u);
+  }
+}
+
+// ---------------------------------------------------------------- more than host memory holds
+
+// What the message of a call that was done in part says is what was done.
+TEST(TierFaults, APartlyDoneCallSaysWhatWasDone) {
+  for (const std::string call : {"put", "erase", "import"}) {
+    SCOPED_TRACE(call);
+    Faulty faulty;  // 40 rows in host memory: 10 keys at a time
+    Table twin(Config());
+    twin.BindOptimizer(RuleOf(RuleKind::kAdam));
+    for (int64_t step = 1; step < 4; ++step) {
+      for (Table* each : {&faulty.table, &twin}) {
+        Train(each, Range(step * 30, step * 30 + 30), step);
+      }
+    }
+    faulty.table.Flush();
+    const std::vector<int64_t> keys = Range(40, 100);
+    std::vector<float> values(keys.size() * kDim, 2.0f);
+    const auto apply = [&](Table* table, size_t n) {
+      std::vector<int64_t> some(keys.begin(), keys.begin() + static_cast<ptrdiff_t>(n));
+      RowArrays rows;
+      rows.keys = some.data();
+      rows.values = values.data();
+      if (call == "put") table->Put(View(some), values.data(), n);
+      if (call == "erase") table->Erase(View(some));
+      if (call == "import") table->Import(n, rows, 0);
+    };
+    std::atomic<int> reads{0};
+    faulty.FailWith([&](int, const std::string& each) {
+      return (each == "read" || each == "contains") && ++reads >= 3;
+    });
+    std::string message;
+    size_t done = keys.size();
+    try {
+      apply(&faulty.table, keys.size());
+    } catch (const std::runtime_error& error) {
+      message = error.what();
+      const size_t at = message.find("of the 60 ");
+      ASSERT_NE(at, std::string::npos) << message;
+      done = std::stoul(message.substr(message.find("the first ", at) + 10));
+    }
+    faulty.FailWith(nullptr);
+    if (call != "import") EXPECT_LT(done, keys.size()) << message;
+    if (done > 0) apply(&twin, done);
+    EXPECT_STATE(faulty.table, StateOf(&twin));
   }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lives of tables whose memory or tiers fail in the middle of calls, beside the same table in memory
-// where nothing fails. After each call that threw, all that can be seen of the table is as before
-// the call; it is repeated then, so that lookups that were pending are known to be pending yet. Of
-// clear and evict, which a tier can fail after the table has done them, it may be as after.
+// Lives of tables whose memory or tiers fail in the middle of calls, beside the same table in
+// memory where nothing fails. After each call that threw, all that can be seen of the table is as
+// before the call; it is repeated then, so that lookups that were pending are known to be pending
+// yet. Of clear and evict, which a tier can fail after the table has done them, it may be as after.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -112,9 +112,8 @@ class Life {
       settings.host_rows = 240;  // of which a block is a quarter: no call of these takes more ids
       const auto open = [this](size_t row_bytes, int) {
         auto tier = std::make_shared<MapTier>(row_bytes);
-        tier->FailWith([this](const char* call) {
-          return asked_ != nullptr && asked_->Asked(call);
-        });
+        tier->FailWith(
+            [this](const char* call) { return asked_ != nullptr && asked_->Asked(call); });
         return tier;
       };
       if (seed % 2 == 0) settings.levels.push_back({"remote", open, 60});

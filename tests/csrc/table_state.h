@@ -60,8 +60,8 @@ struct TableState {
       expect(state.size == state.rows.size(), "Size() is " + std::to_string(state.size) +
                                                   ", exported were " +
                                                   std::to_string(state.rows.size()));
-      expect(state.keys.size() == state.rows.size(), "Keys() gives " +
-                                                         std::to_string(state.keys.size()));
+      expect(state.keys.size() == state.rows.size(),
+             "Keys() gives " + std::to_string(state.keys.size()));
       for (const int64_t key : state.keys) {
         expect(state.rows.count(key) != 0, "Keys() has " + std::to_string(key));
       }
@@ -112,7 +112,8 @@ struct TableState {
     }
     if (counters != other.counters) note("counters differ");
     if (sketch != other.sketch) note("sketches differ");
-    if (step != other.step) note("step " + std::to_string(step) + ", " + std::to_string(other.step));
+    if (step != other.step)
+      note("step " + std::to_string(step) + ", " + std::to_string(other.step));
     if (time != other.time) note("the time differs");
     return out;
   }

@@ -68,6 +68,7 @@ class Call {
     if (kind == OpKind::kLookup) RequireRows();
   }
   ~Call() {
+    if (kind_ == static_cast<int>(OpKind::kCount)) return;  // looked up only to be checked
     const auto spent = std::chrono::steady_clock::now() - start_;
     registered_->times.calls[kind_] += 1;
     registered_->times.nanoseconds[kind_] +=
@@ -180,6 +181,16 @@ class Group {
   }
 
   size_t rows() const { return rows_; }
+  // Throws what a lookup of one of the tables would throw for what it was given, before a lookup of
+  // another has inserted rows.
+  void CheckLookups(bool train) const {
+    for (const auto& task : tasks_) {
+      for (const size_t column : task) {
+        Call table(Handle(column), OpKind::kCount);
+        table->CheckLookup(Ids(table, column), table.filter(), train);
+      }
+    }
+  }
   // In parallel over tables; columns of one table one after another, so that no result depends on
   // the number of threads.
   template <typename Fn>
@@ -346,6 +357,7 @@ MSREC_OP(MsrGroupLookupTrain) {
   const Args args{params, ndims, shapes, dtypes};
   const Group group(args, 0, 1);
   int64_t* tickets = args.Data<int64_t>(5);
+  group.CheckLookups(true);
   group.ForEach(OpKind::kLookup, [&](Call& table, size_t column) {
     tickets[column] = table->LookupTrain(group.Ids(table, column), table.filter(),
                                          args.Data<float>(4) + column * table->dim());

@@ -97,13 +97,13 @@ struct Below {
   // For matching columns of batches to tables: hashes and sizes of the ids that were looked up.
   std::vector<std::pair<uint64_t, size_t>> lookups, last_lookups;
 
-  uint64_t asked = 0;         // distinct keys of training lookups
-  uint64_t host_hits = 0;     // of which were in host memory
-  uint64_t host_misses = 0;   // of which had to be read from below by the lookup itself
-  uint64_t prefetched = 0;    // rows that prefetching brought up
-  uint64_t written_down = 0;  // rows that left host memory
+  uint64_t asked = 0;             // distinct keys of training lookups
+  uint64_t host_hits = 0;         // of which were in host memory
+  uint64_t host_misses = 0;       // of which had to be read from below by the lookup itself
+  uint64_t prefetched = 0;        // rows that prefetching brought up
+  uint64_t written_down = 0;      // rows that left host memory
   uint64_t failed_evictions = 0;  // times that a tier has put off a part of a step's eviction
-  double lookup_wait = 0.0;   // seconds that lookups waited for rows from below
+  double lookup_wait = 0.0;       // seconds that lookups waited for rows from below
   double prefetch_wait = 0.0;
 
   uint16_t NextSerial() {

@@ -296,8 +296,8 @@ class Shard {
   std::vector<RowPin> pins_;     // by place; only with tiers below
   std::vector<int64_t> erased_;  // their copies below are to be erased; with room for all copies
   size_t copies_ = 0;            // rows with a copy below
-  size_t cursor_ = 0;    // of the sweep, over rows and then candidates
-  uint32_t sample_ = 0;  // where the next sample of OfferFirst begins
+  size_t cursor_ = 0;            // of the sweep, over rows and then candidates
+  uint32_t sample_ = 0;          // where the next sample of OfferFirst begins
   std::vector<uint64_t> hashes_;
   std::vector<uint32_t> places_;  // of the batch that was probed last
   uint32_t inserted_ = 0;         // the place of the last insert

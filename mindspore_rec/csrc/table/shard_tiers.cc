@@ -115,7 +115,7 @@ void Shard::Leave(uint32_t place) noexcept {
   store_.Free(place);
 }
 
-void Shard::PutBack(int64_t key) noexcept { Leave(index_->Find(HashKey(key), key)); }
+void Shard::PutBack(int64_t key) noexcept { Leave(index_->Find(IndexHash(key), key)); }
 
 // Geometrically, since it is called for single rows.
 void Shard::NoteCopies(size_t more) {

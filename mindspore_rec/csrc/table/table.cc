@@ -110,6 +110,31 @@ void Table::RequireTrainable() const {
 
 // ---------------------------------------------------------------- batches
 
+void Table::CheckIds(const IdView& ids, const IdFilter& filter) const {
+  if (!context_.is_static() || config_.outside_zeros) return;
+  for (size_t i = 0; i < ids.size; ++i) {
+    const int64_t id = ids[i];
+    if ((id >= 0 && id < config_.vocabulary) || (filter.has_padding && id == filter.padding_key)) {
+      continue;
+    }
+    throw std::invalid_argument(Where("id " + std::to_string(id) + " at position " +
+                                      std::to_string(i) + " is outside the vocabulary [0, " +
+                                      std::to_string(config_.vocabulary) +
+                                      "); for ids without a vocabulary, such as hashes, there is "
+                                      "HashEmbeddingLookup"));
+  }
+}
+
+void Table::CheckLookup(const IdView& ids, const IdFilter& filter, bool train) {
+  Guard::Run(this, [&] {
+    if (train && trainable_) {
+      RequireTrainable();
+      if (device_ != nullptr && !device_->shared()) RefuseUnshared("a lookup of this kind");
+    }
+    CheckIds(ids, filter);
+  });
+}
+
 std::unique_ptr<Batch> Table::NewBatch(const IdView& ids, const IdFilter& filter) {
   if (ids.size * ids.stride >= std::numeric_limits<uint32_t>::max()) {
     throw std::invalid_argument(Where("a batch must have fewer than 2^32 - 1 ids, got " +
@@ -129,17 +154,12 @@ std::unique_ptr<Batch> Table::NewBatch(const IdView& ids, const IdFilter& filter
   batch->probed = false;
   batch->grad_rows = ids.size;
   batch->Partition(ids, full);
-  const bool dropped = batch->begin[kNumShards] < ids.size;
-  if (dropped && full.bounded() && !config_.outside_zeros) {
-    for (size_t i = 0; i < ids.size; ++i) {
-      const int64_t id = ids[i];
-      if (full.Inside(id) || (full.has_padding && id == full.padding_key)) continue;
+  if (batch->begin[kNumShards] < ids.size) {
+    try {
+      CheckIds(ids, filter);
+    } catch (...) {
       Recycle(std::move(batch));
-      throw std::invalid_argument(Where("id " + std::to_string(id) + " at position " +
-                                        std::to_string(i) + " is outside the vocabulary [0, " +
-                                        std::to_string(config_.vocabulary) +
-                                        "); for ids without a vocabulary, such as hashes, there is "
-                                        "HashEmbeddingLookup"));
+      throw;
     }
   }
   return batch;
@@ -305,37 +325,37 @@ void Table::Pool(Batch* batch, const IdView& ids, const BagView& bags, const flo
   });
   constexpr size_t kBlock = 256;
   const auto pool_block = [&](int64_t block) {
-        const size_t last_bag = std::min(num_bags, (static_cast<size_t>(block) + 1) * kBlock);
-        for (size_t b = block * kBlock; b < last_bag; ++b) {
-          const auto first = static_cast<size_t>(bags.offsets[b]);
-          const size_t last =
-              b + 1 < num_bags ? static_cast<size_t>(bags.offsets[b + 1]) : ids.size;
-          // What is pooled is gathered in place, at the front of the bag's own positions.
-          uint32_t* rows = row_of_pos + first;
-          float* weights = batch->weight.data() + first;
-          size_t pooled = 0;
-          double total = 0.0;
-          for (size_t i = first; i < last; ++i) {
-            if (row_of_pos[i] == kDroppedRow) continue;
-            const float w = bags.weights != nullptr ? bags.weights[i] : 1.0f;
-            total += bags.combiner == Combiner::kSqrtN ? static_cast<double>(w) * w : w;
-            rows[pooled] = row_of_pos[i];
-            weights[pooled] = w;
-            ++pooled;
-          }
-          float scale = 1.0f;
-          if (bags.combiner == Combiner::kMean)
-            scale = total != 0.0 ? static_cast<float>(1.0 / total) : 0.0f;
-          if (bags.combiner == Combiner::kSqrtN) {
-            scale = total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
-          }
-          context_.kernels->pool(batch->row.data(), rows, weights, pooled, unknown, scale, dim, out + b * dim);
-          for (size_t i = first; i < last; ++i) {
-            batch->bag[i] = static_cast<uint32_t>(b);
-            batch->weight[i] = (bags.weights != nullptr ? bags.weights[i] : 1.0f) * scale;
-          }
-        }
-      };
+    const size_t last_bag = std::min(num_bags, (static_cast<size_t>(block) + 1) * kBlock);
+    for (size_t b = block * kBlock; b < last_bag; ++b) {
+      const auto first = static_cast<size_t>(bags.offsets[b]);
+      const size_t last = b + 1 < num_bags ? static_cast<size_t>(bags.offsets[b + 1]) : ids.size;
+      // What is pooled is gathered in place, at the front of the bag's own positions.
+      uint32_t* rows = row_of_pos + first;
+      float* weights = batch->weight.data() + first;
+      size_t pooled = 0;
+      double total = 0.0;
+      for (size_t i = first; i < last; ++i) {
+        if (row_of_pos[i] == kDroppedRow) continue;
+        const float w = bags.weights != nullptr ? bags.weights[i] : 1.0f;
+        total += bags.combiner == Combiner::kSqrtN ? static_cast<double>(w) * w : w;
+        rows[pooled] = row_of_pos[i];
+        weights[pooled] = w;
+        ++pooled;
+      }
+      float scale = 1.0f;
+      if (bags.combiner == Combiner::kMean)
+        scale = total != 0.0 ? static_cast<float>(1.0 / total) : 0.0f;
+      if (bags.combiner == Combiner::kSqrtN) {
+        scale = total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
+      }
+      context_.kernels->pool(batch->row.data(), rows, weights, pooled, unknown, scale, dim,
+                             out + b * dim);
+      for (size_t i = first; i < last; ++i) {
+        batch->bag[i] = static_cast<uint32_t>(b);
+        batch->weight[i] = (bags.weights != nullptr ? bags.weights[i] : 1.0f) * scale;
+      }
+    }
+  };
   ThreadPool::Global().ParallelFor(static_cast<int64_t>((num_bags + kBlock - 1) / kBlock),
                                    std::cref(pool_block));
 }

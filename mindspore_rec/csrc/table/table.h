@@ -125,6 +125,9 @@ class Table {
   // counts and touches. Throws NoOptimizer when none is bound: a table that would never learn is an
   // error.
   int64_t LookupTrain(const IdView& ids, const IdFilter& filter, float* out);
+  // Throws what such a lookup, or one in evaluation, would throw for its ids or for want of an
+  // optimizer.
+  void CheckLookup(const IdView& ids, const IdFilter& filter, bool train);
   // The same without any effect on the table.
   void LookupEval(const IdView& ids, const IdFilter& filter, float* out);
   // out is [bags.offsets.size, dim]: each bag's rows combined.
@@ -197,6 +200,9 @@ class Table {
   // Like LookupTrain where `insert`, but needs no optimizer and is not trained; else like
   // LookupEval.
   void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out);
+  // With tiers below, Put, Erase, Import and SetScores of more keys than a quarter of host memory
+  // holds are done a part at a time: where one fails, the message says how many of the keys, in the
+  // order given (Put: of their first occurrences), were done.
   void Put(const IdView& ids, const float* values, size_t value_rows);
   size_t Erase(const IdView& ids);
   void Contains(const IdView& ids, bool* out);
@@ -307,6 +313,8 @@ class Table {
   std::string Where(const std::string& what) const {
     return "table '" + config_.name + "': " + what;
   }
+  // Throws where an id is outside a static vocabulary, unless those read zeros.
+  void CheckIds(const IdView& ids, const IdFilter& filter) const;
   std::unique_ptr<Batch> NewBatch(const IdView& ids, const IdFilter& filter);
   void Recycle(std::unique_ptr<Batch> batch);
   using Outstanding = std::map<int64_t, std::unique_ptr<Batch>>;  // by ticket
@@ -420,7 +428,8 @@ class Table {
   void DrainStale();
   void NoteVocabulary();
   void ClearBelow();
-  void ForEachBlock(const IdView& ids, const std::function<void(const IdView&, size_t)>& fn);
+  void ForEachBlock(const IdView& ids, const char* what, const char* done,
+                    const std::function<void(const IdView&, size_t)>& fn);
   size_t AllRows() const;
   void AddTierStats(TableStats* stats);
   bool KnownAbsent(int64_t key) const;

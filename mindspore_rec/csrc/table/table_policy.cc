@@ -131,7 +131,7 @@ size_t Table::SetScores(const IdView& keys, const float* scores) {
             Where("scores must not be NaN, got one at position " + std::to_string(i)));
       }
     }
-    ForEachBlock(keys, [&](const IdView& some, size_t first) {
+    ForEachBlock(keys, "scores", "set", [&](const IdView& some, size_t first) {
       const CallPins pins(this);
       if (context_.tiered) {
         auto batch = NewBatch(some, {});

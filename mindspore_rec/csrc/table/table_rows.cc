@@ -48,7 +48,8 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
       keys.resize(set.size());
       distinct = {keys.data(), keys.size(), true};
     }
-    ForEachBlock(distinct, [&](const IdView& some, size_t begin) {
+    CheckIds(ids, {});
+    ForEachBlock(distinct, "keys", "stored", [&](const IdView& some, size_t begin) {
       const CallPins pins(this);
       auto batch = NewBatch(some, {});
       Resolve(batch.get(), &Shard::FindOrPut, nullptr, nullptr);
@@ -76,7 +77,7 @@ size_t Table::Erase(const IdView& ids) {
           Where("is static: its keys are the vocabulary and cannot be erased"));
     }
     size_t total = 0;
-    ForEachBlock(ids, [&](const IdView& some, size_t) {
+    ForEachBlock(ids, "keys", "erased", [&](const IdView& some, size_t) {
       const CallPins pins(this);
       auto batch = NewBatch(some, {});
       if (context_.tiered) BringUp(batch.get(), Purpose::kChange);
@@ -330,7 +331,7 @@ void Table::Import(size_t n, const RowArrays& rows, int32_t state_width) {
     RequireFresh();
     const IdView ids{rows.keys, n, true};
     CheckKeys(ids, "keys");
-    ForEachBlock(ids, [&](const IdView& some, size_t first) {
+    ForEachBlock(ids, "rows", "imported", [&](const IdView& some, size_t first) {
       ImportBlock(some, first, rows, state_width);
     });
   });

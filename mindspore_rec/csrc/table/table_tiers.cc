@@ -366,7 +366,11 @@ Table::KeyedRows Table::RowsOf(const IdView& keys, std::vector<char>* visitors) 
 
 // ---------------------------------------------------------------- in pieces
 
-void Table::ForEachBlock(const IdView& ids, const std::function<void(const IdView&, size_t)>& fn) {
+// Each block is done as a whole, or not at all. All of them would need more memory than the host
+// may take, so where one fails the message says how far it came: the blocks are in the order of
+// ids.
+void Table::ForEachBlock(const IdView& ids, const char* what, const char* done,
+                         const std::function<void(const IdView&, size_t)>& fn) {
   const auto block = below_ == nullptr
                          ? ids.size
                          : static_cast<size_t>(std::max<int64_t>(HostCapacity() / kPieces, 1));
@@ -375,7 +379,22 @@ void Table::ForEachBlock(const IdView& ids, const std::function<void(const IdVie
     const size_t width = ids.is_int64 ? sizeof(int64_t) : sizeof(int32_t);
     some.data = static_cast<const char*>(ids.data) + first * ids.stride * width;
     some.size = std::min(block, ids.size - first);
-    fn(some, first);
+    const auto so_far = [&](const std::string& error) {
+      return error + "; of the " + std::to_string(ids.size) + " " + what + ", the first " +
+             std::to_string(first) + " were " + done + ", the others were not";
+    };
+    try {
+      fn(some, first);
+    } catch (const std::bad_alloc&) {
+      if (first == 0) throw;
+      throw OutOfMemory(so_far(Where("out of memory")));
+    } catch (const std::invalid_argument& error) {
+      if (first == 0) throw;
+      throw std::invalid_argument(so_far(error.what()));
+    } catch (const std::runtime_error& error) {
+      if (first == 0) throw;
+      throw std::runtime_error(so_far(error.what()));
+    }
   }
 }
 

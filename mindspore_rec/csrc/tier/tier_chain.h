@@ -57,8 +57,8 @@ class TierChain : public Tier {
     std::atomic<uint64_t> hits{0}, written_rows{0}, spilled_rows{0};
   };
 
-  // Calls find for those keys, in the order of the levels; again for those that were not found while
-  // others came up to a level that had been asked already.
+  // Calls find for those keys, in the order of the levels; again for those that were not found
+  // while others came up to a level that had been asked already.
   template <typename Find>
   void FindAll(const int64_t* keys, size_t n, bool* found, Find find) const;
   void Spill(size_t level);
