@@ -239,6 +239,9 @@ class MapParameter(DynamicTable):
     def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> MapParameter:
         """Sets values, past admission; of a key given twice the last value stays.
 
+        With a cache, more keys than a quarter of its host rows are stored a part at a time: where
+        a tier fails, the message says how many, in the order given, were stored.
+
         Args:
             key_tensor: int32 or int64, any shape.
             value_tensor: float32 `[*key_tensor.shape, *value_shape]`, or a number for all.
@@ -252,7 +255,11 @@ class MapParameter(DynamicTable):
         return self
 
     def erase(self, key_tensor: Tensor) -> MapParameter:
-        """Removes keys with value, optimizer state and count; absent ones are passed over."""
+        """Removes keys with value, optimizer state and count; absent ones are passed over.
+
+        With a cache, more keys than a quarter of its host rows are erased a part at a time: where
+        a tier fails, the message says how many, in the order given, were erased.
+        """
         self._erase(key_tensor, self.handle)
         return self
 

@@ -56,6 +56,7 @@ _METRICS: dict[str, tuple[bool, str]] = {
     "written_down_rows": (True, "Rows that left host memory for the tiers below."),
     "queued_rows": (False, "Rows on their way down."),
     "below_rows": (False, "Rows whose only place is below host memory."),
+    "failed_evictions": (True, "Parts of a step's eviction that a tier has put off."),
     **{
         f"{tier}_{key}": (grows, text.format(where))
         for tier, where in (("remote", "the remote tier"), ("ssd", "the SSD tier"))
