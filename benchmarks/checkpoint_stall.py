@@ -123,6 +123,7 @@ def main() -> None:
         every_seconds=options.seconds / 2,
         delta_every_seconds=options.delta_seconds,
         keep=1,
+        data_starts_over=True,
     )
     alone, beside = [], []
     for _ in tqdm(range(options.rounds), desc="rounds", disable=None):

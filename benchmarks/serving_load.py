@@ -79,7 +79,9 @@ def train(root: Path, options: Any, deltas: int) -> None:
                 (rng.random((options.batch, 1)) < 0.3).astype(np.float32),
             )
 
-    checkpoint = mr.RecCheckpoint(root, every_steps=1 << 40, delta_every_steps=1)
+    checkpoint = mr.RecCheckpoint(
+        root, every_steps=1 << 40, delta_every_steps=1, data_starts_over=True
+    )
     model.online_train(batches(), checkpoint, progress=False)
 
 

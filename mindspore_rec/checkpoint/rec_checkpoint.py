@@ -25,6 +25,7 @@ from mindspore_rec.checkpoint.chain import (
     newest_chain,
     verify_chain,
 )
+from mindspore_rec.checkpoint.data_place import batches_of, check_place, has_place, watch_of
 from mindspore_rec.checkpoint.directory import training_cell
 from mindspore_rec.checkpoint.errors import CheckpointError, reading
 from mindspore_rec.checkpoint.load import check_load, load_chain
@@ -43,6 +44,7 @@ from mindspore_rec.checkpoint.worker import Worker
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.parameter import TableParameter
+from mindspore_rec.training_reads import Watch
 
 __all__ = ["RecCheckpoint", "Save"]
 
@@ -87,6 +89,11 @@ class RecCheckpoint(Callback):
     bits as one that was never interrupted, as far as its data and its callbacks depend on nothing
     else. (Eviction by capacity picks from samples, and picks others after a restart.)
 
+    What is trained on is a stream with a state (a `StreamingDataset`, or `FeatureBatches` of one),
+    or begins anew with each run and has a length: a list, a finite Dataset. Anything else, such as
+    a generator or a `GeneratorDataset` over a stream, is refused before the first step, unless
+    `data_starts_over` says that its place may be lost.
+
     Where nothing can be written, as on a full disk, a warning is logged, training goes on, and the
     next delta has all since the last one that is there.
 
@@ -102,6 +109,8 @@ class RecCheckpoint(Callback):
         states: by name, objects with `state_dict()` and `load_state_dict(state)` that belong to the
             state: a `ProgressiveValidation`, for example. The `train_dataset` is one by itself,
             where it has these.
+        data_starts_over: the data may begin anew after a restart: their place is not saved,
+            whatever they are. Default: False.
         announce: called with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`,
             `watermark` and `saved_at` when a directory is there, from another thread. What it
             raises is logged.
@@ -162,6 +171,7 @@ class RecCheckpoint(Callback):
         delta_every_steps: int | None = None,
         delta_every_seconds: float | None = None,
         states: Mapping[str, Any] | None = None,
+        data_starts_over: bool = False,
         announce: Callable[[dict[str, Any]], Any] | None = None,
         builder: str | None = None,
         builder_arguments: Mapping[str, Any] | None = None,
@@ -175,6 +185,9 @@ class RecCheckpoint(Callback):
         self._delta = Cadence("delta_every", delta_every_steps, delta_every_seconds)
         self.keep = check_int("keep", keep, 1, 1 << 20)
         self._states = _check_states(states)
+        if not isinstance(data_starts_over, bool):
+            raise TypeError(f"data_starts_over must be a bool, got {data_starts_over!r}")
+        self._starts_over = data_starts_over
         if announce is not None and not callable(announce):
             raise TypeError(f"announce must be callable, got {announce!r}")
         self._announce = announce
@@ -187,6 +200,8 @@ class RecCheckpoint(Callback):
         self._began = 0  # self.step when this training began
         self._trained_before = 0  # batches of the stream's life before this training
         self._saved_step = -1
+        self._restored: dict[str, Any] | None = None  # states, until the training begins
+        self._watch: Watch | None = None
         self._unsaved: list[tuple[TableParameter, int]] = []  # marks of what is being written
         self._writer: Worker | None = None
         self._merger: Worker | None = None
@@ -206,12 +221,15 @@ class RecCheckpoint(Callback):
             Training steps until then; None where there is no checkpoint, and nothing changed.
 
         Raises:
-            ValueError: the model, data set or `states` are not those that were saved; there is no
-                such step; a file is damaged (a CheckpointError).
+            ValueError: a file is damaged (a CheckpointError); the model, data set or `states` are
+                not those that were saved: a place in a stream and no stream, or the other way
+                round; the place in the data set could not be saved; there is no such step.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
             raise RuntimeError("restore() is for before the training")
+        if not self._starts_over:
+            check_place(train_dataset)
         if not self.directory.is_dir():
             return None
         with lock(self.directory):
@@ -225,7 +243,7 @@ class RecCheckpoint(Callback):
                 if not isinstance(states["objects"], dict):
                     raise TypeError("objects must be an object")
                 check_random_state(states["random"])
-            wanted = {**self._states, **_dataset_state(train_dataset)}
+            wanted = {**self._states, **self._dataset_state(train_dataset)}
             if wanted.keys() != states["objects"].keys():
                 raise ValueError(
                     f"states and train_dataset must be those that were saved: {last.path} has the "
@@ -252,6 +270,7 @@ class RecCheckpoint(Callback):
                 remove([each for each in entries(self.directory) if each.step > last.step])
         _mark(tables_of(training_cell(model)))
         set_random_state(states["random"])
+        self._restored = states["objects"]
         self._run, self._last, self.step = last.run, last, last.step
         self._saved_step = last.step
         return last.step
@@ -259,15 +278,21 @@ class RecCheckpoint(Callback):
     # ---- the callback
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Opens the directory; writes the first checkpoint of a run."""
+        """Opens the directory; writes the first checkpoint of a run.
+
+        Raises:
+            ValueError: the place in the data cannot be saved, or is not the one that was restored;
+                the directory is another run's.
+        """
         run = run_context.original_args()
         cell = run.train_network
+        self._check_data(run.train_dataset)
         make_directories(self.directory)
         self._lock = lock(self.directory)
         try:
             self._clean()
             self._began = self.step
-            self._trained_before = _batches_of(run.train_dataset)
+            self._trained_before = batches_of(run.train_dataset)
             self._writer, self._merger = Worker("checkpoint"), Worker("merge")
             tables = {table.name: table for table in tables_of(cell)}
             if self._last is None:
@@ -275,6 +300,10 @@ class RecCheckpoint(Callback):
         except BaseException:
             self._close()
             raise
+        if not self._starts_over:
+            self._watch = watch_of(run.train_dataset)
+            self._watch.begin()
+        self._restored = None
         now = time.monotonic()
         self._full.restart(now)
         self._delta.restart(now)
@@ -424,11 +453,36 @@ class RecCheckpoint(Callback):
 
     def _all_states(self, run: Any) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._states.items()}
-        dataset = run.train_dataset
-        if _has_state(dataset):
-            trained = self._trained_before + run.cur_step_num
-            objects["train_dataset"] = dataset.state_dict(batches=trained)
+        for name, dataset in self._dataset_state(run.train_dataset).items():
+            objects[name] = dataset.state_dict(batches=self._trained_before + run.cur_step_num)
         return {"objects": objects, "random": random_state()}
+
+    # ---- the data
+
+    def _dataset_state(self, dataset: Any) -> dict[str, Any]:
+        return {"train_dataset": dataset} if has_place(dataset) and not self._starts_over else {}
+
+    def _check_data(self, dataset: Any) -> None:
+        if not self._starts_over:
+            check_place(dataset)
+        if self._restored is None:
+            return
+        saved = self._restored.get("train_dataset")
+        placed = bool(self._dataset_state(dataset))
+        if saved is None and placed:
+            raise ValueError(
+                f"train_dataset has a place and {self._last_path()} has none for it, so it would "
+                "begin anew: give it to restore(), or say data_starts_over=True"
+            )
+        if saved is not None and (not placed or batches_of(dataset) != saved["batches"]):
+            raise ValueError(
+                f"train_dataset must be what restore() was given: {self._last_path()} has the "
+                f"place of a stream after {saved['batches']} batches"
+            )
+
+    def _last_path(self) -> Path:
+        assert self._last is not None
+        return self._last.path
 
     # ---- the directory
 
@@ -443,6 +497,9 @@ class RecCheckpoint(Callback):
             )
 
     def _close(self) -> None:
+        if self._watch is not None:
+            self._watch.end()
+            self._watch = None
         for worker in (self._writer, self._merger):
             if worker is not None:
                 worker.close()
@@ -488,18 +545,6 @@ def _check_builder(
                 )
         inputs = list(inputs)
     return {"builder": builder, "arguments": dict(arguments or {}), "inputs": inputs}
-
-
-def _has_state(dataset: Any) -> bool:
-    return hasattr(dataset, "state_dict") and hasattr(dataset, "load_state_dict")
-
-
-def _dataset_state(dataset: Any) -> dict[str, Any]:
-    return {"train_dataset": dataset} if _has_state(dataset) else {}
-
-
-def _batches_of(dataset: Any) -> int:
-    return int(dataset.state_dict()["batches"]) if _has_state(dataset) else 0
 
 
 def _watermark(tables: Mapping[str, Any]) -> int | None:

@@ -22,12 +22,14 @@ Transform = Callable[[pa.RecordBatch], Mapping[str, np.ndarray]]
 
 
 class StreamingDataset:
-    """Batches of a stream as tuples of arrays: for `RecModel.online_train`, or as the source of a
-    `mindspore.dataset.GeneratorDataset`.
+    """Batches of a stream as tuples of arrays, for `RecModel.online_train` and `FeatureBatches`.
 
     Its state is the stream's place and what the transform has learned, both as of one batch. A
-    reader that is ahead of the training, such as a MindSpore pipeline, asks for the state after the
-    batches that were trained: `state_dict(batches=...)`.
+    reader that is ahead of the training asks for the state after the batches that were trained:
+    `state_dict(batches=...)`. `RecCheckpoint` does that where this object, or `FeatureBatches` of
+    it, is what is trained on. It refuses what hides it, such as a
+    `mindspore.dataset.GeneratorDataset` or a generator expression over it: nobody could tell how
+    many of its batches were trained.
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.

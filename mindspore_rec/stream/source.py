@@ -27,6 +27,7 @@ from mindspore_rec.stream.source_checks import (
     check_state,
 )
 from mindspore_rec.stream.stop import StopWhen
+from mindspore_rec.training_reads import check_read
 
 __all__ = ["StreamSource"]
 
@@ -161,6 +162,7 @@ class StreamSource:
         return self
 
     def __next__(self) -> pa.RecordBatch:
+        check_read(self)
         if self._closed and self.stop_reason:
             raise StopIteration
         self._begin()

@@ -16,6 +16,8 @@ from mindspore_rec.train.batches import batch_count, check_source
 
 __all__ = ["FeatureBatches"]
 
+_OF_A_STREAM = ("state_dict", "load_state_dict", "lag", "stop_reason")
+
 
 class FeatureBatches:
     """Batches of features as keys, for `RecModel.train`, `online_train`, `eval`.
@@ -27,6 +29,10 @@ class FeatureBatches:
     reads ahead where a table's cache prefetches, tells the time at the step all the same. Nothing
     else that reads ahead, such as a thread, belongs around this object; put it inside.
 
+    Around a `mindspore_rec.stream.StreamingDataset` it has the stream's state as its own
+    (`state_dict`, `load_state_dict`, `lag`, `stop_reason`), for it makes one batch of each: a
+    `RecCheckpoint` goes on where the training was.
+
     Args:
         source: a `mindspore.dataset.Dataset`, or an iterable of dicts or tuples of columns, whole
             batches. It may be endless.
@@ -35,6 +41,9 @@ class FeatureBatches:
             feature is the timestamp, and only then.
         is_train: False for evaluation: tables are not told the time, and a source whose columns
             have names need not have it. Default: True.
+
+    Attributes:
+        source: what it reads.
 
     Yields:
         Dicts, or tuples where the source gives tuples.
@@ -63,7 +72,7 @@ class FeatureBatches:
         self._insert = InsertFunc(specs, with_time=is_train)
         self._tables = self._told(tables, is_train)
         self._count = batch_count(source)
-        self._source = self._insert(source) if isinstance(source, Dataset) else source
+        self.source = self._insert(source) if isinstance(source, Dataset) else source
         self._place = len(self._insert.features) if self._tables else None
 
     def _told(self, tables: Any, is_train: bool) -> tuple[MapParameter, ...]:
@@ -77,6 +86,12 @@ class FeatureBatches:
                 f"tables must be given: feature '{timestamp.name}' is the time they are told"
             )
         return ()
+
+    def __getattr__(self, name: str) -> Any:
+        # Only what a stream has; a list has no state, and then neither has this.
+        if name in _OF_A_STREAM and not isinstance(self.source, Dataset):
+            return getattr(self.source, name)
+        raise AttributeError(f"FeatureBatches has no attribute {name!r}", name=name, obj=self)
 
     def __len__(self) -> int:
         if self._count is None:
@@ -95,12 +110,12 @@ class FeatureBatches:
             The batch, and a function that tells the tables its time: to be called just before the
             batch's step.
         """
-        if isinstance(self._source, Dataset):
-            names = self._source.get_col_names()
-            rows = self._source.create_tuple_iterator(num_epochs=1, output_numpy=True)
+        if isinstance(self.source, Dataset):
+            names = self.source.get_col_names()
+            rows = self.source.create_tuple_iterator(num_epochs=1, output_numpy=True)
             made = (dict(zip(names, row, strict=True)) for row in rows)
         else:
-            made = (self._insert(batch) for batch in self._source)
+            made = (self._insert(batch) for batch in self.source)
         for batch in made:
             seconds = None
             if self._place is not None:

@@ -20,6 +20,7 @@ from mindspore_rec.train.hints import hint_vocabulary
 from mindspore_rec.train.interrupt import Interruption
 from mindspore_rec.train.shapes import CellCaller
 from mindspore_rec.train.summary import TrainSummary
+from mindspore_rec.training_reads import reading
 
 __all__ = ["TrainLoop"]
 
@@ -142,7 +143,8 @@ class TrainLoop:
     def _read(self, stream: Iterator[ReadBatch]) -> ReadBatch | None:
         try:
             self._interruption.waiting = True
-            return next(stream, None)
+            with reading():
+                return next(stream, None)
         except KeyboardInterrupt:
             self._interruption.requested = True
             return None

@@ -84,7 +84,8 @@ def train(
     ms.set_context(mode=ms.GRAPH_MODE)
     net = Marked() if net is None else net
     model = RecModel(net, Loss(), LazyAdam(net.trainable_params()))
-    checkpoint = RecCheckpoint(root, **(cadence or {"every_steps": 4, "delta_every_steps": 1}))
+    cadence = cadence or {"every_steps": 4, "delta_every_steps": 1}
+    checkpoint = RecCheckpoint(root, data_starts_over=True, **cadence)
     checkpoint.restore(model, step=restore)
     callbacks = [Marks(net, keys, checkpoint, pause), checkpoint]
     model.online_train(batches(steps), callbacks, progress=False)
