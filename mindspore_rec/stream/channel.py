@@ -234,7 +234,12 @@ def _topic(namespace: str, dataset_name: str) -> str:
 
 def _sequence(message: Message) -> MessageNumber | None:
     headers = dict(message.headers)
-    try:
-        return MessageNumber(headers[_PRODUCER].decode(), int(headers[_SEQUENCE]))
-    except (KeyError, ValueError):
+    producer, number = headers.get(_PRODUCER), headers.get(_SEQUENCE)
+    # Kafka's headers may have no value. A number that no sender gives must not pass for one: what
+    # has it would be a duplicate, or make those after it duplicates.
+    if not producer or len(producer) > 1000 or not re.fullmatch(rb"\d{1,18}", number or b""):
         return None  # someone else's message
+    try:
+        return MessageNumber(producer.decode(), int(number or b""))
+    except UnicodeDecodeError:
+        return None

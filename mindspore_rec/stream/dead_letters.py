@@ -49,7 +49,7 @@ class DeadLetters:
             "timestamp": entry.timestamp,
             "size": entry.size,
         }
-        encoded = [(name, str(value).encode()) for name, value in headers.items()]
+        encoded = [(name, str(value).encode("utf-8", "replace")) for name, value in headers.items()]
         self._producer.send(self.topic, None, entry.value, encoded, key)
 
     def flush(self) -> None:

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.stream.client import LogClient, Message
-from mindspore_rec.stream.formats import BadMessageError, Format
+from mindspore_rec.stream.formats import BadMessageError, Decoded, Format
 from mindspore_rec.stream.interleave import BadEntry, Block, Interleaver, Sequence
 
 __all__ = ["Fetcher", "Limits"]
 
 _KEPT_OF_BAD = 1 << 16
+_NOTHING = Decoded(pa.RecordBatch.from_pylist([], pa.schema([])), np.zeros(0, np.int64), {})
 
 
 class Limits:
@@ -77,6 +78,7 @@ class Fetcher:
         self._changed = changed
         self._share = max(1, buffer_bytes // len(interleaver.partitions))
         self._sequence_of = sequence_of
+        self._undecoded: dict[int, list[Message]] = {}  # by partition; it is not read on meanwhile
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stream-fetcher", daemon=True)
 
@@ -92,8 +94,12 @@ class Fetcher:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                found = self._client.poll(0.1, sorted(self._full()))
-                blocks = {p: self._decode(messages) for p, messages in found.items()}
+                full = self._full()
+                wait = 0.1 if self._undecoded.keys() <= full else 0.0
+                found = self._client.poll(wait, sorted(full | self._undecoded.keys()))
+                for p, messages in found.items():
+                    self._undecoded[p] = self._undecoded.get(p, []) + messages
+                blocks = {p: self._next_block(p) for p in self._undecoded.keys() - full}
                 with self._changed:
                     self.ends = self._client.ends()
                     for p, block in blocks.items():
@@ -116,6 +122,14 @@ class Fetcher:
         }
         return self.paused
 
+    def _next_block(self, partition: int) -> Block:
+        """The first messages that are not decoded, as many as do not take too much memory."""
+        messages = self._undecoded.pop(partition)
+        block = self._decode(messages)
+        if len(block.offsets) < len(messages):
+            self._undecoded[partition] = messages[len(block.offsets) :]
+        return block
+
     def _decode(self, messages: list[Message]) -> Block:
         values: list[bytes] = []
         places: list[int] = []
@@ -131,7 +145,11 @@ class Fetcher:
             else:
                 values.append(value)
                 places.append(i)
-        rows, found, wrong = self._format.decode(values)
+        rows, found, wrong = self._format.decode_some(values) if values else _NOTHING
+        if len(found) < len(values):  # the rest later
+            messages = messages[: places[len(found)]]
+            places = places[: len(found)]
+            bad = {i: error for i, error in bad.items() if i < len(messages)}
         rows, found, refused = self._refuse(rows, found, [messages[i] for i in places])
         bad.update({places[i]: error for i, error in {**wrong, **refused}.items()})
         counts = np.zeros(len(messages), np.int64)
@@ -145,7 +163,7 @@ class Fetcher:
             rows,
             {i: _entry(messages[i], error) for i, error in bad.items()},
             sequences,
-            sum(len(m.value or b"") + 100 for m in messages),
+            max(sum(len(m.value or b"") + 100 for m in messages), rows.get_total_buffer_size()),
         )
 
     def _refuse(

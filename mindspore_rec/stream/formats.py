@@ -16,6 +16,9 @@ import pyarrow as pa
 from pyarrow import csv
 from pyarrow import json as arrow_json
 
+from mindspore_rec.checks import check_int
+from mindspore_rec.stream.arrow_bounds import decoded_bytes, written_out_bytes
+
 __all__ = [
     "ArrowFormat",
     "BadMessageError",
@@ -30,6 +33,7 @@ __all__ = [
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WORTH_THREADS = 1 << 16
+_MOST_DECODED = 64 << 20
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
@@ -37,9 +41,10 @@ class BadMessageError(ValueError):
     """A message that is no rows of the schema.
 
     Args:
-        reason: one of "empty" (no bytes), "size" (too many), "format" (not of this format),
-            "schema" (columns or types other than declared), "null" (a value is missing that must
-            not be), "time" (an event from the future), "value" (a number out of its range).
+        reason: one of "empty" (no bytes), "size" (too many, as it is or decoded), "format" (not of
+            this format), "schema" (columns or types other than declared), "null" (a value is
+            missing that must not be), "time" (an event from the future), "value" (a number out of
+            its range).
         detail: what was found.
     """
 
@@ -95,18 +100,53 @@ class Format(ABC):
     Args:
         schema: the columns that must be there, with their types. A field that is not nullable must
             have no missing value. Columns that are not in it are left out.
+        max_decoded_bytes: a message whose rows would take more in memory is bad, at least 1; twice
+            its own size it may always take (default 64 MiB).
     """
 
-    def __init__(self, schema: pa.Schema | None) -> None:
+    def __init__(self, schema: pa.Schema | None, max_decoded_bytes: int = _MOST_DECODED) -> None:
         if schema is not None and not isinstance(schema, pa.Schema):
             raise TypeError(f"schema must be a pyarrow.Schema, got {type(schema).__name__}")
         if schema is not None and (not len(schema) or len(set(schema.names)) < len(schema)):
             raise ValueError(f"schema must have columns with distinct names, got {schema.names}")
         self.schema = schema
+        self._widths: tuple[int, int] | None = None
+        self.max_decoded_bytes = check_int("max_decoded_bytes", max_decoded_bytes, 1, 1 << 40)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
         """The rows of messages, none of them empty; never raises for what is in one."""
-        refused = {i: why for i, value in enumerate(values) if (why := self._refusal(value))}
+        found = self.decode_some(values)
+        if len(found.counts) == len(values):
+            return found
+        pieces, at = [found], len(found.counts)
+        bad = dict(found.bad)
+        while at < len(values):
+            found = self.decode_some(values[at:])
+            pieces.append(found)
+            bad.update({at + i: error for i, error in found.bad.items()})
+            at += len(found.counts)
+        rows = [piece.rows for piece in pieces if piece.rows.num_rows]
+        counts = np.concatenate([piece.counts for piece in pieces])
+        return Decoded(join_rows(rows or [pieces[0].rows]), counts, bad)
+
+    def decode_some(self, values: Sequence[bytes]) -> Decoded:
+        """The rows of the first messages, at least one: as many as take no more together than one
+        alone may. What is too large for that is bad, told before it is decoded."""
+        refused: dict[int, BadMessageError] = {}
+        total = taken = 0
+        for value in values:
+            try:
+                size = self._weigh(value)
+            except BadMessageError as error:
+                refused[taken] = error
+                size = 0
+            if taken and total + size > self.max_decoded_bytes:
+                break
+            total += size
+            taken += 1
+        return self._decode(values if taken == len(values) else values[:taken], refused)
+
+    def _decode(self, values: Sequence[bytes], refused: dict[int, BadMessageError]) -> Decoded:
         places = [i for i in range(len(values)) if i not in refused]
         found = np.zeros(len(places), np.int64)
         wrong: dict[int, BadMessageError] = {}
@@ -116,7 +156,7 @@ class Format(ABC):
             self._halve(chosen, 0, found, wrong, parts)
         counts = np.zeros(len(values), np.int64)
         counts[places] = found
-        bad = {i: BadMessageError("format", why) for i, why in refused.items()}
+        bad = dict(refused)
         bad.update({places[i]: error for i, error in wrong.items()})
         schema = self.schema if self.schema is not None else pa.schema([])
         rows = join_rows(parts) if parts else pa.RecordBatch.from_pylist([], schema)
@@ -148,6 +188,26 @@ class Format(ABC):
         """What can be told to be wrong of a message at a glance, or nothing."""
         return ""
 
+    def _weigh(self, value: bytes) -> int:
+        """About how many bytes a message's rows take; raises BadMessageError where it is bad."""
+        why = self._refusal(value)
+        if why:
+            raise BadMessageError("format", why)
+        if self._widths is None:
+            self._widths = _row_widths(self.schema)
+        row, element = self._widths
+        size = len(value) + row * (value.count(b"\n") + 1)
+        if element:
+            size += element * (value.count(b",") + value.count(b"["))
+        if size > self._most(value):
+            raise BadMessageError(
+                "size", f"it decodes to {size} bytes, at most {self._most(value)} are taken"
+            )
+        return size
+
+    def _most(self, value: bytes) -> int:
+        return max(self.max_decoded_bytes, 2 * len(value))
+
     @abstractmethod
     def _read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray]:
         """Rows and their number in each message; raises BadMessageError where any is bad."""
@@ -176,6 +236,9 @@ class ArrowFormat(Format):
 
     Args:
         schema: the columns; None takes the ones of the first message that can be read.
+        max_decoded_bytes: as for `Format`. What a message decodes to is told from its metadata:
+            compressed it may be small and become large. Columns of unions, run ends and list views
+            are not taken, nor more than 16,384 columns.
 
     Example:
         >>> packed = pack(pa.table({"x": [1, 2]}))
@@ -184,19 +247,21 @@ class ArrowFormat(Format):
         ([2, 0], [1], 'format')
     """
 
-    def __init__(self, schema: pa.Schema | None = None) -> None:
-        super().__init__(schema)
+    def __init__(
+        self, schema: pa.Schema | None = None, max_decoded_bytes: int = _MOST_DECODED
+    ) -> None:
+        super().__init__(schema, max_decoded_bytes)
+        self._known: set[bytes] = set()
 
-    def decode(self, values: Sequence[bytes]) -> Decoded:
-        """The rows of messages."""
-        if self.schema is None:  # message by message, until one can be read
-            for value in values:
-                try:
-                    self.schema = _open(value).schema.remove_metadata()
-                    break
-                except BadMessageError:
-                    continue
-        return super().decode(values)
+    def _weigh(self, value: bytes) -> int:
+        # Arrow takes a stream that just ends for a whole one: a cut one could lose rows in silence.
+        if not value.endswith(_END):
+            raise BadMessageError("format", "an Arrow stream without its end")
+        try:
+            return decoded_bytes(value, self._most(value), self._known)
+        except ValueError as error:
+            too_large = "are taken" in str(error)
+            raise BadMessageError("size" if too_large else "format", _short(error)) from error
 
     def _halve(
         self,
@@ -210,7 +275,18 @@ class ArrowFormat(Format):
             super()._halve([value], place + i, counts, bad, parts)
 
     def _read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray]:
-        rows = self._checked(_open(values[0]))
+        table = _open(values[0])
+        if self.schema is None:  # it is that of the first message that can be read
+            names = table.schema.names
+            if not names or len(set(names)) < len(names):
+                raise BadMessageError("schema", f"columns must have distinct names, got {names}")
+            self.schema = table.schema.remove_metadata()
+        rows = self._checked(table)
+        size = sum(written_out_bytes(column) for column in rows.columns)
+        if size > self._most(values[0]):
+            raise BadMessageError(
+                "size", f"its texts are {size} bytes, at most {self._most(values[0])} are taken"
+            )
         return rows, np.array([rows.num_rows])
 
 
@@ -220,6 +296,7 @@ class TsvFormat(Format):
     Args:
         schema: the columns in their order.
         null_values: texts that stand for a missing value (default: only the empty one).
+        max_decoded_bytes: as for `Format`.
 
     Example:
         >>> tsv = TsvFormat(pa.schema({"label": pa.int8(), "C1": pa.string()}))
@@ -228,8 +305,13 @@ class TsvFormat(Format):
         ([{'label': 1, 'C1': 'abc'}, {'label': 0, 'C1': None}], 'format')
     """
 
-    def __init__(self, schema: pa.Schema, null_values: Sequence[str] = ("",)) -> None:
-        super().__init__(schema)
+    def __init__(
+        self,
+        schema: pa.Schema,
+        null_values: Sequence[str] = ("",),
+        max_decoded_bytes: int = _MOST_DECODED,
+    ) -> None:
+        super().__init__(schema, max_decoded_bytes)
         self._nulls = list(null_values)
 
     def _refusal(self, value: bytes) -> str:
@@ -272,6 +354,7 @@ class JsonFormat(Format):
 
     Args:
         schema: the columns; an object without a column has a missing value there.
+        max_decoded_bytes: as for `Format`.
 
     Example:
         >>> lines = JsonFormat(pa.schema({"user": pa.int64()}))
@@ -281,6 +364,11 @@ class JsonFormat(Format):
     """
 
     def _refusal(self, value: bytes) -> str:
+        if not value.isascii():  # the parser takes any bytes, and would have them found later
+            try:
+                value.decode()
+            except UnicodeDecodeError as error:
+                return f"no UTF-8: {error}"
         # The parser looks for objects, not lines: halves of one object must not join to a row.
         for line in value.removesuffix(b"\n").split(b"\n"):
             line = line.strip()
@@ -304,15 +392,42 @@ class JsonFormat(Format):
 
 
 def _open(value: bytes) -> pa.Table:
-    # Arrow takes a stream that just ends for a whole one: a cut one could lose rows in silence.
-    if not value.endswith(_END):
-        raise BadMessageError("format", "an Arrow stream without its end")
     try:
         table = pa.ipc.open_stream(value).read_all()
         table.validate(full=True)  # what a faulty producer wrote must not crash a kernel
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise BadMessageError("format", _short(error)) from error
     return table
+
+
+def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
+    """Bytes of a row beside its texts, and of the largest element of its lists, 0 for none."""
+    kinds = [] if schema is None else [field.type for field in schema]
+    elements = [_width(each) for kind in kinds for each in _elements(kind)]
+    return sum(map(_width, kinds)), max(elements, default=0)
+
+
+def _width(kind: pa.DataType) -> int:
+    if pa.types.is_struct(kind):
+        return sum(_width(kind.field(i).type) for i in range(kind.num_fields))
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * _width(kind.value_type)
+    try:
+        return (int(kind.bit_width) + 7) // 8
+    except ValueError:
+        return 8  # the place of a text or a list
+
+
+def _elements(kind: pa.DataType) -> list[pa.DataType]:
+    """Types of what lists in it have."""
+    if pa.types.is_struct(kind):
+        return [each for i in range(kind.num_fields) for each in _elements(kind.field(i).type)]
+    if not pa.types.is_nested(kind):
+        return []
+    if pa.types.is_map(kind):
+        return [pa.struct([kind.key_field, kind.item_field])]
+    value = getattr(kind, "value_type", None)
+    return [] if value is None else [value, *_elements(value)]
 
 
 def _lines(values: Sequence[bytes]) -> tuple[bytes, np.ndarray]:

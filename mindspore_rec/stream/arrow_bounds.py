@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much an Arrow IPC stream decodes to, told from its metadata before anything is decoded.
+
+A compressed body says how large its buffers become, dictionaries and views may repeat what they
+have once, and columns of nothing have any length. So the metadata of every message is read here
+(flatbuffers, as Message.fbs and Schema.fbs of Apache Arrow define them) and added up; then Arrow,
+which verifies them itself, may have the bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["MOST_COLUMNS", "MOST_DEPTH", "decoded_bytes", "written_out_bytes"]
+
+MOST_COLUMNS = 16_384  # fields, those inside others included
+MOST_DEPTH = 16
+_A_NODE = 256  # bytes that an array costs beside its buffers
+_A_ROW = 4  # bytes that a row counts for at least
+
+_CONTINUATION = b"\xff\xff\xff\xff"
+_OLD_COMPRESSION = b"ARROW:experimental_compression"
+_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+_REFUSED_TYPES = {14: "union", 22: "run-end encoded", 25: "list view", 26: "large list view"}
+
+
+class _Table:
+    """A flatbuffers table; every read is within the bytes, or an error."""
+
+    def __init__(self, data: memoryview, at: int) -> None:
+        self.data, self.at = data, at
+        self._vtable = at - self._read("<i", at)
+        self._size = self._read("<H", self._vtable)
+
+    def _read(self, kind: str, at: int) -> int:
+        if at < 0:
+            raise ValueError("an offset before its beginning")
+        return int(struct.unpack_from(kind, self.data, at)[0])
+
+    def _place(self, field: int) -> int:
+        """Where a field is; 0 where it is not there."""
+        entry = 4 + 2 * field
+        if entry + 2 > self._size:
+            return 0
+        offset = self._read("<H", self._vtable + entry)
+        return self.at + offset if offset else 0
+
+    def number(self, field: int, kind: str) -> int:
+        place = self._place(field)
+        return self._read(kind, place) if place else 0
+
+    def table(self, field: int) -> _Table | None:
+        place = self._place(field)
+        return _Table(self.data, place + self._read("<I", place)) if place else None
+
+    def vector(self, field: int, size: int) -> tuple[int, int]:
+        """Where the elements of so many bytes are, and how many."""
+        place = self._place(field)
+        if not place:
+            return 0, 0
+        at = place + self._read("<I", place)
+        count = self._read("<I", at)
+        if at + 4 + count * size > len(self.data):
+            raise ValueError("a vector beyond its end")
+        return at + 4, count
+
+    def tables(self, field: int) -> list[_Table]:
+        at, count = self.vector(field, 4)
+        places = (at + 4 * i for i in range(count))
+        return [_Table(self.data, place + self._read("<I", place)) for place in places]
+
+    def pairs(self, field: int) -> list[tuple[int, int]]:
+        at, count = self.vector(field, 16)
+        numbers = struct.unpack_from(f"<{2 * count}q", self.data, at)
+        return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> int:
+    """About how many bytes of memory an Arrow IPC stream takes when it is read.
+
+    Args:
+        stream: one whole stream, its end included.
+        most: what it may take.
+        known: metadata of schemas that were found good; added to. Default: none.
+
+    Returns:
+        The number, at most `most`.
+
+    Raises:
+        ValueError: it takes more; it has more than 16,384 columns, nested deeper than 16, or of
+            unions, run ends or list views; it is no such stream, or there is more behind its end.
+
+    Example:
+        >>> rows = pa.table({"x": pa.array([0] * 100_000)})
+        >>> sink = pa.BufferOutputStream()
+        >>> options = pa.ipc.IpcWriteOptions(compression="zstd")
+        >>> with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        ...     writer.write(rows)
+        >>> stream = sink.getvalue().to_pybytes()
+        >>> len(stream) < 2000, decoded_bytes(stream, 1 << 20)
+        (True, 800256)
+        >>> try:
+        ...     decoded_bytes(stream, 500_000)
+        ... except ValueError as error:
+        ...     print(error)
+        it decodes to 800256 bytes or more, at most 500000 are taken
+    """
+    try:
+        return _walk(memoryview(stream), most, set() if known is None else known)
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"damaged metadata of Arrow: {error}") from error
+
+
+def _walk(stream: memoryview, most: int, known: set[bytes]) -> int:
+    total, at = 0, 0
+    while True:
+        if stream[at : at + 4] != _CONTINUATION:
+            raise ValueError("no message of Arrow where one must begin")
+        size = struct.unpack_from("<i", stream, at + 4)[0]
+        at += 8
+        if size == 0:
+            if at != len(stream):
+                raise ValueError(f"{len(stream) - at} bytes behind the end of an Arrow stream")
+            return total
+        if size < 8 or at + size > len(stream):
+            raise ValueError("metadata of Arrow beyond the end")
+        data = stream[at : at + size]
+        message = _Table(data, struct.unpack_from("<I", data, 0)[0])
+        at += size
+        body = message.number(3, "<q")
+        if not 0 <= body <= len(stream) - at:
+            raise ValueError("a body of Arrow beyond the end")
+        total += _message_bytes(message, stream[at : at + body], most, known)
+        if total > most:
+            raise ValueError(f"it decodes to {total} bytes or more, at most {most} are taken")
+        at += body
+
+
+def _message_bytes(message: _Table, body: memoryview, most: int, known: set[bytes]) -> int:
+    kind, header = message.number(1, "<B"), message.table(2)
+    if header is None or kind not in (_SCHEMA, _DICTIONARY, _BATCH):
+        raise ValueError(f"a message of kind {kind} in an Arrow stream")
+    if kind == _SCHEMA:
+        metadata = bytes(message.data)
+        if metadata not in known:
+            _check_fields(header, 1, [0])
+            if len(known) < 64:
+                known.add(metadata)
+        return 0
+    if message.vector(4, 4)[1] and _OLD_COMPRESSION in bytes(message.data):
+        raise ValueError("a compression that only Arrow 0.17 has")
+    if kind == _DICTIONARY:
+        header = header.table(1)
+        if header is None:
+            raise ValueError("a dictionary of Arrow without data")
+    return _batch_bytes(header, body, most)
+
+
+def _check_fields(parent: _Table, depth: int, seen: list[int]) -> None:
+    """Counts the fields; one table may stand for many, so that few bytes may say a great many."""
+    fields = parent.tables(1 if depth == 1 else 5)
+    if fields and depth > MOST_DEPTH:
+        raise ValueError(f"columns nested deeper than {MOST_DEPTH}")
+    seen[0] += len(fields)
+    if seen[0] > MOST_COLUMNS:
+        raise ValueError(f"more than {MOST_COLUMNS} columns")
+    for field in fields:
+        kind = field.number(2, "<B")
+        if kind in _REFUSED_TYPES:
+            raise ValueError(f"a column of type {_REFUSED_TYPES[kind]}")
+        _check_fields(field, depth + 1, seen)
+
+
+def _batch_bytes(batch: _Table, body: memoryview, most: int) -> int:
+    nodes, buffers = batch.pairs(1), batch.pairs(2)
+    rows = max((length for length, _ in nodes), default=0)
+    rows = max(rows, batch.number(0, "<q"))
+    if min((length for length, _ in nodes), default=0) < 0 or rows * _A_ROW > most:
+        raise ValueError(f"{rows} rows, at most {most // _A_ROW} are taken")
+    compressed = batch.table(3) is not None
+    total = _A_NODE * len(nodes)
+    for offset, length in buffers:
+        if length < 0 or offset < 0 or offset + length > len(body):
+            raise ValueError("a buffer of Arrow beyond its body")
+        if compressed and length:
+            size = struct.unpack_from("<q", body, offset)[0]
+            length = length - 8 if size == -1 else size
+            if length < 0:
+                raise ValueError(f"a buffer of Arrow of {length} bytes")
+        total += length
+    return total
+
+
+def written_out_bytes(column: pa.Array) -> int:
+    """Bytes of a column's texts if each were written out: dictionaries and views have them once.
+
+    Example:
+        >>> written_out_bytes(pa.array(["a" * 1000] * 1000).dictionary_encode())
+        1000000
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _indexed_bytes(column)
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        lengths = _lengths(column)
+        return 0 if lengths is None else int(lengths.sum())
+    if pa.types.is_struct(kind):
+        return sum(written_out_bytes(part) for part in column.flatten())
+    if pa.types.is_nested(kind):  # lists of some kind
+        return written_out_bytes(column.values)
+    return 0
+
+
+def _indexed_bytes(column: pa.DictionaryArray) -> int:
+    values = column.dictionary
+    if pa.types.is_nested(values.type) or pa.types.is_dictionary(values.type):
+        return int(values.nbytes) * len(column)
+    lengths = _lengths(values)
+    if lengths is None or not len(lengths):
+        return 0
+    longest = int(lengths.max())
+    if longest * len(column) < 1 << 20:  # not worth the looking up
+        return longest * len(column)
+    return int(lengths[column.indices.drop_null().to_numpy(zero_copy_only=False)].sum())
+
+
+def _lengths(texts: pa.Array) -> np.ndarray | None:
+    """int64 lengths of texts; None where they are something else."""
+    kind = texts.type
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        if not len(texts):
+            return np.zeros(0, np.int64)
+        words = np.frombuffer(texts.buffers()[1], np.int32).reshape(-1, 4)  # the first is it
+        return words[texts.offset : texts.offset + len(texts), 0].astype(np.int64)
+    try:
+        return pc.fill_null(pc.binary_length(texts), 0).to_numpy().astype(np.int64)
+    except pa.ArrowNotImplementedError:  # numbers
+        return None
