@@ -6,6 +6,7 @@ from mindspore_rec.stream.client import LogClient, LogProducer, Message
 from mindspore_rec.stream.columns import to_arrays, to_record_batch
 from mindspore_rec.stream.dataset import StreamingDataset
 from mindspore_rec.stream.dead_letters import DeadLetters
+from mindspore_rec.stream.dead_share import TooManyDeadLettersError
 from mindspore_rec.stream.features import Category, Feature, Key, Number, TimeCycle, TimePart
 from mindspore_rec.stream.formats import (
     ArrowFormat,
@@ -55,6 +56,7 @@ __all__ = [
     "StreamingDataset",
     "TimeCycle",
     "TimePart",
+    "TooManyDeadLettersError",
     "TsvFormat",
     "pack",
     "to_arrays",

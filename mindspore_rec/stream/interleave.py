@@ -111,6 +111,7 @@ class Interleaver:
         self._used = 0  # messages of its turn
         self._blocks: dict[int, deque[Block]] = {p: deque() for p in partitions}
         self.on_bad: Callable[[int, BadEntry], None] | None = None
+        self.on_good: Callable[[int], None] = _nothing
 
     # ---- blocks
 
@@ -231,10 +232,14 @@ class Interleaver:
         """Counts the messages before a place as taken."""
         if place == block.place:
             return
-        if block.bad and self.on_bad is not None:
-            for i in range(block.place, place):
-                if i in block.bad:
+        told = block.place
+        for i in range(block.place, place) if block.bad else ():
+            if i in block.bad:
+                self.on_good(i - told)
+                told = i + 1
+                if self.on_bad is not None:
                     self.on_bad(partition, block.bad[i])
+        self.on_good(place - told)
         self.taken += place - block.place
         self._used += place - block.place
         self.offsets[partition] = int(block.offsets[place - 1]) + 1
@@ -267,3 +272,7 @@ class Interleaver:
         self.duplicates = int(state["duplicates"])
         self.last = {p: dict(state["sequences"].get(str(p), {})) for p in self.partitions}
         self._at = self.partitions.index(int(state["turn_of"]))
+
+
+def _nothing(messages: int) -> None:
+    """Nobody counts the good messages."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from mindspore_rec.checks import check_int
 from mindspore_rec.stream.client import LogClient, Message
 from mindspore_rec.stream.dead_letters import DeadLetters
+from mindspore_rec.stream.dead_share import DeadShare, TooManyDeadLettersError
 from mindspore_rec.stream.fetcher import Fetcher, event_seconds
 from mindspore_rec.stream.formats import Format, join_rows
 from mindspore_rec.stream.interleave import BadEntry, Interleaver, Sequence
@@ -62,11 +63,19 @@ class StreamSource:
             The format needs a schema with these columns.
         max_message_bytes: a larger message is bad (default 4 MiB).
         dead_letters: where bad messages go. Default: None, the first one is an error.
+        max_dead_share: more dead letters than this share of the last `dead_share_messages` are too
+            many, in (0, 1]; 1 is no limit (default 0.5). Upstream has changed, it is likely, and
+            the training starves.
+        on_dead_share: what happens then: "stop", a `TooManyDeadLettersError` with the commonest
+            reason; or "warn", a warning in the log (default "stop"). A restart stops there again,
+            until "warn" or a greater share lets it by.
+        dead_share_messages: at least 10; fewer messages in all are never too many (default 1000).
         skip_idle_seconds: partitions wait so long for one that has nothing, then leave it out until
             it has. Default: None, for ever.
         max_wait_seconds: so long rows wait for their batch to be full. Default: None, for ever.
         journal: see above. Default: one in memory.
-        buffer_bytes: messages that are read ahead (default 64 MiB, as stored in the topic).
+        buffer_bytes: messages that are read ahead (default 64 MiB, as stored in the topic or, where
+            that is more, decoded).
         stop: when to end by itself. Default: never.
         sequence_of: the producer's sequence of a message, by which duplicates are dropped.
 
@@ -107,6 +116,9 @@ class StreamSource:
         value_ranges: Mapping[str, tuple[float, float]] | None = None,
         max_message_bytes: int = 4 << 20,
         dead_letters: DeadLetters | None = None,
+        max_dead_share: float = 0.5,
+        on_dead_share: str = "stop",
+        dead_share_messages: int = 1000,
         skip_idle_seconds: float | None = None,
         max_wait_seconds: float | None = None,
         journal: Journal | None = None,
@@ -131,6 +143,7 @@ class StreamSource:
             raise ValueError("event_time must be given to stop at a watermark")
         self._stop_when = stop if stop is not None else StopWhen()
         self._dead_letters = dead_letters
+        self._share = DeadShare(max_dead_share, on_dead_share, dead_share_messages, self.topic)
         self._sequence_of = sequence_of
         self._journal = journal if journal is not None else Journal()
         if start == "latest" and len(self._journal):
@@ -138,6 +151,7 @@ class StreamSource:
         self._order = Interleaver(self._partitions, turn)
         self._order.offsets = self._first_offsets(check_start(start, self._partitions))
         self._order.on_bad = self._on_bad
+        self._order.on_good = self._share.good
         self._changed = threading.Condition()
         self._fetcher: Fetcher | None = None
         self._closed = False
@@ -333,6 +347,11 @@ class StreamSource:
             )
         self._dead_letters.send(self.topic, partition, entry)
         self._dead[entry.error.reason] = self._dead.get(entry.error.reason, 0) + 1
+        try:
+            self._share.bad(entry.error.reason, entry.error.detail)
+        except TooManyDeadLettersError:
+            self._dead_letters.flush()
+            raise
 
     # ---- places
 
@@ -426,6 +445,7 @@ class StreamSource:
         self._watermark = state["watermark"]
         self._dead = dict(state["dead"])
         self._dead_marks = state["dead_marks"]
+        self._share.load_state_dict(state.get("dead_share"))
         self._states.clear()
 
     def _snapshot(self) -> dict[str, Any]:
@@ -440,6 +460,7 @@ class StreamSource:
             "watermark": self._watermark,
             "dead": dict(self._dead),
             "dead_marks": self._marks(),
+            "dead_share": self._share.state_dict(),
             "decisions": self._decided,
             "schema": self._schema,
             "order": self._order.state_dict(),

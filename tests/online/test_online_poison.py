@@ -178,7 +178,8 @@ def test_poison_by_the_thousand(
     def stream(life: Life, stop: StopWhen) -> StreamingDataset:
         source = KafkaSource(
             broker.address, name, SCHEMA, batch_size=BATCH, dead_letters=dead, event_time="t",
-            max_future_seconds=3600.0, value_ranges={"click": (0, 1)}, stop=stop,
+            max_future_seconds=3600.0, value_ranges={"click": (0, 1)}, max_dead_share=1,
+            stop=stop,
         )  # fmt: skip
         return StreamingDataset(source, life.pipeline)
 

@@ -122,7 +122,7 @@ def test_poison_by_the_thousand(broker: Broker, topic: Callable[..., str]) -> No
     def stream(stop: StopWhen) -> KafkaSource:
         return KafkaSource(
             broker.address, name, schema, batch_size=50, dead_letters=dead, event_time="t",
-            max_future_seconds=600.0, stop=stop,
+            max_future_seconds=600.0, max_dead_share=1, stop=stop,
         )  # fmt: skip
 
     first = stream(StopWhen(batches=30))
