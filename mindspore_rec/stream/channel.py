@@ -38,7 +38,8 @@ class DataSender:
     loses and doubles nothing.
 
     Args:
-        address: of Kafka, "host:port" or several; or a `MemoryTopic`.
+        address: of Kafka, "host:port" or several; or a `MemoryTopic`. (The address of
+            mindpandas.channel was that of its node; here a broker is between the two.)
         namespace: first part of the channel's name (default "default").
         num_shards: shards of the channel, at least 1; a channel that is there must have as many
             (default 1).
@@ -97,6 +98,7 @@ class DataSender:
     def _open(self, address: Any, options: Mapping[str, Any]) -> tuple[LogProducer, int]:
         if isinstance(address, MemoryTopic):
             return address.producer(), len(address.client().partitions())
+        _check_address(address)
         there = ensure_topic(address, self.topic, self.num_shards, options)
         return KafkaWriter(address, options), there
 
@@ -196,6 +198,7 @@ class DataReceiver(StreamSource):
                 raise ValueError("dead_letters must be None for a MemoryTopic")
             client = address.client()
         else:
+            _check_address(address)
             client = KafkaClient(address, _topic(namespace, dataset_name), kafka_options)
         self.num_shards = len(client.partitions())
         shards = [shard_id] if isinstance(shard_id, int) else shard_id
@@ -221,6 +224,25 @@ class DataReceiver(StreamSource):
         for batch in self:
             return batch
         raise EOFError(f"channel {self.topic!r} has ended: {self.stop_reason}")
+
+
+def _check_address(address: Any) -> None:
+    """Host and port of brokers; programs for mindpandas.channel give that of their node."""
+    each = [address] if isinstance(address, str) else address
+    if not isinstance(each, Sequence) or not each or not all(isinstance(a, str) for a in each):
+        raise TypeError(
+            f"address must be 'host:port' of a Kafka broker, several, or a MemoryTopic, "
+            f"got {address!r}"
+        )
+    for one in (part for several in each for part in several.split(",")):
+        host, _, port = one.strip().rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            raise ValueError(
+                f"address must be 'host:port' of a Kafka broker, as in '127.0.0.1:9092', got "
+                f"{one!r}. (mindpandas.channel took the address of its node and kept the data "
+                "itself; here a Kafka topic is the channel. docs/streams.md says how to start a "
+                "broker; a MemoryTopic connects two threads of one process without any.)"
+            )
 
 
 def _topic(namespace: str, dataset_name: str) -> str:

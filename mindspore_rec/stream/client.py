@@ -20,6 +20,9 @@ class Message(NamedTuple):
         value: the bytes; None is a message without any.
         headers: names and bytes that came with it.
         key: the bytes of its key, or None.
+        skipped: how many offsets just before it never were messages for a reader: the markers of
+            transactions, and what aborted ones wrote where the reader leaves it out. Other offsets
+            that are missing were messages that the log has removed.
     """
 
     offset: int
@@ -27,6 +30,7 @@ class Message(NamedTuple):
     value: bytes | None
     headers: Headers = ()
     key: bytes | None = None
+    skipped: int = 0
 
 
 class LogClient(Protocol):

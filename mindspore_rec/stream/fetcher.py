@@ -78,6 +78,7 @@ class Fetcher:
         self._changed = changed
         self._share = max(1, buffer_bytes // len(interleaver.partitions))
         self._sequence_of = sequence_of
+        self._next = dict(interleaver.offsets)
         self._undecoded: dict[int, list[Message]] = {}  # by partition; it is not read on meanwhile
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stream-fetcher", daemon=True)
@@ -128,7 +129,18 @@ class Fetcher:
         block = self._decode(messages)
         if len(block.offsets) < len(messages):
             self._undecoded[partition] = messages[len(block.offsets) :]
+        block.missing = self._missing(partition, messages[: len(block.offsets)])
         return block
+
+    def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
+        """Messages that the log has removed before each; None for none at all."""
+        begin = self._next[partition]
+        self._next[partition] = messages[-1].offset + 1
+        if messages[-1].offset + 1 - begin == len(messages):
+            return None
+        offsets = np.fromiter((m.offset for m in messages), np.int64, len(messages))
+        skipped = np.fromiter((m.skipped for m in messages), np.int64, len(messages))
+        return np.diff(offsets, prepend=begin - 1) - 1 - skipped
 
     def _decode(self, messages: list[Message]) -> Block:
         values: list[bytes] = []

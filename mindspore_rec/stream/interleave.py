@@ -58,6 +58,7 @@ class Block:
         sequences: of each message; None where it does not matter. A message whose number is not
             above the last of its producer is a duplicate.
         size: bytes that it stands for.
+        missing: messages that the log had before each and has removed. Default: none.
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class Block:
         bad: Mapping[int, BadEntry],
         sequences: list[Sequence | None] | None,
         size: int,
+        missing: np.ndarray | None = None,
     ) -> None:
         self.offsets = offsets
+        self.missing = missing
         self.ends = np.cumsum(counts)
         self.rows = rows
         self.bad = bad
@@ -96,6 +99,7 @@ class Interleaver:
         taken: messages taken in the stream's life.
         last: by partition and producer, the last sequence number taken.
         duplicates: messages left out because their sequence number had been taken.
+        missing: messages that the log had removed before they could be taken.
     """
 
     def __init__(self, partitions: list[int], turn: int) -> None:
@@ -106,12 +110,14 @@ class Interleaver:
         self.idle: set[int] = set()
         self.taken = 0
         self.duplicates = 0
+        self.missing = 0
         self.last: dict[int, dict[str, int]] = {p: {} for p in partitions}
         self._at = 0  # the place of the partition that has the turn
         self._used = 0  # messages of its turn
         self._blocks: dict[int, deque[Block]] = {p: deque() for p in partitions}
         self.on_bad: Callable[[int, BadEntry], None] | None = None
         self.on_good: Callable[[int], None] = _nothing
+        self.on_missing: Callable[[int, int, int], None] | None = None
 
     # ---- blocks
 
@@ -232,6 +238,8 @@ class Interleaver:
         """Counts the messages before a place as taken."""
         if place == block.place:
             return
+        if block.missing is not None:
+            self._count_missing(partition, block, place)
         told = block.place
         for i in range(block.place, place) if block.bad else ():
             if i in block.bad:
@@ -246,6 +254,13 @@ class Interleaver:
         self.row = 0
         block.place = place
 
+    def _count_missing(self, partition: int, block: Block, place: int) -> None:
+        assert block.missing is not None
+        for i in block.place + np.flatnonzero(block.missing[block.place : place]):
+            self.missing += int(block.missing[i])
+            if self.on_missing is not None:
+                self.on_missing(partition, int(block.offsets[i]), int(block.missing[i]))
+
     # ---- state
 
     def state_dict(self) -> dict[str, Any]:
@@ -258,6 +273,7 @@ class Interleaver:
             "used": self._used,
             "taken": self.taken,
             "duplicates": self.duplicates,
+            "missing": self.missing,
             "sequences": {str(p): dict(last) for p, last in self.last.items() if last},
         }
 
@@ -270,6 +286,7 @@ class Interleaver:
         self._used = int(state["used"])
         self.taken = int(state["taken"])
         self.duplicates = int(state["duplicates"])
+        self.missing = int(state.get("missing", 0))
         self.last = {p: dict(state["sequences"].get(str(p), {})) for p in self.partitions}
         self._at = self.partitions.index(int(state["turn_of"]))
 

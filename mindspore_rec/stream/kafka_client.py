@@ -9,6 +9,7 @@ from typing import Any
 
 from mindspore_rec.stream.client import Message
 from mindspore_rec.stream.kafka_base import PATIENCE, ensure_topic, kafka_module
+from mindspore_rec.stream.kafka_batches import NotedBatches
 from mindspore_rec.stream.kafka_writer import KafkaWriter
 
 __all__ = ["KafkaClient", "KafkaWriter", "ensure_topic"]
@@ -51,8 +52,10 @@ class KafkaClient:
             self._consumer = kafka.KafkaConsumer(**settings)
         except kafka.errors.KafkaTimeoutError as error:
             raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
+        self._noted = NotedBatches(self._consumer)
         self._paused: set[int] = set()
         self._assigned: list[int] = []
+        self._next: dict[int, int] = {}
 
     def partitions(self) -> list[int]:
         """The topic's partitions."""
@@ -76,6 +79,8 @@ class KafkaClient:
         """Goes to these offsets."""
         self._assigned = sorted(offsets)
         self._paused = set()
+        self._next = dict(offsets)
+        self._noted.clear()
         self._consumer.assign([self._place(p) for p in self._assigned])
         for partition, offset in offsets.items():
             self._consumer.seek(self._place(partition), offset)
@@ -99,11 +104,15 @@ class KafkaClient:
             time.sleep(seconds)
             return {}
         return {
-            place.partition: [
-                Message(r.offset, r.timestamp, r.value, r.headers, r.key) for r in records
-            ]
+            place.partition: [self._message(place.partition, r) for r in records]
             for place, records in found.items()
         }
+
+    def _message(self, partition: int, record: Any) -> Message:
+        offset, expected = record.offset, self._next.get(partition, record.offset)
+        self._next[partition] = offset + 1
+        skipped = self._noted.between(partition, expected, offset) if offset > expected else 0
+        return Message(offset, record.timestamp, record.value, record.headers, record.key, skipped)
 
     def ends(self) -> dict[int, int]:
         """The offset after the last, by partition, as the last answers said."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -11,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mindspore_rec.checks import check_int
+from mindspore_rec.checks import check_int, check_one_of
 from mindspore_rec.stream.client import LogClient, Message
 from mindspore_rec.stream.dead_letters import DeadLetters
 from mindspore_rec.stream.dead_share import DeadShare, TooManyDeadLettersError
@@ -31,6 +32,8 @@ from mindspore_rec.stream.stop import StopWhen
 from mindspore_rec.training_reads import check_read
 
 __all__ = ["StreamSource"]
+
+logger = logging.getLogger("mindspore_rec")
 
 _STATES_KEPT = 1024
 _MOST = (1 << 62) - 1
@@ -70,6 +73,9 @@ class StreamSource:
             reason; or "warn", a warning in the log (default "stop"). A restart stops there again,
             until "warn" or a greater share lets it by.
         dead_share_messages: at least 10; fewer messages in all are never too many (default 1000).
+        on_missing: what happens where the log has removed messages between two others before they
+            were read, as compaction does: "warn", a warning in the log when their number has
+            doubled; or "stop", a LookupError (default "warn"). See `missing`.
         skip_idle_seconds: partitions wait so long for one that has nothing, then leave it out until
             it has. Default: None, for ever.
         max_wait_seconds: so long rows wait for their batch to be full. Default: None, for ever.
@@ -119,6 +125,7 @@ class StreamSource:
         max_dead_share: float = 0.5,
         on_dead_share: str = "stop",
         dead_share_messages: int = 1000,
+        on_missing: str = "warn",
         skip_idle_seconds: float | None = None,
         max_wait_seconds: float | None = None,
         journal: Journal | None = None,
@@ -152,6 +159,9 @@ class StreamSource:
         self._order.offsets = self._first_offsets(check_start(start, self._partitions))
         self._order.on_bad = self._on_bad
         self._order.on_good = self._share.good
+        self._on_missing = check_one_of("on_missing", on_missing, ("warn", "stop"))
+        self._missing_told = 0
+        self._order.on_missing = self._tell_missing
         self._changed = threading.Condition()
         self._fetcher: Fetcher | None = None
         self._closed = False
@@ -353,6 +363,18 @@ class StreamSource:
             self._dead_letters.flush()
             raise
 
+    def _tell_missing(self, partition: int, offset: int, count: int) -> None:
+        text = (
+            f"messages {offset - count} to {offset - 1} of partition {partition} of topic "
+            f"{self.topic!r}, or {count} of those shortly before {offset}, were removed before "
+            "they were read, as compaction does: topics of events need cleanup.policy=delete"
+        )
+        if self._on_missing == "stop":
+            raise LookupError(text)
+        if self._order.missing >= 2 * self._missing_told:
+            logger.warning("%s; %d in all", text, self._order.missing)
+            self._missing_told = self._order.missing
+
     # ---- places
 
     def _first_offsets(self, start: str | Mapping[int, int]) -> dict[int, int]:
@@ -388,6 +410,11 @@ class StreamSource:
     def batches(self) -> int:
         """Batches taken in the stream's life."""
         return self._batches
+
+    @property
+    def missing(self) -> int:
+        """Messages in the stream's life that the log had removed before they were read."""
+        return self._order.missing
 
     @property
     def watermark(self) -> float | None:

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kafka-python reads and does not hand out: batches without messages, names of headers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["NotedBatches"]
+
+
+class NotedBatches:
+    """Notes which offsets of a consumer's batches are no messages, but belong to transactions.
+
+    A consumer passes over the markers at the end of transactions, and over what aborted ones wrote
+    where it reads committed messages only, without a word: the offsets look like those of messages
+    that compaction has removed. It also cannot read a message whose header's name is no UTF-8, and
+    would try for ever; here such a name is read with replacement characters.
+
+    Args:
+        consumer: of kafka-python 3, before its first message.
+    """
+
+    def __init__(self, consumer: Any) -> None:
+        self._noted: dict[int, deque[tuple[int, int]]] = {}
+        consumer._fetcher.PartitionRecords = _noting(consumer._fetcher.PartitionRecords, self._note)
+
+    def _note(self, partition: int, batch: Any) -> None:
+        self._noted.setdefault(partition, deque()).append((batch.base_offset, batch.next_offset))
+
+    def clear(self) -> None:
+        """Forgets them: reading begins elsewhere."""
+        self._noted.clear()
+
+    def between(self, partition: int, begin: int, end: int) -> int:
+        """How many offsets from begin to before end were noted; what is before end is forgotten."""
+        noted = self._noted.get(partition)
+        found: set[int] = set()
+        while noted and noted[0][0] < end:
+            first, after = noted.popleft()
+            found.update(range(max(first, begin), min(after, end)))
+        return len(found)
+
+
+def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
+    """The consumer's reader of fetched batches, which notes them."""
+    from kafka.record.default_records import DefaultRecordBatch
+
+    class Batch(DefaultRecordBatch):
+        """Reads messages; where the name of a header is no UTF-8, with replacement characters."""
+
+        __slots__ = ()
+
+        def _read_msg(self, *more: Any) -> Any:
+            try:
+                return super()._read_msg(*more)
+            except UnicodeDecodeError:
+                self._buffer = _Replacing(self._buffer)
+                return super()._read_msg(*more)
+
+    class Records:
+        """A fetch's batches, one after the other."""
+
+        def __init__(self, partition: int, records: Any) -> None:
+            self._partition, self._records = partition, records
+
+        def next_batch(self) -> Any:
+            batch = self._records.next_batch()
+            if type(batch) is DefaultRecordBatch:  # older formats have neither
+                batch.__class__ = Batch
+                if batch.is_control_batch:
+                    note(self._partition, batch)
+            return batch
+
+    class PartitionRecords(base):  # type: ignore[misc, valid-type]
+        """As the consumer's, and noted."""
+
+        def _unpack_records(self, place: Any, records: Any, *deserializers: Any) -> Any:
+            return super()._unpack_records(place, Records(place.partition, records), *deserializers)
+
+        def _is_batch_aborted(self, batch: Any) -> bool:
+            aborted = bool(super()._is_batch_aborted(batch))
+            if aborted:
+                note(self.topic_partition.partition, batch)
+            return aborted
+
+    return PartitionRecords
+
+
+class _Replacing(bytearray):
+    """Bytes whose parts are decoded with replacement characters."""
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        return _Part(found) if isinstance(found, bytearray) else found
+
+
+class _Part(bytearray):
+    def decode(self, encoding: str = "utf-8", errors: str = "replace") -> str:
+        return super().decode(encoding, errors)
