@@ -157,6 +157,44 @@ class DataSender:
         self.close()
 
 
+class ReceivedRows:
+    """An Arrow RecordBatch, all of whose attributes it has, with the rows as lists.
+
+    Args:
+        batch: the RecordBatch.
+
+    Example:
+        >>> rows = ReceivedRows(pa.record_batch({"id": [[1, 2], [3]], "label": [0, 1]}))
+        >>> rows.tolist(), rows.num_rows
+        ([[[1, 2], 0], [[3], 1]], 2)
+    """
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+
+    def tolist(self) -> list[list[Any]]:
+        """A list of rows, each a list of its values in the order of the columns."""
+        columns = [column.to_pylist() for column in self.batch.columns]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "batch":  # not made yet, as when it is unpickled
+            raise AttributeError(name)
+        return getattr(self.batch, name)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.batch[place]
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def __repr__(self) -> str:
+        return f"ReceivedRows({self.batch!r})"
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self.batch.__arrow_c_array__(requested_schema)
+
+
 class DataReceiver(StreamSource):
     """Batches of rows out of a channel's shards; see `StreamSource` for what is guaranteed.
 
@@ -215,14 +253,17 @@ class DataReceiver(StreamSource):
         )
         self.shard_id = shard_id
 
-    def recv(self) -> pa.RecordBatch:
+    def recv(self) -> ReceivedRows:
         """The next batch.
+
+        Returns:
+            An Arrow RecordBatch that has `tolist()` too, as what mindpandas' channel returns.
 
         Raises:
             EOFError: the stream has ended; `stop_reason` says why.
         """
         for batch in self:
-            return batch
+            return ReceivedRows(batch)
         raise EOFError(f"channel {self.topic!r} has ended: {self.stop_reason}")
 
 

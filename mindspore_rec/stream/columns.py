@@ -69,6 +69,8 @@ def to_record_batch(rows: Any) -> pa.RecordBatch:
     """
     if isinstance(rows, pa.RecordBatch):
         return rows
+    if hasattr(rows, "__arrow_c_array__"):  # what DataReceiver.recv returns, for example
+        return pa.record_batch(rows)
     if isinstance(rows, Mapping):
         arrays = {str(name): _to_column(str(name), values) for name, values in rows.items()}
         lengths = {name: len(array) for name, array in arrays.items()}
