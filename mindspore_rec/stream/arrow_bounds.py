@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["MOST_COLUMNS", "MOST_DEPTH", "decoded_bytes", "written_out_bytes"]
+__all__ = ["MOST_COLUMNS", "MOST_DEPTH", "decoded_bytes", "may_repeat", "written_out_bytes"]
 
 MOST_COLUMNS = 16_384  # fields, those inside others included
 MOST_DEPTH = 16
@@ -73,10 +73,11 @@ class _Table:
         places = (at + 4 * i for i in range(count))
         return [_Table(self.data, place + self._read("<I", place)) for place in places]
 
-    def pairs(self, field: int) -> list[tuple[int, int]]:
+    def pairs(self, field: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The first and the second numbers of structs of two."""
         at, count = self.vector(field, 16)
         numbers = struct.unpack_from(f"<{2 * count}q", self.data, at)
-        return list(zip(numbers[::2], numbers[1::2], strict=True))
+        return numbers[::2], numbers[1::2]
 
 
 def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> int:
@@ -176,23 +177,44 @@ def _check_fields(parent: _Table, depth: int, seen: list[int]) -> None:
 
 
 def _batch_bytes(batch: _Table, body: memoryview, most: int) -> int:
-    nodes, buffers = batch.pairs(1), batch.pairs(2)
-    rows = max((length for length, _ in nodes), default=0)
-    rows = max(rows, batch.number(0, "<q"))
-    if min((length for length, _ in nodes), default=0) < 0 or rows * _A_ROW > most:
+    lengths, _ = batch.pairs(1)
+    offsets, sizes = batch.pairs(2)
+    rows = max(batch.number(0, "<q"), *lengths, 0)
+    if min(*lengths, 0, 0) < 0 or rows * _A_ROW > most:
         raise ValueError(f"{rows} rows, at most {most // _A_ROW} are taken")
-    compressed = batch.table(3) is not None
-    total = _A_NODE * len(nodes)
-    for offset, length in buffers:
-        if length < 0 or offset < 0 or offset + length > len(body):
+    total = _A_NODE * len(lengths)
+    if not sizes:
+        return total
+    if min(sizes) < 0 or min(offsets) < 0:
+        raise ValueError("a buffer of Arrow before its body")
+    if batch.table(3) is None:
+        return total + sum(sizes)
+    for offset, size in zip(offsets, sizes, strict=True):
+        if offset + size > len(body):
             raise ValueError("a buffer of Arrow beyond its body")
-        if compressed and length:
-            size = struct.unpack_from("<q", body, offset)[0]
-            length = length - 8 if size == -1 else size
-            if length < 0:
-                raise ValueError(f"a buffer of Arrow of {length} bytes")
-        total += length
+        if size:
+            told = struct.unpack_from("<q", body, offset)[0]
+            size = size - 8 if told == -1 else told
+            if size < 0:
+                raise ValueError(f"a buffer of Arrow of {size} bytes")
+        total += size
     return total
+
+
+def may_repeat(kind: pa.DataType) -> bool:
+    """Whether a column of this type may have a text once and many times say that it has it.
+
+    Example:
+        >>> may_repeat(pa.string()), may_repeat(pa.list_(pa.dictionary(pa.int8(), pa.string())))
+        (False, True)
+    """
+    if pa.types.is_dictionary(kind) or pa.types.is_string_view(kind):
+        return True
+    if pa.types.is_binary_view(kind):
+        return True
+    if not pa.types.is_nested(kind):
+        return False
+    return any(may_repeat(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def written_out_bytes(column: pa.Array) -> int:

@@ -17,7 +17,7 @@ from pyarrow import csv
 from pyarrow import json as arrow_json
 
 from mindspore_rec.checks import check_int
-from mindspore_rec.stream.arrow_bounds import decoded_bytes, written_out_bytes
+from mindspore_rec.stream.arrow_bounds import decoded_bytes, may_repeat, written_out_bytes
 
 __all__ = [
     "ArrowFormat",
@@ -252,6 +252,7 @@ class ArrowFormat(Format):
     ) -> None:
         super().__init__(schema, max_decoded_bytes)
         self._known: set[bytes] = set()
+        self._repeating: list[int] | None = None  # columns whose texts may be there many times
 
     def _weigh(self, value: bytes) -> int:
         # Arrow takes a stream that just ends for a whole one: a cut one could lose rows in silence.
@@ -282,7 +283,9 @@ class ArrowFormat(Format):
                 raise BadMessageError("schema", f"columns must have distinct names, got {names}")
             self.schema = table.schema.remove_metadata()
         rows = self._checked(table)
-        size = sum(written_out_bytes(column) for column in rows.columns)
+        if self._repeating is None:
+            self._repeating = [i for i, field in enumerate(self.schema) if may_repeat(field.type)]
+        size = sum(written_out_bytes(rows.column(i)) for i in self._repeating)
         if size > self._most(values[0]):
             raise BadMessageError(
                 "size", f"its texts are {size} bytes, at most {self._most(values[0])} are taken"

@@ -56,7 +56,8 @@ def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
             try:
                 return super()._read_msg(*more)
             except UnicodeDecodeError:
-                self._buffer = _Replacing(self._buffer)
+                batch: Any = self
+                batch._buffer = _Replacing(batch._buffer)
                 return super()._read_msg(*more)
 
     class Records:
@@ -73,7 +74,7 @@ def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
                     note(self._partition, batch)
             return batch
 
-    class PartitionRecords(base):  # type: ignore[misc, valid-type]
+    class PartitionRecords(base):
         """As the consumer's, and noted."""
 
         def _unpack_records(self, place: Any, records: Any, *deserializers: Any) -> Any:
