@@ -175,9 +175,7 @@ void Candidates::StampTime() {
   }
 }
 
-std::unique_ptr<Index> Candidates::Emptied() const {
-  return std::make_unique<Index>(&store_);
-}
+std::unique_ptr<Index> Candidates::Emptied() const { return std::make_unique<Index>(&store_); }
 
 void Candidates::Clear(std::unique_ptr<Index> empty) noexcept {
   SlabStore none(sizeof(RowMeta));

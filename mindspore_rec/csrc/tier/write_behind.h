@@ -78,7 +78,7 @@ class WriteBehind {
   struct Waiting {
     std::vector<std::shared_ptr<const Part>> parts;  // own the rows
     std::map<int64_t, const char*> rows;  // walked in the order of keys, whatever they are
-    bool cleared = false;  // what the tier has, and is not here, is erased
+    bool cleared = false;                 // what the tier has, and is not here, is erased
   };
   Waiting waiting() const;
 
