@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -78,7 +78,7 @@ def test_the_share_and_the_window_are_options() -> None:
         ("on_dead_share", "halt"), ("dead_share_messages", 9),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=name):
-            stream(filled([]), **{name: value})
+            stream(filled([]), **cast(Any, {name: value}))
 
 
 def test_a_warning_comes_once_and_again_after_better_times(

@@ -144,6 +144,7 @@ def test_the_address_of_a_node_is_not_that_of_a_broker(kind: Any, address: Any) 
 
 
 def test_an_address_of_another_type() -> None:
-    for address in (None, 9092, [], [9092]):
+    addresses: list[Any] = [None, 9092, [], [9092]]
+    for address in addresses:
         with pytest.raises(TypeError, match="address must be 'host:port' of a Kafka broker"):
             DataReceiver(address)

@@ -81,7 +81,7 @@ def test_what_is_missing_is_counted_and_told(
 ) -> None:
     source = stream(topic)
     with caplog.at_level(logging.WARNING, "mindspore_rec"):
-        rows = sum((batch["x"].to_pylist() for batch in source), [])
+        rows = [x for batch in source for x in batch["x"].to_pylist()]
     assert rows == sorted(set(range(1000)) - GONE - MARKERS)
     assert source.missing == len(GONE)
     said = [each.getMessage() for each in caplog.records if "were removed" in each.getMessage()]
@@ -167,7 +167,9 @@ def test_transactions_leave_no_gaps(
     plain = producer()
     writer = producer(transactional_id=f"writer-{isolation}", linger_ms=0)
     writer.init_transactions()
-    committed, aborted, number = [], [], 0
+    committed: list[int] = []
+    aborted: list[int] = []
+    number = 0
     for turn in range(12):
         writer.begin_transaction()
         for _ in range(3):
@@ -185,7 +187,7 @@ def test_transactions_leave_no_gaps(
             number += 1
     options = {"kafka_options": {"isolation_level": isolation}, "on_missing": "stop"}
     with from_kafka(broker, name, **options) as source:
-        rows = sum((batch["x"].to_pylist() for batch in source), [])
+        rows = [x for batch in source for x in batch["x"].to_pylist()]
     expected = committed if isolation == "read_committed" else sorted(committed + aborted)
     assert rows == expected and source.missing == 0
     offsets = source.position[0]
@@ -237,7 +239,7 @@ def test_compaction_is_told(
     assert len(there) < 100, "the broker has not compacted the topic in 90 s"
     with caplog.at_level(logging.WARNING, "mindspore_rec"):
         with from_kafka(broker, name) as source:
-            rows = sum((batch["x"].to_pylist() for batch in source), [])
+            rows = [x for batch in source for x in batch["x"].to_pylist()]
     assert source.missing == number - len(rows) > 200
     assert any("were removed before they were read" in each.getMessage() for each in caplog.records)
     with from_kafka(broker, name, on_missing="stop", start={0: 0}) as source:
@@ -248,7 +250,7 @@ def test_compaction_is_told(
 class Broken(str):
     """A name that is no UTF-8."""
 
-    def encode(self, *how: Any) -> bytes:  # type: ignore[override]
+    def encode(self, *how: Any) -> bytes:
         return b"\xff" + super().encode()
 
 

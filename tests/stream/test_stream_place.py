@@ -78,7 +78,8 @@ class Life:
 @pytest.fixture
 def life(tmp_path: Path, unique: Callable[[], str]) -> Iterator[Callable[..., Life]]:
     """Makes lives of one trainer, one after the other."""
-    name, made = unique(), []
+    name = unique()
+    made: list[Life] = []
 
     def begin(**options: Any) -> Life:
         if made:
@@ -114,7 +115,8 @@ class Rows:
     """One row of a channel at a time, as in MindRec's example."""
 
     def __init__(self, receiver: DataReceiver) -> None:
-        self.receiver, self.rows = receiver, []
+        self.receiver = receiver
+        self.rows: list[Any] = []
 
     def __getitem__(self, item: int) -> Any:
         while not self.rows:
