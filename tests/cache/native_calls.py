@@ -95,6 +95,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "apply": lambda t: t.apply(0.1),
     "attach_device": lambda t: t.attach_device(10, "lru", None),
     "bind_optimizer": lambda t: t.bind_optimizer("adam"),
+    "check_not_replaced": lambda t: t.check_not_replaced(),
     "clear": lambda t: t.clear(),
     "close": lambda t: t.close(),
     "collect_evicted": lambda t: t.collect_evicted(True),
@@ -139,6 +140,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "put": lambda t: t.put(KEYS, VALUES),
     "recent_lookups": lambda t: t.recent_lookups(),
     "release_before": lambda t: t.release_before(0),
+    "rows_missing": lambda t: t.rows_missing,
     "set_admission_threshold": lambda t: t.set_admission_threshold(0),
     "set_cache": lambda t: t.set_cache(host_rows=2, levels=[{"kind": "ssd", "open": MemoryTier}]),
     "set_clock": lambda t: t.set_clock(1, 0),
@@ -154,8 +156,18 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "take_evicted": lambda t: t.take_evicted(),
     "vocabulary": lambda t: t.vocabulary,
 }
-# Answered without the table: they are the same from its first moment to its last.
-FIXED = {"dim", "has_cache", "has_optimizer", "id", "name", "op_times", "vocabulary"}
+# Answered without the table's lock.
+FIXED = {
+    "check_not_replaced",
+    "dim",
+    "has_cache",
+    "has_optimizer",
+    "id",
+    "name",
+    "op_times",
+    "rows_missing",
+    "vocabulary",
+}
 
 
 def public_names() -> list[str]:

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <thread>
+#include <stdexcept>
 #include <utility>
 
 #include "util/background.h"
@@ -165,7 +165,12 @@ void CloseTable(int64_t id) {
     return;
   }
   // Python collects where it happens to run, and that may be a tier's code inside this very table.
-  std::thread([leaving] { leaving->Close(); }).detach();
+  try {
+    StartThread("close a table", [leaving] { leaving->Close(); }).detach();
+  } catch (const std::runtime_error&) {
+    // Without a thread its rows stay until the process ends: to wait here would be for ever.
+    static_cast<void>(new std::shared_ptr<Table>(leaving));
+  }
 }
 
 }  // namespace msrec
