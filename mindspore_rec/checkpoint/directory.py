@@ -69,6 +69,7 @@ def save_checkpoint(
         FileExistsError: there is something at path already; with `overwrite`, something that this
             function did not write. Nothing was written.
         OSError: a file cannot be written; what was there before is there then.
+        RuntimeError: weights without the rows of a table were loaded; see `keep_rows()`.
 
     Example:
         >>> import tempfile

@@ -7,7 +7,7 @@ what changed: taking it is all that training waits for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from mindspore_rec.checkpoint.table_file import (
 )
 from mindspore_rec.parameter import MapParameter, TableParameter
 
-__all__ = ["DENSE", "Delta", "admission_of", "describe", "write_full"]
+__all__ = ["DENSE", "Delta", "admission_of", "check_has_rows", "describe", "write_full"]
 
 
 def admission_of(table: TableParameter) -> str:
@@ -62,6 +62,21 @@ def describe(table: TableParameter) -> dict[str, Any]:
     }
 
 
+def check_has_rows(tables: Iterable[TableParameter]) -> None:
+    """Refuses to save tables whose rows are elsewhere: they would be saved as if they had none.
+
+    Raises:
+        RuntimeError: other weights were loaded into the network, without a table's rows.
+    """
+    for table in tables:
+        if table.native.rows_missing:
+            raise RuntimeError(
+                f"table '{table.name}': its rows were not in the checkpoint that was loaded, so "
+                "that it cannot be saved: load them with mindspore_rec.load_checkpoint, or say "
+                "by keep_rows() of the table that those it has now are right"
+            )
+
+
 def write_full(
     cell: nn.Cell,
     tables: Mapping[str, TableParameter],
@@ -72,7 +87,9 @@ def write_full(
 
     Raises:
         OSError: a file cannot be written.
+        RuntimeError: a table's rows are missing.
     """
+    check_has_rows(tables.values())
     described = {}
     for i, (name, table) in enumerate(tables.items()):
         file = f"table_{i}.arrow"
@@ -99,6 +116,9 @@ class Delta:
         tables: its tables by name.
         marks: the mark of each.
         states: what else belongs to the state; not copied.
+
+    Raises:
+        RuntimeError: a table's rows are missing.
     """
 
     def __init__(
@@ -108,6 +128,7 @@ class Delta:
         marks: Mapping[str, int],
         states: dict[str, Any],
     ) -> None:
+        check_has_rows(tables.values())
         self._changes = {
             name: _Changes(
                 describe(table),
