@@ -13,7 +13,7 @@ def test_readme_example_learns(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", readme, re.S)
     script = tmp_path / "example.py"
     script.write_text(code, encoding="utf-8")
-    printed = run_python(str(script), cwd=tmp_path)
+    printed = run_python("-W", "error::RuntimeWarning", str(script), cwd=tmp_path)
     found = re.search(r"'auc': ([0-9.]+)\} (\d+) rows", printed)
     assert found is not None, printed
     assert float(found[1]) > 0.95
