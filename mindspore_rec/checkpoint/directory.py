@@ -24,7 +24,7 @@ from mindspore import nn
 
 from mindspore_rec.checkpoint.chain import Entry, entry_at, newest_chain, verify_chain
 from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.load import load_chain
+from mindspore_rec.checkpoint.load import check_load, load_chain
 from mindspore_rec.checkpoint.manifest import (
     MANIFEST,
     TEMPORARY,
@@ -134,6 +134,8 @@ def _check_target(target: Path, overwrite: bool) -> bool:
 
 
 def _check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
+    if states is not None and not isinstance(states, Mapping):
+        raise TypeError(f"states must be a dict of objects by name, got {type(states).__name__}")
     found = dict(states or {})
     for name, each in found.items():
         if not isinstance(name, str):
@@ -194,7 +196,8 @@ def load_checkpoint(
         FileNotFoundError: there is no checkpoint at path.
         CheckpointError: (a ValueError) a file is damaged, or the network's tables are not those of
             the checkpoint; the message names the file, and nothing has changed.
-        ValueError: it has no state of such a name.
+        ValueError: it has no state of such a name; a state refuses what was saved, and nothing has
+            changed.
     """
     objects = _check_states(states)
     workers = check_int("workers", workers, 1, 1 << 16)
@@ -204,9 +207,23 @@ def load_checkpoint(
     saved = read_states(chain[-1].path).get("objects", {}) if objects else {}
     if missing := sorted(objects.keys() - saved.keys()):
         raise ValueError(f"states must be of {sorted(saved)}, as {path} has them, got {missing}")
-    load_chain(training_cell(model), chain, worker, workers)
-    for name, each in objects.items():
-        each.load_state_dict(saved[name])
+    cell = training_cell(model)
+    check_load(cell, chain)
+    _load_states(objects, saved)  # before the tables: where one refuses, no row has changed
+    load_chain(cell, chain, worker, workers)
+
+
+def _load_states(objects: dict[str, Any], saved: dict[str, Any]) -> None:
+    """All of them, or none."""
+    before: list[tuple[Any, Any]] = []
+    try:
+        for name, each in objects.items():
+            before.append((each, each.state_dict()))
+            each.load_state_dict(saved[name])
+    except BaseException:
+        for each, state in before:
+            each.load_state_dict(state)
+        raise
 
 
 def chain_at(path: Path, step: int | None = None) -> list[Entry]:

@@ -515,6 +515,8 @@ def _mark(tables: Iterable[TableParameter]) -> None:
 
 
 def _check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
+    if states is not None and not isinstance(states, Mapping):
+        raise TypeError(f"states must be a dict of objects by name, got {type(states).__name__}")
     found = dict(states or {})
     for name, each in found.items():
         if not isinstance(name, str) or name == "train_dataset":

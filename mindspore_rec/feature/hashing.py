@@ -44,14 +44,16 @@ def category_keys(field: str, values: Any) -> np.ndarray:
         values: One-dimensional strings or integers of length N: a list, a NumPy array, a pandas
             Series or Categorical, or an Arrow array, chunked array or dictionary array. ``None``,
             NaN, ``pandas.NA`` and Arrow nulls are missing. A list does not mix strings and
-            integers. Unsigned integers must be below ``2**63``.
+            integers. Unsigned integers must be below ``2**63``. Floats that are all whole, as
+            pandas makes them of integers with a missing one, are those integers (up to ``2**53``,
+            float32 up to ``2**24``); but not in an Arrow array, whose type is a schema's.
 
     Returns:
         int64 array ``[N]``. Any int64 value may occur.
 
     Raises:
         TypeError: ``field`` is not a string, or ``values`` are not strings or integers
-            (floats, for instance, have no stable spelling: format or bin them first).
+            (other floats, for instance, have no stable spelling: format or bin them first).
         ValueError: ``field`` is empty, ``values`` is not one-dimensional, or an integer does
             not fit int64, or a string is not valid Unicode.
 
@@ -66,7 +68,10 @@ def category_keys(field: str, values: Any) -> np.ndarray:
         True
     """
     salt = _salt(field)
-    return _array_keys(field, salt, _as_arrow(values))
+    array = _as_arrow(values)
+    if pa.types.is_floating(array.type) and not isinstance(values, (pa.Array, pa.ChunkedArray)):
+        array = _whole(field, array)
+    return _array_keys(field, salt, array)
 
 
 def missing_key(field: str) -> int:
@@ -133,6 +138,21 @@ def _as_arrow(values: Any) -> pa.Array:
         raise ValueError(f"values must be Unicode text or integers of int64: {error}") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise TypeError(f"values must be all strings or all integers: {error}") from error
+
+
+def _whole(field: str, values: pa.Array) -> pa.Array:
+    """Floats that are all whole or missing, as integers."""
+    numbers = values.to_numpy(zero_copy_only=False)  # NaN where one is missing
+    there = ~np.isnan(numbers)
+    most = 2.0 ** (np.finfo(numbers.dtype).nmant + 1)  # up to there each is exactly one integer
+    wrong = there & ~((np.abs(numbers) <= most) & (np.trunc(numbers) == numbers))
+    if wrong.any():
+        raise TypeError(
+            f"values must be strings or integers, got {values.type} in field {field!r}, with "
+            f"{float(numbers[wrong][0])}: make texts or integers of them, or let a QuantileScale "
+            "read them as numbers"
+        )
+    return pa.array(np.where(there, numbers, 0).astype(np.int64), mask=~there)
 
 
 def _array_keys(field: str, salt: bytes, values: pa.Array) -> np.ndarray:
