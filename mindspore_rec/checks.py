@@ -6,7 +6,19 @@ from __future__ import annotations
 
 import math
 import numbers
+import reprlib
 from typing import Any
+
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 80
+_REPR.maxlevel = 3
+
+
+def _shown(value: Any) -> str:
+    """A value in one line; of what is large only the beginning."""
+    text = " ".join(_REPR.repr(value).split())
+    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def check_int(argument: str, value: Any, low: int, high: int) -> int:
@@ -21,7 +33,7 @@ def check_int(argument: str, value: Any, low: int, high: int) -> int:
         16
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{argument} must be an int, got {value!r}")
+        raise TypeError(f"{argument} must be an int, got {_shown(value)}")
     if not low <= int(value) <= high:
         raise ValueError(f"{argument} must be in [{low}, {high}], got {value}")
     return int(value)
@@ -39,7 +51,7 @@ def check_number(argument: str, value: Any) -> float:
         1.0
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{argument} must be a number, got {value!r}")
+        raise TypeError(f"{argument} must be a number, got {_shown(value)}")
     if not math.isfinite(value):
         raise ValueError(f"{argument} must be finite, got {value}")
     return float(value)

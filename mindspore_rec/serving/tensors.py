@@ -26,6 +26,18 @@ DATATYPES: dict[str, np.dtype] = {
     "FP64": np.dtype(np.float64),
 }
 _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
+_OF_MINDSPORE = {
+    "BOOL": ms.bool_,
+    "UINT8": ms.uint8,
+    "INT8": ms.int8,
+    "INT16": ms.int16,
+    "INT32": ms.int32,
+    "INT64": ms.int64,
+    "FP16": ms.float16,
+    "FP32": ms.float32,
+    "FP64": ms.float64,
+}
+_NAMES_OF_MINDSPORE = {dtype: name for name, dtype in _OF_MINDSPORE.items()}
 
 
 def datatype_of(dtype: np.dtype) -> str:
@@ -41,6 +53,12 @@ def datatype_of(dtype: np.dtype) -> str:
     if dtype not in _NAMES:
         raise TypeError(f"dtype must be one of {[str(each) for each in _NAMES]}, got {dtype}")
     return _NAMES[dtype]
+
+
+def _datatype_of_mindspore(dtype: Any) -> str:
+    if dtype not in _NAMES_OF_MINDSPORE:
+        raise TypeError(f"dtype must be one of {[str(each) for each in _NAMES]}, got {dtype}")
+    return _NAMES_OF_MINDSPORE[dtype]
 
 
 @dataclass(frozen=True)
@@ -104,7 +122,7 @@ class TensorSpec:
     def dynamic(self) -> Tensor:
         """What `Cell.set_inputs` takes."""
         sizes = [None if size == -1 else size for size in self.shape]
-        return Tensor(shape=sizes, dtype=ms.dtype.pytype_to_dtype(self.dtype.type))
+        return Tensor(shape=sizes, dtype=_OF_MINDSPORE[self.datatype])
 
     def zeros(self, rows: int) -> np.ndarray:
         """An array of that kind with so many rows; other sizes that are free are 1."""
@@ -140,7 +158,7 @@ def input_specs(
     if known is None:
         return None
     return tuple(
-        TensorSpec(name, datatype_of(np.dtype(ms.dtype_to_nptype(each.dtype))), tuple(each.shape))
+        TensorSpec(name, _datatype_of_mindspore(each.dtype), tuple(each.shape))
         for name, each in zip(names, known, strict=False)
     )
 

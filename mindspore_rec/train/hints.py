@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import mindspore as ms
@@ -24,7 +26,19 @@ _given: set[str] = set()
 def _hint(what: str, text: str) -> None:
     if what not in _given:
         _given.add(what)
-        warnings.warn(text, RuntimeWarning, stacklevel=5)
+        warnings.warn(text, RuntimeWarning, stacklevel=_caller())
+
+
+def _caller() -> int:
+    """How many calls above `_hint` the program is that called this package, itself being 1."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame):
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "mindspore_rec"
 
 
 def forget_hints() -> None:

@@ -163,6 +163,10 @@ class TrainLoop:
     def _step(self, batch: _Batch, begin: float) -> None:
         run, summary = self._run, self.summary
         compilations = self._call.compilations
+        if batch and all(column.shape and column.shape[0] == 0 for column in batch):
+            raise ValueError(
+                f"the batch of step {run.cur_step_num + 1} has no rows, and its loss would be NaN"
+            )
         run.cur_step_num += 1
         run.train_dataset_element = batch
         self._callbacks.on_train_step_begin(self._context)

@@ -9,6 +9,7 @@ import mindspore as ms
 from mindspore import Tensor, nn
 
 from mindspore_rec.graph_lock import graph_lock
+from mindspore_rec.train.batch_errors import retold_of_batch
 
 __all__ = ["CellCaller"]
 
@@ -63,7 +64,13 @@ class CellCaller:
                 self.cell.set_train(train)
             if self._adapts and ms.get_context("mode") == ms.GRAPH_MODE:
                 self._prepare(self._seen[train], batch)
-            return self.cell(*batch)
+            try:
+                return self.cell(*batch)
+            except (TypeError, ValueError) as error:
+                told = retold_of_batch(error, self.cell, batch)
+                if told is None:
+                    raise
+                raise told from error
 
     def _prepare(self, seen: list[_Signature], batch: tuple[Tensor, ...]) -> None:
         signature = tuple((column.shape, column.dtype) for column in batch)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A predictor is made without a word of MindSpore's on what is deprecated."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tests.run_python import ROOT
+
+MADE = """
+import mindspore as ms
+from mindspore import Tensor, nn
+from mindspore_rec.serving.tensors import DATATYPES, TensorSpec, input_specs
+class Net(nn.Cell):
+    def construct(self, x):
+        return x
+for name in DATATYPES:
+    spec = TensorSpec("x", name, (-1, 2))
+    net = Net()
+    net.set_inputs(spec.dynamic())
+    assert input_specs(net, None) == (spec,), name
+net.set_inputs(Tensor(shape=[None], dtype=ms.bfloat16))
+try:
+    input_specs(net, None)
+except TypeError as error:
+    print(error)
+"""
+
+
+def test_specs_and_tensors_say_nothing(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", MADE],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "2"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "must be one of" in done.stdout and "BFloat16" in done.stdout
+    assert "deprecated" not in done.stderr
