@@ -9,7 +9,6 @@ import numbers
 import reprlib
 from typing import Any
 
-
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 _REPR.maxlevel = 3
