@@ -15,7 +15,7 @@ from mindspore import Tensor, ops
 
 from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.checks import check_int
-from mindspore_rec.native import custom_op
+from mindspore_rec.native import TableClosedError, custom_op
 from mindspore_rec.parameter import graph_syntax  # noqa: F401  (makes m[k] work in a graph)
 from mindspore_rec.parameter.dynamics import DynamicTable
 from mindspore_rec.parameter.initializers import row_initializer
@@ -310,9 +310,15 @@ class MapParameter(DynamicTable):
         raise TypeError(f"table '{self.name}': cannot be copied with its rows; use clone()")
 
     def __repr__(self) -> str:
+        try:
+            state = f"rows={self.native.stats()['rows']}"
+        except TableClosedError:
+            state = "closed"
+        except RuntimeError:  # from check_not_replaced()
+            state = "replaced by a newer table"
         return (
             f"MapParameter(name={self.name!r}, key_dtype={self.key_dtype}, "
-            f"value_shape={self.value_shape}, rows={self.native.stats()['rows']})"
+            f"value_shape={self.value_shape}, {state})"
         )
 
     def export_data(self, incremental: bool = False) -> ExportedData:
