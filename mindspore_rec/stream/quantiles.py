@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ class QuantileScale(Number):
         self.sample = check_int("sample", sample, 1, 1 << 20)
         self._seen = np.empty(0)  # until there are enough of them
         self._fixed = False
+        self._said = False
         self._learn_from(self._seen)
 
     def fit(self, values: Any) -> QuantileScale:
@@ -78,10 +80,12 @@ class QuantileScale(Number):
 
     def scaled(self, values: Any) -> np.ndarray:
         """Places among what was learned, float32 `[N]`, -1 to 1 (or `missing`)."""
+        self._say_if_unfit()
         return self._places(self._numbers(_as_arrow(values)))
 
     def keys(self, values: Any) -> np.ndarray:
         """Keys of the numbers' buckets, int64 `[N]`, apart from those of other columns."""
+        self._say_if_unfit()
         return self._bucket_keys(self._numbers(_as_arrow(values)))
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
@@ -114,6 +118,17 @@ class QuantileScale(Number):
             np.array(state[name], np.float64) for name in ("points", "ranks", "edges", "seen")
         )
         self._fixed = bool(state["fixed"])
+
+    def _say_if_unfit(self) -> None:
+        if self._fixed or len(self._seen) or self._said:
+            return
+        self._said = True
+        warnings.warn(
+            f"column {self.column!r}: the scale has learned nothing, so all numbers are the same "
+            "to it: call fit(), or load_checkpoint(..., states=) with what was saved",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     def _read(self, values: pa.Array, learn: bool) -> np.ndarray:
         numbers = self._numbers(values)
