@@ -15,7 +15,8 @@ import ctypes
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from mindspore_rec.checkpoint.manifest import (
     write_manifest,
 )
 from mindspore_rec.checkpoint.snapshot import write_full
-from mindspore_rec.checkpoint.state_file import read_states
+from mindspore_rec.checkpoint.state_file import JSON, read_states
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
 
@@ -196,34 +197,53 @@ def load_checkpoint(
         FileNotFoundError: there is no checkpoint at path.
         CheckpointError: (a ValueError) a file is damaged, or the network's tables are not those of
             the checkpoint; the message names the file, and nothing has changed.
-        ValueError: it has no state of such a name; a state refuses what was saved, and nothing has
-            changed.
+        ValueError: it has no state of such a name; or, a CheckpointError, one of `states` refuses
+            what was saved. Nothing has changed.
     """
     objects = _check_states(states)
     workers = check_int("workers", workers, 1, 1 << 16)
     worker = check_int("worker", worker, 0, workers - 1)
     chain = chain_at(Path(path))
     verify_chain(chain)
-    saved = read_states(chain[-1].path).get("objects", {}) if objects else {}
+    source = chain[-1].path / JSON
+    saved = _saved_states(source) if objects else {}
     if missing := sorted(objects.keys() - saved.keys()):
         raise ValueError(f"states must be of {sorted(saved)}, as {path} has them, got {missing}")
     cell = training_cell(model)
     check_load(cell, chain)
-    _load_states(objects, saved)  # before the tables: where one refuses, no row has changed
+    _load_states(objects, saved, source)  # before the tables: where one refuses, no row has changed
     load_chain(cell, chain, worker, workers)
 
 
-def _load_states(objects: dict[str, Any], saved: dict[str, Any]) -> None:
+def _saved_states(source: Path) -> dict[str, Any]:
+    saved = read_states(source.parent).get("objects", {})
+    if not isinstance(saved, dict):
+        raise CheckpointError(f"{source} is damaged: objects must be an object")
+    return saved
+
+
+def _load_states(objects: dict[str, Any], saved: dict[str, Any], source: Path) -> None:
     """All of them, or none."""
     before: list[tuple[Any, Any]] = []
     try:
         for name, each in objects.items():
             before.append((each, each.state_dict()))
-            each.load_state_dict(saved[name])
+            with _state_of(name, source):
+                each.load_state_dict(saved[name])
     except BaseException:
         for each, state in before:
             each.load_state_dict(state)
         raise
+
+
+@contextmanager
+def _state_of(name: str, source: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+        raise CheckpointError(
+            f"{source} has no state for {name!r}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def chain_at(path: Path, step: int | None = None) -> list[Entry]:

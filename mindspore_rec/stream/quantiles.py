@@ -108,16 +108,28 @@ class QuantileScale(Number):
 
         Raises:
             ValueError: the state is that of another number of buckets.
+            TypeError, ValueError, KeyError: it is no state of such an object; nothing has changed.
         """
         if state["buckets"] != self.buckets:
             raise ValueError(
                 f"column {self.column!r}: buckets must be {state['buckets']}, as in the state, "
                 f"got {self.buckets}"
             )
-        self._points, self._ranks, self._edges, self._seen = (
+        points, ranks, edges, seen = (
             np.array(state[name], np.float64) for name in ("points", "ranks", "edges", "seen")
         )
-        self._fixed = bool(state["fixed"])
+        most = 4 * (self.buckets + 2)
+        whole = (
+            all(each.ndim == 1 and np.isfinite(each).all() for each in (points, ranks, edges, seen))
+            and 1 <= len(points) == len(ranks) <= most
+            and len(edges) <= most
+            and bool((np.diff(points) > 0).all() and (np.diff(edges) > 0).all())
+            and bool(0 <= ranks.min() and ranks.max() <= 1)
+        )
+        if not whole or not isinstance(state["fixed"], bool):
+            raise ValueError(f"column {self.column!r}: the state is none of a QuantileScale")
+        self._points, self._ranks, self._edges, self._seen = points, ranks, edges, seen
+        self._fixed = state["fixed"]
 
     def _say_if_unfit(self) -> None:
         if self._fixed or len(self._seen) or self._said:

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import json
+
 import mindspore as ms
 import numpy as np
 import pytest
 
 from mindspore_rec import HashEmbeddingLookup, load_checkpoint, save_checkpoint
+from mindspore_rec.checkpoint import CheckpointError
 from mindspore_rec.stream import QuantileScale
+from tests.checkpoint.hostile_checkpoint import fix
 
 
 def rows(net):
@@ -60,3 +64,42 @@ def test_states_are_named(net, tmp_path, states):
     with pytest.raises(TypeError, match=r"^states must be a dict of objects by name, got "):
         save_checkpoint(net, tmp_path / "saved", states=states)
     assert not list(tmp_path.iterdir())
+
+
+STATE = QuantileScale("x", buckets=4).fit([1.0, 2.0]).state_dict()
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [],
+        5,
+        {"a": None},
+        {"a": {}},
+        {"a": {"buckets": 4}},
+        {"a": {**STATE, "points": "x"}},
+        {"a": {**STATE, "points": {"a": 1}}},
+        {"a": {**STATE, "points": [[1.0], [2.0, 3.0]]}},
+        {"a": {**STATE, "points": [1.0]}},
+        {"a": {**STATE, "points": []}},
+        {"a": {**STATE, "points": [2.0, 1.0]}},
+        {"a": {**STATE, "ranks": [0.0, float("nan")]}},
+        {"a": {**STATE, "ranks": [0.0, 7.0]}},
+        {"a": {**STATE, "edges": [[1.0]]}},
+        {"a": {**STATE, "edges": [2.0, 1.0]}},
+        {"a": {**STATE, "edges": list(range(1 << 18))}},
+        {"a": {**STATE, "seen": [float("inf")]}},
+        {"a": {**STATE, "fixed": "yes"}},
+    ],
+)
+def test_states_that_were_made_up_are_damage_and_change_nothing(net, tmp_path, objects):
+    path = saved_then_changed(net, tmp_path)
+    states = json.loads((path / "states.json").read_text())
+    (path / "states.json").write_text(json.dumps({**states, "objects": objects}))
+    fix(path)
+    before = rows(net)
+    scale = QuantileScale("x", buckets=4).fit([3.0, 4.0])
+    learned = scale.state_dict()
+    with pytest.raises(CheckpointError, match=r"states\.json"):
+        load_checkpoint(net, path, states={"a": scale})
+    assert rows(net) == before and scale.state_dict() == learned
