@@ -215,7 +215,9 @@ class Fetcher:
         found = {}
         for name, (least, greatest) in self._limits.value_ranges.items():
             column = rows.column(name)
-            legal = pc.and_(pc.greater_equal(column, least), pc.less_equal(column, greatest))
+            # As Arrow would itself, but it raises for an integer that no float64 has exactly.
+            numbers = column.cast(pa.float64(), safe=False)
+            legal = pc.and_(pc.greater_equal(numbers, least), pc.less_equal(numbers, greatest))
             # Whether values may be missing is the schema's matter.
             wrong = np.flatnonzero(~pc.fill_null(legal, True).to_numpy(zero_copy_only=False))
             for i, row in zip(*np.unique(owner[wrong], return_index=True), strict=True):
