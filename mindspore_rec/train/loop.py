@@ -239,7 +239,7 @@ def _check_loss(outputs: Any, step: int) -> None:
     if not math.isfinite(loss):
         raise FloatingPointError(
             f"the loss is {loss} at step {step}, and rows of that step may hold NaN too: go back "
-            "to the last checkpoint, and lower the learning rate or set clip_global_norm; "
+            "to the last checkpoint, or to an earlier one with restore(step=N), and lower the learning rate or set clip_global_norm; "
             "stop_on_nan=False trains on"
         )
 
