@@ -6,6 +6,7 @@
 // yet. Of clear and evict, which a tier can fail after the table has done them, it may be as after.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -92,6 +93,7 @@ class TierCalls : public Faults {
 struct Kind {
   bool tiered;
   std::string faults;
+  bool device = false;  // has a device cache, in memory shared with it
 };
 
 class Life {
@@ -132,6 +134,13 @@ class Life {
       each->SetEventTime(1);
     }
     tiered_ = kind.tiered;
+    if (!kind.device) return;
+    values_.assign((kSlots + 3) * config.dim, -9.0f);
+    DeviceConfig cache;
+    cache.rows = kSlots;
+    cache.lfu = seed % 3 == 0;
+    table_.AttachDevice(cache, values_.data());
+    GiveStates();
   }
 
   void Live(int operations) {
@@ -166,6 +175,24 @@ class Life {
       if (is_static()) id = static_cast<int64_t>(static_cast<uint64_t>(id) % 300);
     }
     return ids;
+  }
+
+  void GiveStates() {
+    if (values_.empty()) return;
+    states_.assign((kSlots + 3) * table_.device_state_width(), -7.0f);
+    table_.SetDeviceStates(states_.data());
+  }
+
+  // Half of the lookups of a device cache are made there, the others on the host.
+  int64_t LookUp(Table* table, const std::vector<int64_t>& ids, bool in_cache, float* out) {
+    if (table == &twin_ || !in_cache) return table->LookupTrain(View(ids), {}, out);
+    std::vector<int32_t> slots(ids.size());
+    const int64_t ticket = table->LookupSlots(View(ids), {}, values_.data(), slots.data());
+    const auto dim = static_cast<size_t>(table->dim());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      std::copy_n(values_.data() + slots[i] * dim, dim, out + i * dim);
+    }
+    return ticket;
   }
 
   // `call` is done to the twin, then to the table until it goes through. With may_be_done it may
@@ -213,12 +240,15 @@ class Life {
     const size_t n = ids.size();
     switch (rng_.Below(20)) {
       default: {
+        RoomFor(ids);
+        if (::testing::Test::HasFatalFailure()) return;
         std::vector<float> out(n * dim), expected(n * dim);
         int64_t ticket = 0, other = 0;
-        Do("lookup", [&](Table* table) {
+        const bool in_cache = !values_.empty() && rng_.OneIn(2);
+        Do(in_cache ? "lookup in the cache" : "lookup", [&](Table* table) {
           const bool twin = table == &twin_;
           (twin ? other : ticket) =
-              table->LookupTrain(View(ids), {}, twin ? expected.data() : out.data());
+              LookUp(table, ids, in_cache, twin ? expected.data() : out.data());
         });
         ASSERT_TRUE(SameBits(out, expected));
         pending_.emplace_back(ticket, other);
@@ -226,6 +256,8 @@ class Life {
         return;
       }
       case 0: {
+        RoomFor(ids);
+        if (::testing::Test::HasFatalFailure()) return;
         std::vector<int64_t> offsets = {0, static_cast<int64_t>(n / 2)};
         const BagView bags{View(offsets), nullptr, Combiner::kMean};
         std::vector<float> out(2 * dim), expected(2 * dim);
@@ -285,6 +317,7 @@ class Life {
         const bool same = rule.kind == rule_;
         rule_ = rule.kind;
         Do("bind", [&](Table* table) { table->BindOptimizer(rule); });
+        if (!same) GiveStates();
         if (!same) Forget();
         return;
       }
@@ -344,7 +377,20 @@ class Life {
   void Forget() {
     pending_.clear();
     sizes_.clear();
+    looked_up_.clear();
   }
+
+  // A device cache holds the rows of one step's lookups.
+  void RoomFor(const std::vector<int64_t>& ids) {
+    if (values_.empty()) return;
+    looked_up_.insert(ids.begin(), ids.end());
+    if (looked_up_.size() <= kSlots) return;
+    Do("discard", [&](Table* table) { table->DiscardGradients(); });
+    Forget();
+    looked_up_.insert(ids.begin(), ids.end());
+  }
+
+  static constexpr size_t kSlots = 90;
 
   Rng rng_;
   std::unique_ptr<Faults> faults_;
@@ -353,6 +399,8 @@ class Life {
   bool tiered_ = false;
   std::vector<std::pair<int64_t, int64_t>> pending_;  // tickets of table and twin
   std::vector<size_t> sizes_;
+  std::vector<float> values_, states_;  // of the device cache
+  std::set<int64_t> looked_up_;         // since the last step
   int64_t step_ = 0;
   RuleKind rule_ = RuleKind::kAdagrad;
   uint64_t mark_ = 0;
@@ -365,10 +413,11 @@ class TableFaults : public ::testing::TestWithParam<Kind> {};
 INSTANTIATE_TEST_SUITE_P(Lives, TableFaults,
                          ::testing::Values(Kind{false, "each"}, Kind{true, "each"},
                                            Kind{false, "budget"}, Kind{true, "budget"},
-                                           Kind{true, "tiers"}),
+                                           Kind{true, "tiers"}, Kind{false, "each", true},
+                                           Kind{true, "each", true}, Kind{true, "tiers", true}),
                          [](const auto& info) {
-                           return std::string(info.param.tiered ? "tiered_" : "memory_") +
-                                  info.param.faults;
+                           return std::string(info.param.device ? "device_" : "") +
+                                  (info.param.tiered ? "tiered_" : "memory_") + info.param.faults;
                          });
 
 TEST_P(TableFaults, EveryCallDoesAllOrNothing) {

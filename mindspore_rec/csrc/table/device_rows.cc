@@ -96,9 +96,18 @@ size_t DeviceRows::Needed(const Batch& batch) const {
   return needed;
 }
 
+void DeviceRows::ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps) {
+  size_t keys = 0;
+  for (int s = 0; s < kNumShards; ++s) {
+    if (batch.begin[s + 1] != batch.begin[s]) keys += batch.unique[s];
+  }
+  missing_.reserve(keys);
+  swaps->reserve(swaps->size() + keys);
+}
+
 void DeviceRows::Assign(const Batch& batch, uint32_t* found, std::vector<SlotSwap>* swaps) {
   ApplyLeaving();
-  std::vector<size_t> missing;
+  missing_.clear();
   // First all that are here, so that none of them is a victim.
   for (int s = 0; s < kNumShards; ++s) {
     if (batch.begin[s + 1] == batch.begin[s]) continue;
@@ -108,15 +117,14 @@ void DeviceRows::Assign(const Batch& batch, uint32_t* found, std::vector<SlotSwa
       if (batch.row[i] == nullptr) {
         found[i] = unknown_slot();
       } else if (found[i] == SlotMap::kNone) {
-        missing.push_back(i);
+        missing_.push_back(i);
       } else {
         map_.Use(found[i], Meta(batch.row[i])->count);
         ++hits;
       }
     }
   }
-  swaps->reserve(swaps->size() + missing.size());
-  for (const size_t i : missing) {
+  for (const size_t i : missing_) {
     const uint32_t slot = map_.Take(batch.key[i], Meta(batch.row[i])->count);
     if (slot == SlotMap::kNone) throw std::logic_error("no slot of the device cache is free");
     swaps->push_back({slot, dirty_[slot] ? host_[slot] : nullptr, batch.row[i]});
@@ -124,7 +132,7 @@ void DeviceRows::Assign(const Batch& batch, uint32_t* found, std::vector<SlotSwa
     dirty_[slot] = 0;
     found[i] = slot;
   }
-  misses += missing.size();
+  misses += missing_.size();
 }
 
 void DeviceRows::CopyOut(const SlotSwap& swap, const float* value, const float* state) const {

@@ -79,8 +79,11 @@ class DeviceRows {
 
   // The keys of a batch that it would have to hold in this step, those it holds included.
   size_t Needed(const Batch& batch) const;
+  // Makes room for what Assign notes of a batch that was made unique.
+  void ReserveAssign(const Batch& batch, std::vector<SlotSwap>* swaps);
   // Gives each distinct key of the batch that has a row a slot. `slots` is laid out as batch.key;
-  // what is to be moved is appended to `swaps`. Requires room (Needed).
+  // what is to be moved is appended to `swaps`. Requires room (Needed, ReserveAssign); cannot fail
+  // then.
   void Assign(const Batch& batch, uint32_t* slots, std::vector<SlotSwap>* swaps);
   // Moves rows; shared memory only.
   void Move(const std::vector<SlotSwap>& swaps);
@@ -112,6 +115,7 @@ class DeviceRows {
   // Slots that were forgotten, a list a shard: forgetting must not fail.
   uint32_t leaving_[kNumShards];
   std::vector<uint32_t> next_leaving_;
+  std::vector<size_t> missing_;  // of a batch, while it is assigned
 };
 
 }  // namespace msrec

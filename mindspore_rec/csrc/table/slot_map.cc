@@ -21,6 +21,10 @@ SlotMap::SlotMap(uint32_t slots, bool lfu) : lfu_(lfu) {
   stamps_.assign(slots, 0);
   if (lfu) frequencies_.assign(slots, 0);
   used_.assign(slots, 0);
+  free_.reserve(slots);
+  freed_pinned_.reserve(slots);
+  heap_.reserve(slots);
+  waiting_.reserve(slots);
   Clear();
 }
 
@@ -31,9 +35,7 @@ void SlotMap::Clear() {
   free_.resize(keys_.size());
   for (size_t i = 0; i < free_.size(); ++i) free_[i] = static_cast<uint32_t>(free_.size() - 1 - i);
   freed_pinned_.clear();
-  heap_.clear();
-  waiting_.clear();
-  bound_ = {0, 0};
+  ForgetOffers();
   size_ = 0;
   pinned_ = 0;
 }
@@ -93,17 +95,26 @@ void SlotMap::NextStep() {
   pinned_ = 0;
   free_.insert(free_.end(), freed_pinned_.begin(), freed_pinned_.end());
   freed_pinned_.clear();
-  std::vector<uint32_t> slots;
-  slots.swap(waiting_);
-  for (const uint32_t slot : slots) {
-    if (used_[slot]) Offered(slot);
+  for (size_t i = 0; i < waiting_.size(); ++i) {  // none is pinned now
+    if (used_[waiting_[i]]) Offered(waiting_[i]);
   }
+  waiting_.clear();
+}
+
+// The next victim is looked for among all slots.
+void SlotMap::ForgetOffers() {
+  heap_.clear();
+  waiting_.clear();
+  bound_ = {0, 0};
 }
 
 // Puts the slot where the next victim is looked for, if it may be the lowest.
 void SlotMap::Offered(uint32_t slot) {
   const Offer offer{Standing(slot), slot};
   if (bound_ < offer) return;
+  if ((IsPinned(slot) ? waiting_.size() : heap_.size()) == keys_.size()) {
+    return ForgetOffers();  // no room: many of these are out of date
+  }
   if (IsPinned(slot)) {
     waiting_.push_back(slot);
     return;
@@ -164,7 +175,7 @@ void SlotMap::EraseFromIndex(uint32_t slot) {
 
 size_t SlotMap::bytes() const {
   return index_.size() * 4 + keys_.size() * (8 + 4 + 1 + 4 + (lfu_ ? 4 : 0)) +
-         heap_.capacity() * sizeof(Offer) + waiting_.capacity() * 4;
+         heap_.capacity() * sizeof(Offer) + (waiting_.capacity() + freed_pinned_.capacity()) * 4;
 }
 
 }  // namespace msrec

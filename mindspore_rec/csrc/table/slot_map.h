@@ -20,7 +20,7 @@ class SlotMap {
  public:
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  // Requires 1 <= slots < 2^31.
+  // Requires 1 <= slots < 2^31. All the memory it ever has: nothing after this can fail.
   SlotMap(uint32_t slots, bool lfu);
 
   // The slot of key, or kNone. Given keys ahead, a loop of these does not wait for memory.
@@ -63,6 +63,7 @@ class SlotMap {
     return lfu_ ? uint64_t{frequencies_[slot]} << 32 | stamps_[slot] : stamps_[slot];
   }
   void Offered(uint32_t slot);
+  void ForgetOffers();
   uint32_t Victim();
   bool Refill();
   void EraseFromIndex(uint32_t slot);

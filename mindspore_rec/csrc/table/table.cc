@@ -244,7 +244,8 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
     if (bags != nullptr) CheckBags(ids, *bags);
     auto batch = NewBatch(ids, filter);
     const bool places = trained && device_ != nullptr;
-    if (places) RequireSlots(batch.get(), trained);
+    std::vector<SlotSwap> swaps;
+    if (places) RequireSlots(batch.get(), trained, &swaps);
     auto kept = NewPlace();
     if (below_ != nullptr) below_->lookups.reserve(below_->lookups.size() + 1);
     if (bags != nullptr) ReservePool(batch.get(), *bags);
@@ -256,7 +257,7 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
       Resolve(batch.get(), find, nullptr, nullptr);
       Pool(batch.get(), ids, *bags, unknown, out);
     }
-    if (places) PlaceOnDevice(*batch);
+    if (places) PlaceOnDevice(*batch, &swaps);
     if (train && below_ != nullptr) below_->lookups.emplace_back(HashIds(ids), ids.size);
     if (trained) return Keep(std::move(batch), std::move(kept));
     Recycle(std::move(batch));
@@ -499,7 +500,7 @@ void Table::Step(const StepInput& input) {
         for (size_t i = 0; record && i < part.n; ++i) {
           if (part.row[i] != nullptr) shard.Touch(part.row[i]);
         }
-        if (device_ != nullptr) StepOnDevice(c, &part);
+        if (device_ != nullptr) StepOnDevice(c, s);
         context_.kernels->step(c, config_.dim, part.row.data(), part.sum.data(), part.n);
       });
     }
@@ -509,7 +510,14 @@ void Table::Step(const StepInput& input) {
 
 // Makes room for what a step notes about the rows it updates.
 void Table::ReserveStep() {
-  for (int s = 0; s < kNumShards; ++s) shards_[s]->ReserveChanges(gradients_.part(s).n);
+  size_t rows = 0;
+  for (int s = 0; s < kNumShards; ++s) {
+    shards_[s]->ReserveChanges(gradients_.part(s).n);
+    rows += gradients_.part(s).n;
+  }
+  if (device_ == nullptr) return;
+  value_of_row_.Reset(rows);
+  state_of_row_.Reset(rows);
 }
 
 void Table::ReserveChanges(const std::vector<int64_t>& keys, bool all) {

@@ -16,8 +16,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -307,7 +307,6 @@ class Table {
     IdFilter filter;
     std::vector<int32_t> slots;
     int64_t ticket = 0;
-    std::vector<uint32_t> held;  // the slots of its distinct keys
   };
 
   std::string Where(const std::string& what) const {
@@ -356,7 +355,7 @@ class Table {
   void ReserveStep();
   // Throws where an argument of the step is out of range.
   StepConstants Constants(const StepInput& input) const;
-  void StepOnDevice(const StepConstants& c, GradientSum::Part* part);
+  void StepOnDevice(const StepConstants& c, int shard);
   // What follows the update of rows.
   void FinishStep();
   void RequireDevice(bool shared) const;
@@ -364,8 +363,8 @@ class Table {
   void RequireFresh() const;
   void RequireNonePrepared() const;
   void RefuseUnshared(const char* what) const;
-  void RequireSlots(Batch* batch, bool trained);
-  void PlaceOnDevice(const Batch& batch);
+  void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
+  void PlaceOnDevice(const Batch& batch, std::vector<SlotSwap>* swaps);
   int64_t MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* slots,
                      std::vector<SlotSwap>* swaps, std::vector<uint32_t>* held);
   void ForgetStep();
@@ -472,12 +471,13 @@ class Table {
   std::vector<std::unique_ptr<Batch>> spare_;
   std::unique_ptr<Below> below_;  // null: all rows are in host memory
   std::unique_ptr<DeviceRows> device_;
-  std::deque<PreparedLookup> prepared_;
+  std::list<PreparedLookup> prepared_;
   std::map<int64_t, std::vector<uint32_t>> device_lookups_;  // by ticket, without shared memory
   std::vector<uint32_t> touched_;                            // distinct slots
   std::vector<uint8_t> is_touched_;
   std::vector<SlotSwap> moving_;
   Buffer<uint32_t> slot_of_key_;
+  Buffer<float*> value_of_row_, state_of_row_;  // of a step
 };
 
 // A hash of the contents of ids, whichever their width and stride.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Table: lookups and steps where rows are in a device cache.
+#include <algorithm>
 #include <cstring>
+#include <list>
+#include <map>
 
 #include "table/for_shards.h"
 #include "table/table_guard.h"
@@ -10,9 +13,6 @@ namespace msrec {
 namespace {
 
 constexpr int64_t kMaxDeviceRows = int64_t{1} << 30;
-
-thread_local std::vector<float*> value_scratch;
-thread_local std::vector<float*> state_scratch;
 
 bool Same(const IdFilter& a, const IdFilter& b) {
   return a.has_padding == b.has_padding && (!a.has_padding || a.padding_key == b.padding_key) &&
@@ -91,8 +91,8 @@ void Table::RequireNonePrepared() const {
 // ---------------------------------------------------------------- lookups
 
 // Before anything changes: makes a batch unique, and throws std::invalid_argument if its keys do
-// not fit beside those of the step's earlier lookups.
-void Table::RequireSlots(Batch* batch, bool trained) {
+// not fit beside those of the step's earlier lookups. Makes room for the swaps.
+void Table::RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps) {
   if (device_->shared() && device_->state_width() > 0 && device_->State(0) == nullptr) {
     throw std::runtime_error(Where("its device cache has no memory for the optimizer's state"));
   }
@@ -110,14 +110,15 @@ void Table::RequireSlots(Batch* batch, bool trained) {
               ", the distinct keys of the lookups since the last optimizer step, got " +
               std::to_string(device_->slots())));
   }
+  device_->ReserveAssign(*batch, swaps);
+  slot_of_key_.Reset(batch->n);
 }
 
 // After a lookup that read its rows on the host: they take their slots, for the step and for the
 // lookups to come.
-void Table::PlaceOnDevice(const Batch& batch) {
-  std::vector<SlotSwap> swaps;
-  device_->Assign(batch, slot_of_key_.Reset(batch.n), &swaps);
-  device_->Move(swaps);
+void Table::PlaceOnDevice(const Batch& batch, std::vector<SlotSwap>* swaps) {
+  device_->Assign(batch, slot_of_key_.data(), swaps);
+  device_->Move(*swaps);
 }
 
 int64_t Table::MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* slots,
@@ -126,9 +127,10 @@ int64_t Table::MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* sl
   if (trained) RequireTrainable();
   auto batch = NewBatch(ids, filter);
   batch->on_device = true;
-  RequireSlots(batch.get(), trained);
+  RequireSlots(batch.get(), trained, swaps);
   auto kept = NewPlace();
-  uint32_t* found = slot_of_key_.Reset(batch->n);
+  if (below_ != nullptr) below_->lookups.reserve(below_->lookups.size() + 1);
+  uint32_t* found = slot_of_key_.data();
   if (held != nullptr) held->reserve(batch->n);
   Resolve(batch.get(), trained ? &Shard::FindOrInsert : &Shard::FindOnly, nullptr, nullptr);
   if (below_ != nullptr) below_->lookups.emplace_back(HashIds(ids), ids.size);
@@ -193,20 +195,33 @@ Table::RowMoves Table::Prepare(const IdView& ids, const IdFilter& filter) {
   return Guard::Run(this, [&] {
     if (device_ == nullptr) RequireDevice(true);
     if (!moving_.empty()) throw std::runtime_error(Where("rows are being moved"));
-    PreparedLookup lookup;
+    // What can fail comes first.
+    std::list<PreparedLookup> one(1);
+    PreparedLookup& lookup = one.front();
     const auto* data = static_cast<const char*>(ids.data);
     lookup.ids.assign(data, data + ids.size * (ids.is_int64 ? 8 : 4));
     lookup.is_int64 = ids.is_int64;
     lookup.filter = filter;
     lookup.slots.resize(ids.size);
+    const size_t dim = config_.dim;
+    const size_t width = device_->state_width();
     std::vector<SlotSwap> swaps;
-    lookup.ticket = MapToSlots(ids, filter, lookup.slots.data(), &swaps, &lookup.held);
+    std::vector<uint32_t> held;  // the slots of its distinct keys
     RowMoves moves;
+    std::map<int64_t, std::vector<uint32_t>> place;
+    if (!device_->shared()) {
+      const size_t most = std::min<size_t>(ids.size, device_->slots());
+      moves.out_slots.reserve(most);
+      moves.in_slots.reserve(most);
+      moves.in_values.reserve(most * dim);
+      moves.in_states.reserve(most * width);
+      moving_.reserve(most);
+      place.emplace(0, std::vector<uint32_t>());
+    }
+    lookup.ticket = MapToSlots(ids, filter, lookup.slots.data(), &swaps, &held);
     if (device_->shared()) {
       device_->Move(swaps);
     } else {
-      const size_t dim = config_.dim;
-      const size_t width = device_->state_width();
       for (const SlotSwap& swap : swaps) {
         if (swap.out != nullptr) {
           moves.out_slots.push_back(static_cast<int32_t>(swap.slot));
@@ -217,9 +232,14 @@ Table::RowMoves Table::Prepare(const IdView& ids, const IdFilter& filter) {
         moves.in_values.insert(moves.in_values.end(), value, value + dim);
         moves.in_states.insert(moves.in_states.end(), value + dim, value + dim + width);
       }
-      if (lookup.ticket != kFrozenTicket) device_lookups_[lookup.ticket] = lookup.held;
+      if (lookup.ticket != kFrozenTicket) {
+        auto node = place.extract(place.begin());
+        node.key() = lookup.ticket;
+        node.mapped() = std::move(held);
+        device_lookups_.insert(std::move(node));
+      }
     }
-    prepared_.push_back(std::move(lookup));
+    prepared_.splice(prepared_.end(), one);
     return moves;
   });
 }
@@ -233,10 +253,9 @@ Table::RowMoves Table::FetchDirty() {
       return moves;
     }
     if (!moving_.empty()) throw std::runtime_error(Where("rows are being moved"));
-    moving_ = device_->Dirty();
-    for (const SlotSwap& swap : moving_) {
-      moves.out_slots.push_back(static_cast<int32_t>(swap.slot));
-    }
+    std::vector<SlotSwap> dirty = device_->Dirty();
+    for (const SlotSwap& swap : dirty) moves.out_slots.push_back(static_cast<int32_t>(swap.slot));
+    moving_ = std::move(dirty);
     device_->Written(moving_);
     return moves;
   });
@@ -267,22 +286,26 @@ void Table::FinishMove(const float* out_values, size_t values, const float* out_
 
 // ---------------------------------------------------------------- the step
 
-void Table::StepOnDevice(const StepConstants& c, GradientSum::Part* part) {
+void Table::StepOnDevice(const StepConstants& c, int shard) {
   constexpr size_t kAhead = 8;
-  value_scratch.assign(part->n, nullptr);
-  state_scratch.assign(part->n, nullptr);
+  size_t first = 0;
+  for (int s = 0; s < shard; ++s) first += gradients_.part(s).n;
+  GradientSum::Part* const part = &gradients_.part(shard);
+  float** const values = value_of_row_.data() + first;
+  float** const states = state_of_row_.data() + first;
+  std::fill_n(values, part->n, nullptr);
+  std::fill_n(states, part->n, nullptr);
   for (size_t i = 0; i < part->n; ++i) {
     if (i + kAhead < part->n) device_->map().Prefetch(part->key[i + kAhead]);
     if (part->row[i] == nullptr) continue;
     const uint32_t slot = device_->Find(part->key[i]);
     if (slot == SlotMap::kNone) continue;
-    value_scratch[i] = device_->Value(slot);
-    state_scratch[i] = device_->State(slot);
+    values[i] = device_->Value(slot);
+    states[i] = device_->State(slot);
     device_->MarkDirty(slot, part->row[i]);
     part->row[i] = nullptr;  // its block is not what is updated
   }
-  context_.kernels->step_apart(c, config_.dim, value_scratch.data(), state_scratch.data(),
-                               part->sum.data(), part->n);
+  context_.kernels->step_apart(c, config_.dim, values, states, part->sum.data(), part->n);
 }
 
 void Table::ForgetDeviceStep() {
@@ -303,6 +326,7 @@ void Table::ReportGradient(int64_t ticket) {
       throw std::runtime_error(Where("got a gradient for a lookup it no longer knows (ticket " +
                                      std::to_string(ticket) + ")"));
     }
+    touched_.reserve(touched_.size() + it->second.size());
     for (const uint32_t slot : it->second) {
       if (is_touched_[slot]) continue;
       is_touched_[slot] = 1;
@@ -341,6 +365,12 @@ std::array<float, 2> Table::BeginDeviceStep(const StepInput& input) {
 void Table::FinishDeviceStep() {
   Guard::Run(this, [&] {
     RequireDevice(false);
+    size_t rows[kNumShards] = {};
+    for (const uint32_t slot : touched_) {
+      const int64_t key = device_->map().key(slot);
+      ++rows[ShardOf(key, HashKey(key), context_.identity())];
+    }
+    for (int s = 0; s < kNumShards; ++s) shards_[s]->ReserveChanges(rows[s]);
     for (const uint32_t slot : touched_) {
       const int64_t key = device_->map().key(slot);
       char* row = ShardFor(key).Find(key);
