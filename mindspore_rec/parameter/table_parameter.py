@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import weakref
 from typing import Any
 
@@ -24,16 +25,28 @@ COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
 
 
 _open: weakref.WeakValueDictionary[int, TableParameter] = weakref.WeakValueDictionary()
+# Those of its parent are not open in a forked child, and their names are free there.
+os.register_at_fork(after_in_child=_open.clear)
 
 
 def open_tables(name: str) -> list[TableParameter]:
     """The open tables of that name that are still referenced, in no order."""
-    named = [table for table in _open.values() if table.name == name and table._finalizer.alive]
+    named = _named(name)
     if not named:
         return named
     del named
     gc.collect()  # a network that nobody holds any more: cells are in reference cycles
-    return [table for table in _open.values() if table.name == name and table._finalizer.alive]
+    return _named(name)
+
+
+def _named(name: str) -> list[TableParameter]:
+    # Of a list, since other threads make tables meanwhile.
+    tables = [reference() for reference in _open.valuerefs()]
+    return [
+        table
+        for table in tables
+        if table is not None and table.name == name and table._finalizer.alive
+    ]
 
 
 def _new_table(cache: CacheConfig | None, **arguments: Any) -> _native.Table:
