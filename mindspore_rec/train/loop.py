@@ -239,8 +239,8 @@ def _check_loss(outputs: Any, step: int) -> None:
     if not math.isfinite(loss):
         raise FloatingPointError(
             f"the loss is {loss} at step {step}, and rows of that step may hold NaN too: go back "
-            "to the last checkpoint, or to an earlier one with restore(step=N), and lower the learning rate or set clip_global_norm; "
-            "stop_on_nan=False trains on"
+            "to the last checkpoint, or to an earlier one with restore(step=N), and lower the "
+            "learning rate or set clip_global_norm; stop_on_nan=False trains on"
         )
 
 
