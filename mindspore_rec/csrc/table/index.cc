@@ -27,6 +27,9 @@ constexpr int kMaxDepth = 26;
 }  // namespace
 
 Index::Index(const SlabStore* rows) : rows_(rows) {
+  // Before there are chunks, which nobody would free if this failed.
+  segments_.reserve(1);
+  directory_.reserve(1);
   Chunk* chunks = NewChunks(1);
   segments_.push_back({chunks, 1, 0, 0});
   directory_.push_back({chunks, 1, 0});
