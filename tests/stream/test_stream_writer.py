@@ -123,7 +123,7 @@ def test_letters_are_not_doubled_by_a_new_producer(
     write(broker.address, name, [pack(pa.table({"x": [1]})), *([b"bad"] * 50)] * 40)
     source = KafkaSource(
         broker.address, name, pa.schema({"x": pa.int64()}), batch_size=1, dead_letters=dead,
-        stop=StopWhen(batches=40),
+        stop=StopWhen(batches=40), max_dead_share=1,
     )  # fmt: skip
     assert source._dead_letters is not None
     writer = source._dead_letters._producer
