@@ -40,7 +40,7 @@ def write_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """What `write_arrays` wrote.
+    """Return the arrays that `write_arrays` wrote.
 
     Raises:
         CheckpointError: the file is damaged.

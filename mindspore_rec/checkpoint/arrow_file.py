@@ -137,7 +137,7 @@ def _number(form: str, data: bytes, at: int) -> int:
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:
-    """Where a field of a table is; None where the table does not have it."""
+    """Return the position of a field of a table; None where the table does not have it."""
     entries = table - _number("<i", data, table)
     place = 4 + 2 * number
     if place + 2 > _number("<H", data, entries):
@@ -147,7 +147,7 @@ def _field(data: bytes, table: int, number: int) -> int | None:
 
 
 def _vector(data: bytes, table: int, number: int) -> tuple[int, int]:
-    """Where the elements of a vector begin, and how many there are."""
+    """Return the position of a vector's first element and the number of its elements."""
     at = _field(data, table, number)
     if at is None:
         return 0, 0

@@ -88,7 +88,7 @@ def _check_state(data: Any, argument: str) -> None:
 
 
 def _without_place(data: Any) -> str | None:
-    """What is wrong with data that have no state, or None."""
+    """Return what is wrong with data that have no state, or None."""
     inner = getattr(data, "source", None)
     if inner is not None and type(data).__name__ == "FeatureBatches":
         found = _without_place(inner)

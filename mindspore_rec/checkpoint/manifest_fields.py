@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may stand in a manifest: each field's type and range, and the names of files.
+"""Checks of a manifest: the type and range of each field, and the names of files.
 
 The checksum says that a manifest is as it was written, not who wrote it. Whoever reads one can rely
 on what is checked here: files are in the directory itself, under names that their kind has, and are
@@ -67,7 +67,7 @@ def check_fields(manifest: Any) -> None:
 
 
 def row_bytes(table: dict[str, Any]) -> int:
-    """What a row takes in a file: key, values, states, count, last step, last time."""
+    """Number of bytes of a row in a file: key, values, states, count, last step, last time."""
     return int(8 + 4 * (table["dim"] + table["state_width"]) + 12)
 
 

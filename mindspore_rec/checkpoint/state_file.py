@@ -37,7 +37,7 @@ def write_states(states: dict[str, Any], directory: Path) -> None:
 
 
 def read_states(directory: Path) -> dict[str, Any]:
-    """What `write_states` wrote; tuples come back as lists.
+    """Return the states that `write_states` wrote; tuples come back as lists.
 
     Raises:
         CheckpointError: a file is damaged.

@@ -174,7 +174,7 @@ def write_keys(keys: np.ndarray, path: Path) -> None:
 
 
 def read_keys(path: Path, rows: int, legal: tuple[int, int] = ALL_KEYS) -> np.ndarray:
-    """What `write_keys` wrote.
+    """Return the keys that `write_keys` wrote.
 
     Raises:
         CheckpointError: it holds something else, or another number of keys.

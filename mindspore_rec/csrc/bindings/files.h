@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the Python side shares of the tiers' file access (tier/env.h): the class FileLock, the lock
+// The tiers' file access (tier/env.h) for the Python side: the class FileLock, the lock
 // of a directory that one process writes to, and make_directories.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the core releases the interpreter's lock (util/interpreter_lock.h).
+// Releases the interpreter's lock for the core (util/interpreter_lock.h).
 #pragma once
 
 namespace msrec {

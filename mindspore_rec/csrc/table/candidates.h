@@ -51,7 +51,7 @@ class Candidates {
   CountingSketch& sketch() { return sketch_; }
   // Gives counters that carry no event time the present one.
   void StampTime();
-  // What Clear takes, made before. Throws std::bad_alloc.
+  // Makes what Clear takes. Throws std::bad_alloc.
   std::unique_ptr<Index> Emptied() const;
   void Clear(std::unique_ptr<Index> empty) noexcept;
 

@@ -60,7 +60,7 @@ class Index {
   size_t size() const { return size_; }
   size_t bytes() const { return bytes_; }
   size_t slots() const { return slots_; }
-  // How many chunks Find looks at for key.
+  // Number of chunks that Find looks at for key.
   uint32_t Probes(uint64_t hash, int64_t key) const;
 
  private:

@@ -204,7 +204,7 @@ class Shard {
   // One row the same way, wherever it is.
   void Relay(const char* from, const RowLayout& layout, char* to) const;
   void Adopt(SlabStore* relaid) { store_.Swap(relaid); }
-  // What Clear needs, made before it. Throws std::bad_alloc. Clear notes each row as deleted.
+  // Makes what Clear needs. Throws std::bad_alloc. Clear notes each row as deleted.
   struct Empty {
     std::unique_ptr<SlabStore> rows;
     std::unique_ptr<Index> index, candidates;

@@ -71,7 +71,7 @@ class KeyPositions {
 
   size_t size() const { return size_; }
   size_t bytes() const { return bytes_; }
-  // How many entries Find looks at for key.
+  // Number of entries that Find looks at for key.
   uint32_t Probes(int64_t key) const;
 
  private:
