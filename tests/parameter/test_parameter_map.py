@@ -14,6 +14,7 @@ from mindspore import Tensor, nn
 from mindspore.common import initializer as ms_init
 
 from mindspore_rec import MapParameter
+from tests.parameter.test_parameter_arguments import MindRecDemo
 
 DTYPES = pytest.mark.parametrize("dtype", [ms.int32, ms.int64], ids=["int32", "int64"])
 EXTREMES = {
@@ -35,30 +36,8 @@ def as_dict(m: MapParameter) -> dict[int, list]:
     return dict(zip(keys.asnumpy().tolist(), values.asnumpy().tolist(), strict=True))
 
 
-class Readme(nn.Cell):
-    """The example of MindRec's README, as it is there."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.map = MapParameter(
-            name="m",
-            key_dtype=ms.int32,
-            value_dtype=ms.float32,
-            value_shape=(128),
-            default_value="normal",
-            permit_filter_value=1,
-            evict_filter_value=1000,
-        )
-
-    def construct(self, key, val):
-        self.map[key] = val
-        val2 = self.map[key]
-        self.map.erase(key)
-        return val2
-
-
 def test_readme(mode) -> None:
-    net = Readme()
+    net = MindRecDemo()
     ones = Tensor(np.ones((3, 128)), ms.float32)
     out = net(Tensor([1, 2, 3], ms.int32), ones)
     np.testing.assert_array_equal(out.asnumpy(), ones.asnumpy())

@@ -237,7 +237,7 @@ py::list Segments(const SsdStore& store) {
   return out;
 }
 
-// What the child has of its parent's needs no end.
+// Leaves a store that is the parent's of this forked child as it is.
 void Close(const SsdStore& store) {
   if (!store.in_owner()) return;
   Release release;

@@ -273,7 +273,7 @@ void Shard::Release(uint32_t id) noexcept {
 void Shard::Drop(uint32_t id, EvictionReason reason) {
   const RowMeta* meta = Meta(store_.Row(id));
   const int64_t key = meta->key;
-  // What can fail comes first.
+  // Everything that can fail comes first.
   changes_.Reserve(1);
   evictions_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);

@@ -330,7 +330,7 @@ void Table::Pool(Batch* batch, const IdView& ids, const BagView& bags, const flo
     for (size_t b = block * kBlock; b < last_bag; ++b) {
       const auto first = static_cast<size_t>(bags.offsets[b]);
       const size_t last = b + 1 < num_bags ? static_cast<size_t>(bags.offsets[b + 1]) : ids.size;
-      // What is pooled is gathered in place, at the front of the bag's own positions.
+      // Gathers the rows and weights of the bag in place, at the front of its own positions.
       uint32_t* rows = row_of_pos + first;
       float* weights = batch->weight.data() + first;
       size_t pooled = 0;
@@ -366,7 +366,7 @@ void Table::Pool(Batch* batch, const IdView& ids, const BagView& bags, const flo
 void Table::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
   Guard::Run(this, [&] {
     if (ticket == kFrozenTicket) return;
-    // What a call before could not merge; it comes first, whichever lookups are outstanding.
+    // Merges first what an earlier call could not, whichever lookups are outstanding.
     MergeDeferred(false);
     const auto it = outstanding_.find(ticket);
     if (it == outstanding_.end()) {

@@ -232,8 +232,8 @@ class Table {
   void ImportSketch(const char* data, size_t bytes);
   // Puts rows; null arrays as in Shard::Import. Throws when state_width does not fit the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
-  // Where it throws std::runtime_error for a tier, the table is empty, and the tier will be before
-  // it is used again; for memory, all rows are there.
+  // Removes all rows. If a tier fails it throws std::runtime_error: the table is empty then, and
+  // the tier is cleared before it is used again. If memory runs out, all rows are still there.
   void Clear();
 
   // ---- admission and eviction
@@ -243,7 +243,7 @@ class Table {
   // one that keeps a score.
   void SetEviction(const Eviction& eviction);
   // Moves the horizon to now and applies all rules: in slices of the following steps, or at once.
-  // Where that throws, it was triggered, and the following steps do what is left.
+  // If that throws, the eviction was triggered, and the following steps do the rest.
   void Evict(bool at_once);
   // Frees the rows that are due already.
   void EvictAll();

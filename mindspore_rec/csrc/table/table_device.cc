@@ -195,7 +195,7 @@ Table::RowMoves Table::Prepare(const IdView& ids, const IdFilter& filter) {
   return Guard::Run(this, [&] {
     if (device_ == nullptr) RequireDevice(true);
     if (!moving_.empty()) throw std::runtime_error(Where("rows are being moved"));
-    // What can fail comes first.
+    // Everything that can fail comes first.
     std::list<PreparedLookup> one(1);
     PreparedLookup& lookup = one.front();
     const auto* data = static_cast<const char*>(ids.data);

@@ -373,7 +373,7 @@ void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
 
 void Table::Clear() {
   Guard::Run(this, [&] {
-    // What can fail comes first.
+    // Everything that can fail comes first.
     std::vector<Shard::Empty> empty;
     for (const auto& shard : shards_) empty.push_back(shard->Emptied());
     ClearBelow();

@@ -293,7 +293,7 @@ void Table::BringUp(Batch* batch, Purpose purpose) {
       below_->host_misses += lookup;
     }
   } catch (...) {
-    // What came up may stay up, but not without its contents.
+    // Rows that came up may stay up, but not without their contents.
     while (purpose == Purpose::kReplace && j-- > 0) {
       if (!found[j]) continue;
       ShardFor(keys[j]).PutBack(keys[j]);

@@ -24,7 +24,7 @@ constexpr uint64_t kMaxSegment = uint64_t{4} << 30;
 // A read of this many bytes costs the disk hardly more than one of a block.
 constexpr size_t kMinExtent = 32 << 10;
 
-// What the buffers of reads under way may take: many large rows at a time make no disk faster.
+// Most bytes of buffers of reads in flight: many large rows at a time make no disk faster.
 constexpr size_t kMaxReadBuffers = size_t{128} << 20;
 
 constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;  // of some million segments
@@ -58,7 +58,7 @@ void Require(bool good, const std::string& what) {
 
 }  // namespace
 
-// What does not depend on the directory.
+// Checks the options that do not depend on the directory.
 SsdOptions SsdTier::Checked(SsdOptions o) {
   Require(!o.path.empty(), "path must not be empty");
   while (o.path.size() > 1 && o.path.back() == '/') o.path.pop_back();

@@ -196,7 +196,7 @@ void WriteBehind::Clear() {
   std::lock_guard<std::mutex> lock(mutex_);
   parts_.push_back(std::move(part));
   // The part that is being written stays until it is done, or has failed; then the tier is cleared.
-  // What would have been written before that need not be.
+  // Writes that were queued before a clear are dropped.
   parts_.erase(parts_.begin() + busy_, parts_.end() - 1);
   bytes_ = busy_ ? parts_.front()->bytes() : 0;
   moot_ = busy_;
