@@ -25,8 +25,8 @@ import redis
 from redis._parsers import _RESP2Parser
 from tqdm import tqdm
 
-from mindspore_rec.cache.redis_tier import RedisTier
-from mindspore_rec.cache.redis_wire import BUCKETS, bucket_of
+from mindspore_rec.cache.redis.tier import RedisTier
+from mindspore_rec.cache.redis.wire import BUCKETS, bucket_of
 
 
 class Measured(NamedTuple):

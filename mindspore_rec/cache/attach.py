@@ -46,8 +46,8 @@ def attach(table: Any, config: CacheConfig) -> None:
 
 def _remote(table_name: str, config: CacheConfig) -> _Open:
     # redis-py is optional, so this is not imported above.
-    from mindspore_rec.cache.redis_link import need_redis, parse_target
-    from mindspore_rec.cache.redis_tier import RedisTier
+    from mindspore_rec.cache.redis.link import need_redis, parse_target
+    from mindspore_rec.cache.redis.tier import RedisTier
 
     url = config.remote
     assert url is not None

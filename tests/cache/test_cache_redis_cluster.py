@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import redis
 
-from mindspore_rec.cache.redis_link import RemoteError, RemoteUnavailableError
-from mindspore_rec.cache.redis_tier import RedisTier
-from mindspore_rec.cache.redis_wire import bucket_names
+from mindspore_rec.cache.redis.link import RemoteError, RemoteUnavailableError
+from mindspore_rec.cache.redis.tier import RedisTier
+from mindspore_rec.cache.redis.wire import bucket_names
 from tests.cache.redis_server import RedisServer
 
 pytestmark = pytest.mark.redis

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import redis
 
-from mindspore_rec.cache.redis_client import Client, Command
-from mindspore_rec.cache.redis_link import (
+from mindspore_rec.cache.redis.client import Client, Command
+from mindspore_rec.cache.redis.link import (
     RemoteError,
     RemoteFullError,
     RemoteUnavailableError,
     RowsLostError,
     parse_target,
 )
-from mindspore_rec.cache.redis_nodes import Nodes
-from mindspore_rec.cache.redis_tier import RedisTier
-from mindspore_rec.cache.redis_wire import bucket_names, bucket_of, pack
+from mindspore_rec.cache.redis.nodes import Nodes
+from mindspore_rec.cache.redis.tier import RedisTier
+from mindspore_rec.cache.redis.wire import bucket_names, bucket_of, pack
 from tests.cache.redis_server import RedisServer
 
 pytestmark = pytest.mark.redis

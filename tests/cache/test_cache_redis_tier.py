@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mindspore_rec.cache.redis_link import RemoteError, RowsLostError
-from mindspore_rec.cache.redis_tier import RedisTier
-from mindspore_rec.cache.redis_wire import bucket_names, bucket_of
+from mindspore_rec.cache.redis.link import RemoteError, RowsLostError
+from mindspore_rec.cache.redis.tier import RedisTier
+from mindspore_rec.cache.redis.wire import bucket_names, bucket_of
 
 pytestmark = pytest.mark.redis
 
@@ -334,7 +334,7 @@ def test_bad_arguments(redis_url: str, unique: Callable[[], str]) -> None:
 def test_a_missing_package_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['redis'] = None\n"
-        "from mindspore_rec.cache.redis_tier import RedisTier\n"
+        "from mindspore_rec.cache.redis.tier import RedisTier\n"
         "RedisTier('redis://localhost', 't', 8)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

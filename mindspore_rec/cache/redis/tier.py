@@ -29,16 +29,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mindspore_rec.cache.redis_client import Client, Command, OwnLock
-from mindspore_rec.cache.redis_link import (
+from mindspore_rec.cache.redis.client import Client, Command, OwnLock
+from mindspore_rec.cache.redis.link import (
     Link,
     RemoteError,
     need_redis,
     parse_target,
 )
-from mindspore_rec.cache.redis_marker import Markers
-from mindspore_rec.cache.redis_nodes import Nodes
-from mindspore_rec.cache.redis_wire import (
+from mindspore_rec.cache.redis.marker import Markers
+from mindspore_rec.cache.redis.nodes import Nodes
+from mindspore_rec.cache.redis.wire import (
     BUCKETS,
     MARKER_FIELDS,
     TOKEN,

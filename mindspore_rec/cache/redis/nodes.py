@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mindspore_rec.cache.redis_link import Address, Link, Target, is_final
+from mindspore_rec.cache.redis.link import Address, Link, Target, is_final
 
 try:
     import redis

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from mindspore_rec.cache.redis_link import RowsLostError
-from mindspore_rec.cache.redis_wire import SEQUENCE, TOKEN, Packed, pack, sequence_bytes
+from mindspore_rec.cache.redis.link import RowsLostError
+from mindspore_rec.cache.redis.wire import SEQUENCE, TOKEN, Packed, pack, sequence_bytes
 
 
 class Markers:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from mindspore_rec.cache.redis_link import (
+from mindspore_rec.cache.redis.link import (
     Address,
     Link,
     RemoteError,
@@ -23,8 +23,8 @@ from mindspore_rec.cache.redis_link import (
     is_final,
     transport_errors,
 )
-from mindspore_rec.cache.redis_nodes import Nodes
-from mindspore_rec.cache.redis_wire import Packed, pack
+from mindspore_rec.cache.redis.nodes import Nodes
+from mindspore_rec.cache.redis.wire import Packed, pack
 
 try:
     import redis
