@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tier/key_positions.h"
+
 #include <gtest/gtest.h>
 
 #include <unordered_map>
 
 #include "testing.h"
-#include "tier/key_positions.h"
 
 namespace msrec {
 namespace {
