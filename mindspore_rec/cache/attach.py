@@ -53,7 +53,7 @@ def _remote(table_name: str, config: CacheConfig) -> _Open:
     assert url is not None
     need_redis()
     parse_target(url)
-    leftover: Any = config.ssd_leftover
+    leftover: Any = config.leftover
 
     def opens(row_bytes: int, generation: int) -> RedisTier:
         return RedisTier(url, table_name, row_bytes, generation, leftover=leftover)

@@ -48,9 +48,9 @@ class CacheConfig:
             often looked up in training. Default: 'lru'.
         prefetch: batches that `RecModel` reads ahead, 0 to 64; their rows come up while the step
             runs. 0: a lookup fetches what it misses. Default: 2.
-        ssd_leftover: what happens where the SSD directory, or the remote tier, holds rows of an
-            earlier run under this table's name: 'refuse' is a ValueError, 'discard' drops them,
-            'keep' makes them the table's rows, which asks for the same row size and optimizer.
+        leftover: rows of an earlier run that the SSD directory or the Redis server holds under this
+            table's name. 'refuse' raises an error and leaves them, 'discard' deletes them, 'keep'
+            makes them rows of this table, which must have the same row size and optimizer.
             Default: 'refuse'.
         ssd_direct: whether file access passes by the system's page cache (O_DIRECT), which would
             be memory beyond the limit. Default: True.
@@ -81,7 +81,7 @@ class CacheConfig:
     ssd_bytes: int | None = None
     policy: str = "lru"
     prefetch: int = 2
-    ssd_leftover: str = "refuse"
+    leftover: str = "refuse"
     ssd_direct: bool = True
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class CacheConfig:
             if value is not None:
                 object.__setattr__(self, argument, check_int(argument, value, 1, most))
         object.__setattr__(self, "prefetch", check_int("prefetch", self.prefetch, 0, MAX_PREFETCH))
-        for argument, legal in (("policy", POLICIES), ("ssd_leftover", LEFTOVERS)):
+        for argument, legal in (("policy", POLICIES), ("leftover", LEFTOVERS)):
             _check_str(argument, getattr(self, argument))
             check_one_of(argument, getattr(self, argument), legal)
         if not isinstance(self.ssd_direct, bool):
@@ -138,8 +138,8 @@ class CacheConfig:
                 "one of device_rows, remote and ssd_path must be given; a table without a cache "
                 "config has all its rows in host memory"
             )
-        if not below and self.ssd_leftover != "refuse":
-            raise ValueError("ssd_leftover must be left out without remote and ssd_path")
+        if not below and self.leftover != "refuse":
+            raise ValueError("leftover must be left out without remote and ssd_path")
         if self.ssd_path is None and not self.ssd_direct:
             raise ValueError("ssd_direct must be left out without ssd_path")
 

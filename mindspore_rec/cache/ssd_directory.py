@@ -36,10 +36,10 @@ class SsdDirectory:
 
     Args:
         table_name: the table's.
-        config: has `ssd_path`, `ssd_bytes`, `ssd_leftover`, `ssd_direct`.
+        config: has `ssd_path`, `ssd_bytes`, `leftover`, `ssd_direct`.
 
     Raises:
-        ValueError: there are rows and `ssd_leftover` is 'refuse'; the table's name is too long.
+        ValueError: there are rows and `leftover` is 'refuse'; the table's name is too long.
         OSError: the directory cannot be made or read, or another process has the rows open.
 
     Example:
@@ -60,12 +60,12 @@ class SsdDirectory:
         make_directories(self.path)
         leftovers = _leftovers(self.path)
         self._kept: _Leftover | None = None
-        if leftovers and config.ssd_leftover == "refuse":
+        if leftovers and config.leftover == "refuse":
             raise ValueError(
                 f"table '{table_name}': ssd_path has rows of an earlier run in {self.path}: give "
-                "ssd_leftover='keep' to go on with them, 'discard' to drop them, or another path"
+                "leftover='keep' to go on with them, 'discard' to drop them, or another path"
             )
-        if leftovers and config.ssd_leftover == "keep":
+        if leftovers and config.leftover == "keep":
             self._kept = max(leftovers)
             leftovers.remove(self._kept)
         for leftover in leftovers:
@@ -94,9 +94,9 @@ class SsdDirectory:
         else:
             if kept is not None and generation >= kept.generation:
                 raise ValueError(
-                    f"table '{self._table}': ssd_leftover='keep' asks for rows of the size of "
+                    f"table '{self._table}': leftover='keep' asks for rows of the size of "
                     f"{kept.path}, {kept.row_bytes} bytes, and the table's have {row_bytes}: give "
-                    "it the dim and the optimizer of the earlier run, or ssd_leftover='discard'"
+                    "it the dim and the optimizer of the earlier run, or leftover='discard'"
                 )
             if target.exists():
                 _remove(target)  # without rows

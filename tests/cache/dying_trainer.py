@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {"dim": 8, "init_kind": "normal", "init_b": 0.1}
 
 
 def cache_of(path: str) -> CacheConfig:
-    return CacheConfig(host_rows=300, ssd_path=path, ssd_direct=False, ssd_leftover="keep")
+    return CacheConfig(host_rows=300, ssd_path=path, ssd_direct=False, leftover="keep")
 
 
 def open_table(path: str, start: int) -> Any:

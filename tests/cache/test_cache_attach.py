@@ -27,8 +27,7 @@ KEYS = np.arange(50, dtype=np.int64)
 
 def config(path, leftover="refuse", **arguments):
     return CacheConfig(
-        **{"host_rows": 20, "ssd_path": path, "ssd_direct": False, "ssd_leftover": leftover}
-        | arguments
+        **{"host_rows": 20, "ssd_path": path, "ssd_direct": False, "leftover": leftover} | arguments
     )
 
 
@@ -71,7 +70,7 @@ def test_rows_of_an_earlier_run_are_refused(tmp_path):
     write(tmp_path, 36)
     with pytest.raises(ValueError, match="table 't': ssd_path has rows of an earlier run") as error:
         SsdDirectory("t", config(tmp_path))
-    assert "ssd_leftover='keep'" in str(error.value)
+    assert "leftover='keep'" in str(error.value)
     assert "'discard'" in str(error.value)
     with SsdStore(tmp_path / "t" / "rows-0", direct=False) as store:
         assert len(store) == len(KEYS), "nothing was touched"

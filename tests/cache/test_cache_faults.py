@@ -96,7 +96,7 @@ time.sleep(60)
 @pytest.mark.parametrize("leftover", ["refuse", "keep", "discard"])
 def test_a_second_process_is_refused(tmp_path, leftover, held):
     path = held()
-    cache = CacheConfig(host_rows=9, ssd_path=path, ssd_direct=False, ssd_leftover=leftover)
+    cache = CacheConfig(host_rows=9, ssd_path=path, ssd_direct=False, leftover=leftover)
     with pytest.raises((OSError, ValueError, RuntimeError), match="held"):
         table = parameter("held", cache)
         table.native.size()

@@ -125,7 +125,7 @@ def test_pynative(pynative, tmp_path):
 def test_remote(graph_mode, tmp_path, redis_url, in_memory, spill):
     expected = in_memory("hash", hash_table)
     below = {"remote_rows": 50, "ssd_path": tmp_path, "ssd_direct": False} if spill else {}
-    cache = CacheConfig(host_rows=192, remote=redis_url, ssd_leftover="discard", **below)
+    cache = CacheConfig(host_rows=192, remote=redis_url, leftover="discard", **below)
     found, stats = run(hash_table(cache))
     assert_same(expected, found)
     assert stats["remote_hits"] > 0

@@ -151,6 +151,6 @@ def test_rows_below_memory_are_of_one_table(unique, tmp_path):
     MapParameter(
         name,
         cache=CacheConfig(
-            host_rows=64, ssd_path=str(tmp_path), ssd_leftover="discard", ssd_direct=False
+            host_rows=64, ssd_path=str(tmp_path), leftover="discard", ssd_direct=False
         ),
     ).close()

@@ -35,13 +35,11 @@ def test_a_killed_trainer_leaves_its_rows_though_a_forked_child_lives(tmp_path):
 def test_leftovers_that_another_process_has_open_stay_where_they_are(tmp_path):
     path = tmp_path / "users" / "rows-1"
     with filled(path) as store:
-        config = CacheConfig(
-            host_rows=9, ssd_path=str(tmp_path), ssd_leftover="keep", ssd_direct=False
-        )
+        config = CacheConfig(host_rows=9, ssd_path=str(tmp_path), leftover="keep", ssd_direct=False)
         with pytest.raises(OSError, match="cannot be renamed: another table or process"):
             SsdDirectory("users", config).open(row_bytes=16, generation=0)
         discard = CacheConfig(
-            host_rows=9, ssd_path=str(tmp_path), ssd_leftover="discard", ssd_direct=False
+            host_rows=9, ssd_path=str(tmp_path), leftover="discard", ssd_direct=False
         )
         with pytest.raises(OSError, match="cannot be removed: another table or process"):
             SsdDirectory("users", discard)
