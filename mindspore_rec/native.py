@@ -24,7 +24,7 @@ from mindspore_rec._native import (
     StaleHandleError,
     TableClosedError,
 )
-from mindspore_rec.operator_errors import operator_errors
+from mindspore_rec.graph.operator_errors import operator_errors
 
 __all__ = [
     "NoOptimizerError",

@@ -7,7 +7,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
-from mindspore_rec.graph_lock import graph_lock
+from mindspore_rec.graph.lock import graph_lock
 
 __all__ = ["Swap"]
 

@@ -122,7 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _listen(place: str, predictor: Predictor) -> None:
-    from mindspore_rec.serving.announcements import AnnouncementReader
+    from mindspore_rec.stream.announcements import AnnouncementReader
 
     brokers, slash, topic = place.partition("/")
     if not (brokers and slash and topic):

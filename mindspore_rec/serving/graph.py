@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from mindspore import Tensor, nn
 
+from mindspore_rec.graph.cell_caller import CellCaller
 from mindspore_rec.serving.tensors import TensorSpec, as_input
-from mindspore_rec.train.shapes import CellCaller
 
 __all__ = ["GraphRunner"]
 

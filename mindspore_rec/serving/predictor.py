@@ -15,7 +15,7 @@ from mindspore import nn
 
 from mindspore_rec.checkpoint.chain import Entry, entry_at
 from mindspore_rec.checks import check_number
-from mindspore_rec.graph_lock import graph_lock
+from mindspore_rec.graph.lock import graph_lock
 from mindspore_rec.serving.builder import inputs_of
 from mindspore_rec.serving.catalog import ChainError
 from mindspore_rec.serving.followed_run import FollowedRun

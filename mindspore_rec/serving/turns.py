@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from mindspore_rec.graph_lock import graph_lock
+from mindspore_rec.graph.lock import graph_lock
 
 __all__ = ["Turns"]
 

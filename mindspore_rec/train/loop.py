@@ -12,13 +12,13 @@ from typing import Any
 from mindspore import Tensor
 from mindspore.train import Callback, RunContext
 
-from mindspore_rec.cache.prefetch import PrefetchStage, ReadBatch
-from mindspore_rec.operator_errors import operator_errors
+from mindspore_rec.graph.cell_caller import CellCaller
+from mindspore_rec.graph.operator_errors import operator_errors
 from mindspore_rec.train.batches import iterate, read_ahead, row_count
 from mindspore_rec.train.callbacks import loss_value
 from mindspore_rec.train.hints import hint_vocabulary
 from mindspore_rec.train.interrupt import Interruption
-from mindspore_rec.train.shapes import CellCaller
+from mindspore_rec.train.prefetch import PrefetchStage, ReadBatch
 from mindspore_rec.train.summary import TrainSummary
 from mindspore_rec.training_reads import reading
 

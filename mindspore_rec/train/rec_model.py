@@ -13,18 +13,18 @@ from mindspore import nn
 from mindspore.train import Callback, Model, RunContext
 from mindspore.train.callback import _CallbackManager, _InternalCallbackParam
 
-from mindspore_rec.cache.id_columns import PrefetchIds
-from mindspore_rec.cache.prefetch import PrefetchStage
 from mindspore_rec.checks import check_int
+from mindspore_rec.graph.cell_caller import CellCaller
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.optim import check_covered
 from mindspore_rec.train.batches import as_tensors, batch_count, check_source, iterate
 from mindspore_rec.train.callbacks import ProgressBar, StopOnNaN
 from mindspore_rec.train.cells import EvalCell, LossCell
 from mindspore_rec.train.hints import hint_mode, hint_untrained
+from mindspore_rec.train.id_columns import PrefetchIds
 from mindspore_rec.train.interrupt import Interruption
 from mindspore_rec.train.loop import TrainLoop
-from mindspore_rec.train.shapes import CellCaller
+from mindspore_rec.train.prefetch import PrefetchStage
 from mindspore_rec.train.step import TrainStep
 from mindspore_rec.train.summary import TableSummary, TrainSummary
 
@@ -41,11 +41,11 @@ class RecModel(Model):
       network's inputs. Neither training nor evaluation asks a data set for its size;
     * tables learn in training and never change in evaluation and prediction. Before the first step
       it is checked that the optimizer covers every table;
-    * batches may differ in size: see `mindspore_rec.train.shapes.CellCaller`;
+    * batches may differ in size: see `mindspore_rec.graph.cell_caller.CellCaller`;
     * Ctrl-C finishes the step in hand, runs the callbacks' `on_train_end` and returns; a second
       one aborts;
-    * calls of the network hold `mindspore_rec.graph_lock`, so that several threads may predict
-      while one trains;
+    * calls of the network hold `mindspore_rec.graph.lock.graph_lock`, so that several threads may
+      predict while one trains;
     * `train` and `online_train` return a `TrainSummary`.
 
     Args:

@@ -16,7 +16,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from mindspore_rec.graph_lock import graph_lock
+from mindspore_rec.graph.lock import graph_lock
 from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.batcher import Batcher
 from mindspore_rec.serving.http import Front

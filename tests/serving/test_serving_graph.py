@@ -15,7 +15,7 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec import EmbeddingLookup, LazyAdam, RecCheckpoint, RecModel
-from mindspore_rec.graph_lock import graph_lock
+from mindspore_rec.graph.lock import graph_lock
 from mindspore_rec.serving import Predictor, TensorSpec
 from mindspore_rec.serving.batcher import Batcher, BusyError
 

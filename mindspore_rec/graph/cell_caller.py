@@ -8,8 +8,8 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, nn
 
-from mindspore_rec.graph_lock import graph_lock
-from mindspore_rec.train.batch_errors import retold_of_batch
+from mindspore_rec.graph.batch_errors import retold_of_batch
+from mindspore_rec.graph.lock import graph_lock
 
 __all__ = ["CellCaller"]
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from mindspore import Tensor
 
-from mindspore_rec.cache.id_columns import IdColumns, PrefetchIds
 from mindspore_rec.parameter import TableParameter
+from mindspore_rec.train.id_columns import IdColumns, PrefetchIds
 
 __all__ = ["PrefetchStage", "ReadBatch", "prefetched_tables"]
 
