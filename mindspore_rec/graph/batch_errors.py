@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a batch that MindSpore cannot compile a network for, in a sentence.
+"""Explain in a sentence why MindSpore cannot compile a network for a batch.
 
-MindSpore says it in the words of an operator somewhere inside, with a page of its compiler's.
+MindSpore reports it in the words of an operator somewhere inside the network, with a page of its
+compiler's, and raises TypeError or ValueError for every cause. So this reads the text of the error,
+as `operator_errors` does; nowhere else in the library does code depend on an error's text.
 """
 
 from __future__ import annotations
@@ -11,19 +13,20 @@ from collections.abc import Sequence
 
 from mindspore import Tensor, nn
 
-from mindspore_rec.train.cells import EvalCell, LossCell
-from mindspore_rec.train.step import TrainStep
-
 __all__ = ["retold_of_batch"]
 
 
-def retold_of_batch(error: Exception, cell: nn.Cell, batch: Sequence[Tensor]) -> Exception | None:
-    """The error with a sentence on the batch before it; None where none of its columns explains it.
+def retold_of_batch(
+    error: Exception, network: nn.Cell, batch: Sequence[Tensor], labelled: bool = False
+) -> Exception | None:
+    """Return the error with a sentence on the batch before it, or None where no column explains it.
 
     Args:
         error: what MindSpore raised.
-        cell: what was called, a network or a training or evaluation cell around one.
-        batch: its columns.
+        network: the network that was called, without the cells for loss and training around it.
+        batch: columns of the call.
+        labelled: whether the last column is the label, which the network does not take. Default:
+            False.
 
     Example:
         >>> import numpy as np
@@ -34,15 +37,14 @@ def retold_of_batch(error: Exception, cell: nn.Cell, batch: Sequence[Tensor]) ->
     """
     if type(error) not in (TypeError, ValueError):
         return None
-    reason = _reason(str(error), cell, batch)
+    reason = _reason(str(error), network, batch, labelled)
     if not reason:
         return None
     columns = ", ".join(f"{_dtype(column)} {list(column.shape)}" for column in batch)
     return type(error)(f"the batch {columns} does not fit: {reason}\n\n{error}")
 
 
-def _reason(text: str, cell: nn.Cell, batch: Sequence[Tensor]) -> str:
-    network, labelled = _network(cell)
+def _reason(text: str, network: nn.Cell, batch: Sequence[Tensor], labelled: bool) -> str:
     if "arameters number of the function" in text or "positional argument" in text:
         least, most = _columns(network)
         given = len(batch) - labelled
@@ -71,15 +73,8 @@ def _reason(text: str, cell: nn.Cell, batch: Sequence[Tensor]) -> str:
     return ""
 
 
-def _network(cell: nn.Cell) -> tuple[nn.Cell, bool]:
-    """The user's network, and whether the last column is the label and not its input."""
-    if isinstance(cell, TrainStep):
-        cell = cell.network
-    return (cell.network, True) if isinstance(cell, (LossCell, EvalCell)) else (cell, False)
-
-
 def _columns(network: nn.Cell) -> tuple[int, float]:
-    """How many inputs the network takes, at least and at most."""
+    """Return how many inputs the network takes, at least and at most."""
     found = list(inspect.signature(network.construct).parameters.values())
     if any(each.kind is each.VAR_POSITIONAL for each in found):
         return 0, float("inf")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls a cell with batches of varying sizes without a compilation for each."""
+"""Call a cell with batches of varying sizes without a compilation for each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Signature = tuple[tuple[tuple[int, ...], Any], ...]
 
 
 class CellCaller:
-    """Calls a cell under the lock, in training or evaluation mode, whatever the batch's size.
+    """Call a cell under the graph lock, in training or evaluation mode, with batches of any size.
 
     In GRAPH_MODE a graph is compiled for each shape. The first two shapes (the batch and the last,
     shorter batch of an epoch) get a graph of their own, which is fastest. With the third, the
@@ -31,9 +31,11 @@ class CellCaller:
         cell: what to call.
         backbone: the network inside it that other cells have too, and whose mode they may have
             changed; None where there is none. Default: None.
+        labelled: whether a batch's last column is a label that the backbone does not take; error
+            messages need to know. Default: False.
 
     Attributes:
-        compilations: graphs compiled so far through this object.
+        compilations: number of graphs compiled so far through this object.
 
     Example:
         >>> import numpy as np
@@ -44,8 +46,11 @@ class CellCaller:
         (6, 1)
     """
 
-    def __init__(self, cell: nn.Cell, backbone: nn.Cell | None = None) -> None:
+    def __init__(
+        self, cell: nn.Cell, backbone: nn.Cell | None = None, labelled: bool = False
+    ) -> None:
         self.cell = cell
+        self._labelled = labelled
         self._backbone = cell if backbone is None else backbone
         self.compilations = 0
         self._seen: dict[bool, list[_Signature]] = {False: [], True: []}
@@ -53,7 +58,7 @@ class CellCaller:
         self._adapts = cell.get_inputs() is None
 
     def __call__(self, train: bool, *batch: Tensor) -> Any:
-        """The cell's output.
+        """Return the cell's output.
 
         Args:
             train: whether tables insert and learn, and dropout drops.
@@ -67,10 +72,10 @@ class CellCaller:
             try:
                 return self.cell(*batch)
             except (TypeError, ValueError) as error:
-                told = retold_of_batch(error, self.cell, batch)
-                if told is None:
+                explained = retold_of_batch(error, self._backbone, batch, self._labelled)
+                if explained is None:
                     raise
-                raise told from error
+                raise explained from error
 
     def _prepare(self, seen: list[_Signature], batch: tuple[Tensor, ...]) -> None:
         signature = tuple((column.shape, column.dtype) for column in batch)

@@ -442,11 +442,17 @@ class RecModel(Model):
 
     def _caller(self, cell: nn.Cell) -> CellCaller:
         if id(cell) not in self._callers:
-            self._callers[id(cell)] = CellCaller(cell, self._network)
+            self._callers[id(cell)] = CellCaller(cell, self._network, _is_labelled(cell))
             self._caller_tables[id(cell)] = tables_of(cell)
         for table in self._caller_tables[id(cell)]:
             table.check_not_replaced()  # an operator's error would leave the graph useless
         return self._callers[id(cell)]
+
+
+def _is_labelled(cell: nn.Cell) -> bool:
+    """Return whether the last column of the cell's batches is a label that its network lacks."""
+    inside = cell.network if isinstance(cell, TrainStep) else cell
+    return isinstance(inside, (LossCell, EvalCell))
 
 
 def _optimizers_in(cell: nn.Cell) -> list[nn.Optimizer]:
