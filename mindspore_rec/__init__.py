@@ -11,7 +11,7 @@ from mindspore_rec.checkpoint import (
 from mindspore_rec.feature.convert import convert, revert
 from mindspore_rec.feature.create_table import create_table
 from mindspore_rec.feature.feature_spec import FeatureSpec
-from mindspore_rec.feature.pipeline import get_insert_func
+from mindspore_rec.feature.insert_func import get_insert_func
 from mindspore_rec.feature.session import init, terminate
 from mindspore_rec.feature.sparse_lookup import SparseLookup, sparse_lookup
 from mindspore_rec.feature.variables import get_dense_and_sparse_variable

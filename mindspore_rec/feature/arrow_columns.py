@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from mindspore_rec.stream.formats import join_rows
-
-__all__ = ["to_arrays", "to_record_batch"]
+__all__ = ["join_rows", "one_array", "to_arrays", "to_record_batch"]
 
 
 def to_arrays(rows: pa.RecordBatch) -> dict[str, np.ndarray]:
@@ -102,3 +100,22 @@ def _to_column(name: str, values: Any) -> pa.Array:
         raise ValueError(f"column {name!r} must have 1 or 2 dimensions, got {array.ndim}")
     flat = pa.array(np.ascontiguousarray(array).reshape(-1))
     return pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
+
+
+def join_rows(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of record batches of one schema, at least one, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    table = pa.Table.from_batches(parts)
+    arrays = [one_array(table.column(i)) for i in range(table.num_columns)]
+    return pa.RecordBatch.from_arrays(arrays, schema=parts[0].schema)
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return the chunks of a column as one array."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    merged = column.combine_chunks()
+    return merged if isinstance(merged, pa.Array) else merged.chunk(0)

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from mindspore_rec.checks import check_int
-from mindspore_rec.stream.columns import to_record_batch
-from mindspore_rec.stream.features import Feature
+from mindspore_rec.feature.arrow_columns import to_record_batch
+from mindspore_rec.feature.transforms import Feature
 
 __all__ = ["FeaturePipeline"]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mindspore_rec.checks import check_int
 from mindspore_rec.feature.hashing import category_keys
-from mindspore_rec.stream.features import Number
+from mindspore_rec.feature.transforms import Number
 
 __all__ = ["QuantileBucket", "QuantileScale"]
 

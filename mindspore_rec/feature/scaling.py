@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mindspore_rec.checks import check_number
-from mindspore_rec.stream.features import Number
+from mindspore_rec.feature.transforms import Number
 
 __all__ = ["LogScale", "MinMaxScale", "StandardScale"]
 

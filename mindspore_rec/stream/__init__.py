@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams: batches from Kafka that are the same after every restart, and features on them."""
 
+from mindspore_rec.feature.arrow_columns import to_arrays, to_record_batch
+from mindspore_rec.feature.feature_pipeline import FeaturePipeline
+from mindspore_rec.feature.quantiles import QuantileBucket, QuantileScale
+from mindspore_rec.feature.scaling import LogScale, MinMaxScale, StandardScale
+from mindspore_rec.feature.transforms import Category, Feature, Key, Number, TimeCycle, TimePart
 from mindspore_rec.stream.channel import DataReceiver, DataSender
 from mindspore_rec.stream.client import LogClient, LogProducer, Message
-from mindspore_rec.stream.columns import to_arrays, to_record_batch
 from mindspore_rec.stream.dataset import StreamingDataset
 from mindspore_rec.stream.dead_letters import DeadLetters
 from mindspore_rec.stream.dead_share import TooManyDeadLettersError
-from mindspore_rec.stream.features import Category, Feature, Key, Number, TimeCycle, TimePart
 from mindspore_rec.stream.formats import (
     ArrowFormat,
     BadMessageError,
@@ -19,9 +22,6 @@ from mindspore_rec.stream.formats import (
 from mindspore_rec.stream.journal import Journal
 from mindspore_rec.stream.kafka_source import KafkaSource
 from mindspore_rec.stream.memory import MemoryTopic
-from mindspore_rec.stream.pipeline import FeaturePipeline
-from mindspore_rec.stream.quantiles import QuantileBucket, QuantileScale
-from mindspore_rec.stream.scaling import LogScale, MinMaxScale, StandardScale
 from mindspore_rec.stream.source import StreamSource
 from mindspore_rec.stream.stop import StopWhen
 from mindspore_rec.stream.worker import FeatureWorker

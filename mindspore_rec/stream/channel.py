@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from mindspore_rec.checks import check_int
+from mindspore_rec.feature.arrow_columns import to_record_batch
 from mindspore_rec.stream.client import LogClient, LogProducer, Message
-from mindspore_rec.stream.columns import to_record_batch
 from mindspore_rec.stream.formats import ArrowFormat, pack
 from mindspore_rec.stream.interleave import Sequence as MessageNumber
 from mindspore_rec.stream.kafka_client import KafkaClient, KafkaWriter, ensure_topic

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mindspore_rec.stream.columns import to_arrays
+from mindspore_rec.feature.arrow_columns import to_arrays
 from mindspore_rec.stream.source import StreamSource
 
 __all__ = ["StreamingDataset"]

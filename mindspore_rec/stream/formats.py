@@ -17,6 +17,7 @@ from pyarrow import csv
 from pyarrow import json as arrow_json
 
 from mindspore_rec.checks import check_int
+from mindspore_rec.feature.arrow_columns import join_rows, one_array
 from mindspore_rec.stream.arrow_bounds import decoded_bytes, may_repeat, written_out_bytes
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
     "Format",
     "JsonFormat",
     "TsvFormat",
-    "join_rows",
     "pack",
 ]
 
@@ -83,15 +83,6 @@ def pack(rows: Any) -> bytes:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write(rows)
     return bytes(memoryview(sink.getvalue()))
-
-
-def join_rows(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One after the other, at least one; of one schema."""
-    if len(parts) == 1:
-        return parts[0]
-    table = pa.Table.from_batches(parts)
-    arrays = [_one(table.column(i)) for i in range(table.num_columns)]
-    return pa.RecordBatch.from_arrays(arrays, schema=parts[0].schema)
 
 
 class Format(ABC):
@@ -227,7 +218,7 @@ class Format(ABC):
                 )
             if not field.nullable and column.null_count:
                 raise BadMessageError("null", f"column {field.name!r} has missing values")
-            arrays.append(_one(column))
+            arrays.append(one_array(column))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -444,15 +435,6 @@ def _counted(rows: pa.RecordBatch, counts: np.ndarray) -> tuple[pa.RecordBatch, 
     if rows.num_rows != counts.sum():
         raise BadMessageError("format", f"{counts.sum()} lines and {rows.num_rows} rows")
     return rows, counts
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    merged = column.combine_chunks()
-    return merged if isinstance(merged, pa.Array) else merged.chunk(0)
 
 
 def _short(error: BaseException) -> str:

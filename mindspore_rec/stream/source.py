@@ -13,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from mindspore_rec.checks import check_int, check_one_of
+from mindspore_rec.feature.arrow_columns import join_rows
 from mindspore_rec.stream.client import LogClient, Message
 from mindspore_rec.stream.dead_letters import DeadLetters
 from mindspore_rec.stream.dead_share import DeadShare, TooManyDeadLettersError
 from mindspore_rec.stream.fetcher import Fetcher, event_seconds
-from mindspore_rec.stream.formats import Format, join_rows
+from mindspore_rec.stream.formats import Format
 from mindspore_rec.stream.interleave import BadEntry, Interleaver, Sequence
 from mindspore_rec.stream.journal import Decision, Journal
 from mindspore_rec.stream.source_checks import (

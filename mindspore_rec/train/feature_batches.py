@@ -10,7 +10,7 @@ from typing import Any
 from mindspore.dataset import Dataset
 
 from mindspore_rec.feature.event_tables import event_tables
-from mindspore_rec.feature.pipeline import InsertFunc
+from mindspore_rec.feature.insert_func import InsertFunc
 from mindspore_rec.parameter import MapParameter
 from mindspore_rec.train.batches import batch_count, check_source
 
