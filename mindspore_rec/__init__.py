@@ -60,6 +60,7 @@ from mindspore_rec.parameter import (
     ProbabilityAdmission,
     SketchAdmission,
     StaticParameter,
+    TableConfig,
 )
 from mindspore_rec.train import (
     CountFirstEpoch,
@@ -138,6 +139,7 @@ __all__ = [
     "StaticParameter",
     "StopOnNaN",
     "StreamingAUC",
+    "TableConfig",
     "TableStats",
     "TableClosedError",
     "TimeMonitor",

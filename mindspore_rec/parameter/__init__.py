@@ -12,6 +12,7 @@ from mindspore_rec.parameter.policies import (
     SketchAdmission,
 )
 from mindspore_rec.parameter.static_parameter import StaticParameter
+from mindspore_rec.parameter.table_config import TableConfig
 from mindspore_rec.parameter.table_parameter import TableParameter
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "ProbabilityAdmission",
     "SketchAdmission",
     "StaticParameter",
+    "TableConfig",
     "TableParameter",
 ]
