@@ -52,7 +52,7 @@ class DeviceTier(nn.Cell):
         native: the table.
         rows: slots, at least the distinct keys of one step's lookups.
         policy: whose slot is taken: 'lru', least recently, or 'lfu', least often used.
-        handle: int64 Tensor, how operators name the table.
+        descriptor: int64 Tensor, how operators name the table.
         unknown: float32 `[dim]`, what an unknown key reads in training.
 
     Attributes:
@@ -67,7 +67,7 @@ class DeviceTier(nn.Cell):
     sums: Any
 
     def __init__(
-        self, native: Any, rows: int, policy: str, handle: Tensor, unknown: np.ndarray
+        self, native: Any, rows: int, policy: str, descriptor: Tensor, unknown: np.ndarray
     ) -> None:
         super().__init__(auto_prefix=False)
         if not 1 <= rows <= MAX_ROWS:
@@ -77,7 +77,7 @@ class DeviceTier(nn.Cell):
         self.rows = rows
         self.shared = _shares_memory()
         self._native = native
-        self._handle = handle
+        self._descriptor = descriptor
         values = np.zeros((rows + EXTRA_ROWS, native.dim), np.float32)
         values[rows] = unknown
         self._hide("values", self._parameter("values", values))
@@ -88,9 +88,9 @@ class DeviceTier(nn.Cell):
         self._no_cache = Tensor(np.zeros(1, np.float32))
         zeros = ops.zeros_like
 
-        def slots_bprop(ids, handle, anchor, values, out, dout):  # type: ignore[no-untyped-def]
+        def slots_bprop(ids, descriptor, anchor, values, out, dout):  # type: ignore[no-untyped-def]
             # Nothing: the gradient flows past the slots. Constants are their own zero gradient.
-            return zeros(ids), handle, zeros(anchor), values
+            return zeros(ids), descriptor, zeros(anchor), values
 
         self._slots = custom_op(
             "MsrLookupSlots", (ms.int32, ms.int64), slots_bprop, multi_output=True
@@ -123,13 +123,13 @@ class DeviceTier(nn.Cell):
             self._hide("states", self._parameter("states", states))
         self._swap = Swap(self.values, self.states, width, self.rows + 2)
 
-    def lookup(self, ids: Tensor, handle: Tensor, anchor: Parameter) -> Tensor:
+    def lookup(self, ids: Tensor, descriptor: Tensor, anchor: Parameter) -> Tensor:
         """Rows of a training lookup, `[*ids.shape, dim]`; called in a graph."""
         if self.shared:
-            slots, ticket = self._slots(ids, handle, anchor, self.values)
-            return self._take(slots, ticket, handle, anchor, self.values)
-        slots, ticket = self._slots(ids, handle, anchor, self._no_cache)
-        return self._take(slots, ticket, handle, anchor, self.values, self.sums)
+            slots, ticket = self._slots(ids, descriptor, anchor, self.values)
+            return self._take(slots, ticket, descriptor, anchor, self.values)
+        slots, ticket = self._slots(ids, descriptor, anchor, self._no_cache)
+        return self._take(slots, ticket, descriptor, anchor, self.values, self.sums)
 
     def prepare(self, ids: Any, padding_key: int | None = None, faae_coefficient: int = 1) -> None:
         """Does the host's part of a training lookup ahead of it: counts, admits, swaps rows in.
@@ -179,15 +179,15 @@ class _TakeShared(nn.Cell):
         self._accumulate = custom_op("MsrAccumulate", ms.float32)
 
     def construct(
-        self, slots: Tensor, ticket: Tensor, handle: Tensor, anchor: Tensor, values: Tensor
+        self, slots: Tensor, ticket: Tensor, descriptor: Tensor, anchor: Tensor, values: Tensor
     ) -> Tensor:
         return self._gather(values, slots, 0)
 
     def bprop(  # type: ignore[no-untyped-def]
-        self, slots, ticket, handle, anchor, values, out, dout
+        self, slots, ticket, descriptor, anchor, values, out, dout
     ):
-        token = self._accumulate(dout, ticket, handle)
-        return self._zeros(slots), self._zeros(ticket), handle, token, values
+        token = self._accumulate(dout, ticket, descriptor)
+        return self._zeros(slots), self._zeros(ticket), descriptor, token, values
 
 
 class _TakeInGraph(nn.Cell):
@@ -204,7 +204,7 @@ class _TakeInGraph(nn.Cell):
         self,
         slots: Tensor,
         ticket: Tensor,
-        handle: Tensor,
+        descriptor: Tensor,
         anchor: Tensor,
         values: Tensor,
         sums: Tensor,
@@ -212,7 +212,7 @@ class _TakeInGraph(nn.Cell):
         return self._gather(values, slots, 0)
 
     def bprop(  # type: ignore[no-untyped-def]
-        self, slots, ticket, handle, anchor, values, sums, out, dout
+        self, slots, ticket, descriptor, anchor, values, sums, out, dout
     ):
-        token = ops.depend(self._report(ticket, handle), self._add(sums, slots, dout))
-        return self._zeros(slots), self._zeros(ticket), handle, token, values, sums
+        token = ops.depend(self._report(ticket, descriptor), self._add(sums, slots, dout))
+        return self._zeros(slots), self._zeros(ticket), descriptor, token, values, sums

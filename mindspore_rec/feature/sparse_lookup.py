@@ -92,7 +92,7 @@ class SparseLookup(nn.Cell):
             ids = _merge_padding(table, ids)
         if self.is_train:
             return self.lookup(ids)
-        return ops.stop_gradient(table.lookup_eval(ids, self.lookup.handle))
+        return ops.stop_gradient(table.lookup_eval(ids, self.lookup.descriptor))
 
 
 def sparse_lookup(
@@ -143,8 +143,8 @@ def sparse_lookup(
     padding = padding_keys_of(table)
     if len(padding) > 1:
         ids = _merge_padding(table, ids)
-    handle = table.make_handle(padding[0] if padding else None, **_coefficient(spec))
-    return table.lookup_train(ids, handle) if is_train else table.lookup_eval(ids, handle)
+    descriptor = table.make_descriptor(padding[0] if padding else None, **_coefficient(spec))
+    return table.lookup_train(ids, descriptor) if is_train else table.lookup_eval(ids, descriptor)
 
 
 def _ids_of(

@@ -74,13 +74,13 @@ class _TableLookup(nn.Cell):
         self.embedding_size = table.dim
         self.max_norm = _max_norm(max_norm)
         self.padding_key = _padding_key(padding_key)
-        self.handle = table.make_handle(self.padding_key, faae_coefficient=faae_coefficient)
+        self.descriptor = table.make_descriptor(self.padding_key, faae_coefficient=faae_coefficient)
 
     def construct(self, ids: Tensor) -> Tensor:
         if self.training:
-            rows = self.embedding_table.lookup_train(ids, self.handle)
+            rows = self.embedding_table.lookup_train(ids, self.descriptor)
         else:
-            rows = self.embedding_table.lookup_eval(ids, self.handle)
+            rows = self.embedding_table.lookup_eval(ids, self.descriptor)
         return rows if self.max_norm is None else _clip_rows(rows, self.max_norm)
 
 
@@ -492,8 +492,8 @@ class EmbeddingBag(nn.Cell):
             )
         self.embedding_table.refuse_device("an EmbeddingBag")
         self.embedding_size = self.embedding_table.dim
-        self.plain = self.embedding_table.make_handle(self.padding_key, mode, False, faae)
-        self.weighted = self.embedding_table.make_handle(self.padding_key, mode, True, faae)
+        self.plain = self.embedding_table.make_descriptor(self.padding_key, mode, False, faae)
+        self.weighted = self.embedding_table.make_descriptor(self.padding_key, mode, True, faae)
 
     def construct(
         self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
@@ -501,10 +501,10 @@ class EmbeddingBag(nn.Cell):
         """One combined row a bag."""
         if (ids.ndim == 2) == (offsets is not None) or ids.ndim > 2 or ids.ndim == 0:
             raise ValueError("ids must be [bags, length] without offsets, or [n] with offsets")
-        handle = self.plain if per_sample_weights is None else self.weighted
+        descriptor = self.plain if per_sample_weights is None else self.weighted
         if self.training:
-            return self.embedding_table.pool_train(ids, offsets, per_sample_weights, handle)
-        return self.embedding_table.pool_eval(ids, offsets, per_sample_weights, handle)
+            return self.embedding_table.pool_train(ids, offsets, per_sample_weights, descriptor)
+        return self.embedding_table.pool_eval(ids, offsets, per_sample_weights, descriptor)
 
 
 def tables_of(net: nn.Cell) -> list[TableParameter]:

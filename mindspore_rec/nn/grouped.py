@@ -80,11 +80,11 @@ class GroupedEmbedding(nn.Cell):
         coefficients = _coefficients(faae_coefficient, len(tables))
         self.tables = nn.CellList(tables, auto_prefix=False)
         self.embedding_size = tables[0].dim
-        handles = [
-            table.make_handle(self.padding_key, faae_coefficient=each).asnumpy()
+        descriptors = [
+            table.make_descriptor(self.padding_key, faae_coefficient=each).asnumpy()
             for table, each in zip(tables, coefficients, strict=True)
         ]
-        self.handles = Tensor(np.stack(handles))
+        self.descriptors = Tensor(np.stack(descriptors))
         self.like = tables[0].like
         distinct = list({id(table): table for table in tables}.values())
         self.anchors = ms.ParameterTuple([table.anchor for table in distinct])
@@ -96,11 +96,11 @@ class GroupedEmbedding(nn.Cell):
         refuse = custom_op("MsrRefuseGradient", ms.float32)
         zeros = ops.zeros_like
 
-        def train_bprop(ids, handles, like, anchor, out, dout):  # type: ignore[no-untyped-def]
-            return zeros(ids), handles, like, accumulate(dout[0], out[1], handles)
+        def train_bprop(ids, descriptors, like, anchor, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(ids), descriptors, like, accumulate(dout[0], out[1], descriptors)
 
-        def eval_bprop(ids, handles, like, anchor, out, dout):  # type: ignore[no-untyped-def]
-            return zeros(ids), handles, like, refuse(dout, handles)
+        def eval_bprop(ids, descriptors, like, anchor, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(ids), descriptors, like, refuse(dout, descriptors)
 
         self._train = custom_op(
             "MsrGroupLookupTrain", (ms.float32, ms.int64), train_bprop, multi_output=True
@@ -112,8 +112,8 @@ class GroupedEmbedding(nn.Cell):
         # The sum hands one token on to every table's anchor.
         anchor = self._sum(self.anchors)
         if self.training:
-            return self._train(ids, self.handles, self.like, anchor)[0]
-        return self._eval(ids, self.handles, self.like, anchor)
+            return self._train(ids, self.descriptors, self.like, anchor)[0]
+        return self._eval(ids, self.descriptors, self.like, anchor)
 
 
 def _coefficients(given: Any, columns: int) -> list[int]:

@@ -134,7 +134,7 @@ class SparseOptimizer(nn.Optimizer):
             for i in self._table_index
         }
         tables = [owners[i] for i in self._table_index]
-        self._handles = tuple(owner.handle for owner in tables)
+        self._descriptors = tuple(owner.descriptor for owner in tables)
         self._bindings = tuple(
             Tensor(np.array([self.table_bindings[owner.native.id]], np.int64)) for owner in tables
         )
@@ -229,7 +229,7 @@ class SparseOptimizer(nn.Optimizer):
                 done += (
                     self._table_step(
                         gradients[i],
-                        self._handles[j],
+                        self._descriptors[j],
                         rate,
                         decay_j,
                         scale_j,
@@ -260,7 +260,7 @@ class SparseOptimizer(nn.Optimizer):
             if self._device_place[j] >= 0:
                 squares = self._device_steps[self._device_place[j]].squared_norm(token).reshape(())
             else:
-                squares = self._table_norm(token, self._handles[j]).reshape(())
+                squares = self._table_norm(token, self._descriptors[j]).reshape(())
             total = total + squares * self.reciprocal_scale * self.reciprocal_scale
         return total
 

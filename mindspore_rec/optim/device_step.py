@@ -35,7 +35,7 @@ class DeviceStep(nn.Cell):
         tier = owner.device
         for name in ("values", "states", "sums"):
             self.__dict__[name] = getattr(tier, name)  # not the optimizer's parameters
-        self._handle = owner.handle
+        self._descriptor = owner.descriptor
         self._binding = binding
         self._rule = RULES[rule](constants)
         self._begin = custom_op("MsrBeginDeviceStep", ms.float32)
@@ -50,8 +50,8 @@ class DeviceStep(nn.Cell):
     def slots(self, token: Tensor) -> Tensor:
         """The slots with a gradient, int32 `[n]`, `n >= 1`."""
         # One element a slot: the only way to tell shape inference a length that the data decides.
-        count = self._count(token, self._handle).reshape(())
-        return self._touched(self._range(self._zero, count, self._one), self._handle)
+        count = self._count(token, self._descriptor).reshape(())
+        return self._touched(self._range(self._zero, count, self._one), self._descriptor)
 
     def squared_norm(self, token: Tensor) -> Tensor:
         """Sum of squares of the table's gradients, float32 `[1]`."""
@@ -62,7 +62,7 @@ class DeviceStep(nn.Cell):
         self, token: Tensor, lr: Tensor, decay: Tensor, scale: Tensor, step: Tensor
     ) -> Any:
         """The step; the rates are float32 `[1]`, the number of the step int32 `[1]`."""
-        begun = self._begin(token, self._handle, lr, decay, scale, step, self._binding)
+        begun = self._begin(token, self._descriptor, lr, decay, scale, step, self._binding)
         slots = ops.depend(self.slots(token), begun)
         g = self._gather(self.sums, slots, 0)
         w = self._gather(self.values, slots, 0)
@@ -75,4 +75,4 @@ class DeviceStep(nn.Cell):
             self._write_s(self.states, slots, new_s),
             self._write_g(self.sums, slots, nothing),
         )
-        return self._finish(ops.depend(token, written), self._handle)
+        return self._finish(ops.depend(token, written), self._descriptor)

@@ -181,20 +181,20 @@ class MapParameter(DynamicTable):
         zeros = ops.zeros_like
 
         # A graph is differentiated as a whole: what reaches the loss needs a gradient function.
-        def put_bprop(key, value, handle, out, dout):  # type: ignore[no-untyped-def]
-            return zeros(key), zeros(value), handle
+        def put_bprop(key, value, descriptor, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(key), zeros(value), descriptor
 
-        def key_bprop(key, handle, out, dout):  # type: ignore[no-untyped-def]
-            return zeros(key), handle
+        def key_bprop(key, descriptor, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(key), descriptor
 
-        def size_bprop(handle, out, dout):  # type: ignore[no-untyped-def]
-            return (handle,)
+        def size_bprop(descriptor, out, dout):  # type: ignore[no-untyped-def]
+            return (descriptor,)
 
-        def values_bprop(rows, handle, like, out, dout):  # type: ignore[no-untyped-def]
-            return rows, handle, like
+        def values_bprop(rows, descriptor, like, out, dout):  # type: ignore[no-untyped-def]
+            return rows, descriptor, like
 
-        def find_bprop(key, handle, like, out, dout):  # type: ignore[no-untyped-def]
-            return zeros(key), handle, like
+        def find_bprop(key, descriptor, like, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(key), descriptor, like
 
         self._find = custom_op("MsrFind", ms.float32, find_bprop)
         self._put = custom_op("MsrPut", ms.int32, put_bprop)
@@ -231,9 +231,9 @@ class MapParameter(DynamicTable):
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
         """
         if insert_default_value:
-            rows = self._map_get(key_tensor, self.handle, self.like, self.anchor)[0]
+            rows = self._map_get(key_tensor, self.descriptor, self.like, self.anchor)[0]
         else:
-            rows = self._find(key_tensor, self.handle, self.like)
+            rows = self._find(key_tensor, self.descriptor, self.like)
         return rows if self._flat else rows.reshape(key_tensor.shape + self.value_shape)
 
     def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> MapParameter:
@@ -251,7 +251,7 @@ class MapParameter(DynamicTable):
         """
         if isinstance(value_tensor, (int, float)):
             value_tensor = ops.fill(ms.float32, key_tensor.shape + (self.dim,), value_tensor)
-        self._put(key_tensor, value_tensor, self.handle)
+        self._put(key_tensor, value_tensor, self.descriptor)
         return self
 
     def erase(self, key_tensor: Tensor) -> MapParameter:
@@ -260,24 +260,24 @@ class MapParameter(DynamicTable):
         With a cache, more keys than a quarter of its host rows are erased a part at a time: where
         a tier fails, the message says how many, in the order given, were erased.
         """
-        self._erase(key_tensor, self.handle)
+        self._erase(key_tensor, self.descriptor)
         return self
 
     def contains(self, key_tensor: Tensor) -> Tensor:
         """Which keys have a row: bool Tensor of the keys' shape."""
-        return self._contains(key_tensor, self.handle)
+        return self._contains(key_tensor, self.descriptor)
 
     def size(self) -> Tensor:
         """The number of rows: int64 Tensor `[1]`."""
-        return self._size(self.handle)
+        return self._size(self.descriptor)
 
     def get_keys(self) -> Tensor:
         """All keys: Tensor `[n]` of the key dtype, in the order of `get_values`."""
-        return ops.cast(self._keys(self._rows(), self.handle), self.key_dtype)
+        return ops.cast(self._keys(self._rows(), self.descriptor), self.key_dtype)
 
     def get_values(self) -> Tensor:
         """All values: float32 Tensor `[n, *value_shape]`, in the order of `get_keys`."""
-        values = self._values(self._rows(), self.handle, self.like)
+        values = self._values(self._rows(), self.descriptor, self.like)
         return values if self._flat else values.reshape((-1, *self.value_shape))
 
     def get_data(self) -> tuple[Tensor, Tensor]:
@@ -286,7 +286,7 @@ class MapParameter(DynamicTable):
 
     def _rows(self) -> Tensor:
         # One element a row: the only way to tell shape inference a length that the data decides.
-        return self._range(self._zero, self._size(self.handle).reshape(()), self._one)
+        return self._range(self._zero, self._size(self.descriptor).reshape(()), self._one)
 
     def __getitem__(self, key_tensor: Tensor) -> Tensor:
         return self.get(key_tensor, True)

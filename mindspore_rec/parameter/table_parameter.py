@@ -95,7 +95,7 @@ class TableParameter(nn.Cell):
 
     Attributes:
         anchor: the Parameter that stands for the table in `net.trainable_params()`.
-        handle: int64 Tensor `[7]`, how operators name the table.
+        descriptor: int64 Tensor `[7]`, how operators name the table.
         key_dtype: `int32` or `int64`; ids of the wider type are refused by a table of the narrower.
         cache: the CacheConfig, or None where all rows are in host memory.
         device: the `DeviceTier`, or None where no rows are on the device.
@@ -121,7 +121,7 @@ class TableParameter(nn.Cell):
         self._finalizer = weakref.finalize(self, table.close)
         _open[id(self)] = self
         self.marks = ChangeMarks(table)
-        self.handle = self.make_handle()
+        self.descriptor = self.make_descriptor()
         self.like = Tensor(np.zeros(table.dim, np.float32))
         self.anchor = new_anchor(self, table.name, bool(requires_grad))
         table.set_trainable(bool(requires_grad))
@@ -132,7 +132,7 @@ class TableParameter(nn.Cell):
         if self.cache is not None and self.cache.device_rows is not None:
             unknown = np.asarray(native_arguments.get("unknown_value") or [0.0], np.float32)
             self.device = DeviceTier(
-                table, self.cache.device_rows, self.cache.policy, self.handle, unknown
+                table, self.cache.device_rows, self.cache.policy, self.descriptor, unknown
             )
 
     def _make_operators(self) -> None:
@@ -142,24 +142,24 @@ class TableParameter(nn.Cell):
 
         # Constants are their own zero gradient; ids may have been computed from a float, so not
         # they.
-        def lookup_bprop(ids, handle, like, anchor, out, dout):  # type: ignore[no-untyped-def]
-            return zeros(ids), handle, like, accumulate(dout[0], out[1], handle)
+        def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
         def pool_bprop(  # type: ignore[no-untyped-def]
-            ids, offsets, weights, handle, like, anchor, out, dout
+            ids, offsets, weights, descriptor, like, anchor, out, dout
         ):
-            token = accumulate(dout[0], out[1], handle)
-            return zeros(ids), zeros(offsets), zeros(weights), handle, like, token
+            token = accumulate(dout[0], out[1], descriptor)
+            return zeros(ids), zeros(offsets), zeros(weights), descriptor, like, token
 
         # Asked for the gradient of a lookup in evaluation mode: the table would silently not learn.
-        def eval_bprop(ids, handle, like, anchor, out, dout):  # type: ignore[no-untyped-def]
-            return zeros(ids), handle, like, refuse(dout, handle)
+        def eval_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
+            return zeros(ids), descriptor, like, refuse(dout, descriptor)
 
         def pool_eval_bprop(  # type: ignore[no-untyped-def]
-            ids, offsets, weights, handle, like, anchor, out, dout
+            ids, offsets, weights, descriptor, like, anchor, out, dout
         ):
-            token = refuse(dout, handle)
-            return zeros(ids), zeros(offsets), zeros(weights), handle, like, token
+            token = refuse(dout, descriptor)
+            return zeros(ids), zeros(offsets), zeros(weights), descriptor, like, token
 
         rows_and_ticket = (ms.float32, ms.int64)
         self._lookup_train = custom_op(
@@ -181,7 +181,7 @@ class TableParameter(nn.Cell):
                 "combines rows on the host"
             )
 
-    def make_handle(
+    def make_descriptor(
         self,
         padding_key: int | None = None,
         combiner: str = "sum",
@@ -246,31 +246,31 @@ class TableParameter(nn.Cell):
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
         """Keeps the table's own name whatever cell holds it."""
 
-    def lookup_train(self, ids: Tensor, handle: Tensor) -> Tensor:
+    def lookup_train(self, ids: Tensor, descriptor: Tensor) -> Tensor:
         """Rows `[*ids.shape, dim]`; inserts, counts, and is trained."""
         if self.device is not None:
-            return self.device.lookup(ids, handle, self.anchor)
-        return self._lookup_train(ids, handle, self.like, self.anchor)[0]
+            return self.device.lookup(ids, descriptor, self.anchor)
+        return self._lookup_train(ids, descriptor, self.like, self.anchor)[0]
 
-    def lookup_eval(self, ids: Tensor, handle: Tensor) -> Tensor:
+    def lookup_eval(self, ids: Tensor, descriptor: Tensor) -> Tensor:
         """Rows `[*ids.shape, dim]` without any effect on the table."""
-        return self._lookup_eval(ids, handle, self.like, self.anchor)
+        return self._lookup_eval(ids, descriptor, self.like, self.anchor)
 
     def pool_train(
-        self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, handle: Tensor
+        self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, descriptor: Tensor
     ) -> Tensor:
         """One combined row a bag, `[bags, dim]`; inserts, counts, and is trained."""
         offsets = self._no_offsets if offsets is None else offsets
         weights = self._no_weights if weights is None else weights
-        return self._pool_train(ids, offsets, weights, handle, self.like, self.anchor)[0]
+        return self._pool_train(ids, offsets, weights, descriptor, self.like, self.anchor)[0]
 
     def pool_eval(
-        self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, handle: Tensor
+        self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, descriptor: Tensor
     ) -> Tensor:
         """One combined row a bag without any effect on the table."""
         offsets = self._no_offsets if offsets is None else offsets
         weights = self._no_weights if weights is None else weights
-        return self._pool_eval(ids, offsets, weights, handle, self.like, self.anchor)
+        return self._pool_eval(ids, offsets, weights, descriptor, self.like, self.anchor)
 
     def stats(self) -> dict[str, Any]:
         """Rows, bytes by kind, load factor and what happened since the table was made.
