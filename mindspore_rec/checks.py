@@ -15,13 +15,13 @@ _REPR.maxlevel = 3
 
 
 def _shown(value: Any) -> str:
-    """A value in one line; of what is large only the beginning."""
+    """Return a value as one line of text; of what is large only the beginning."""
     text = " ".join(_REPR.repr(value).split())
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def check_int(argument: str, value: Any, low: int, high: int) -> int:
-    """`value` as an int in `[low, high]`.
+    """Return `value` as an int in `[low, high]`.
 
     Raises:
         TypeError: it is not an int (a bool is not).
@@ -38,26 +38,59 @@ def check_int(argument: str, value: Any, low: int, high: int) -> int:
     return int(value)
 
 
-def check_number(argument: str, value: Any) -> float:
-    """`value` as a finite float.
+def check_number(
+    argument: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    low_open: bool = False,
+    high_open: bool = False,
+) -> float:
+    """Return `value` as a finite float in a range.
+
+    Args:
+        argument: name of the argument, for the message.
+        value: what was passed.
+        low: least legal value. Default: no limit.
+        high: greatest legal value. Default: no limit.
+        low_open: whether `low` itself is illegal.
+        high_open: whether `high` itself is illegal.
 
     Raises:
-        TypeError: it is not a number.
-        ValueError: it is NaN or infinite.
+        TypeError: it is not a number (a bool is not).
+        ValueError: it is NaN, infinite or outside the range.
 
     Example:
         >>> check_number("max_norm", 1)
         1.0
+        >>> check_number("beta1", 0.9, low=0, high=1, high_open=True)
+        0.9
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{argument} must be a number, got {_shown(value)}")
-    if not math.isfinite(value):
-        raise ValueError(f"{argument} must be finite, got {value}")
-    return float(value)
+    number = float(value)
+    below = number <= low if low_open else number < low
+    above = number >= high if high_open else number > high
+    if below or above or not math.isfinite(number):
+        raise ValueError(
+            f"{argument} must be {_range(low, high, low_open, high_open)}, got {value}"
+        )
+    return number
+
+
+def _range(low: float, high: float, low_open: bool, high_open: bool) -> str:
+    if math.isfinite(low) and math.isfinite(high):
+        return f"in {'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
+    if math.isfinite(low):
+        return f"a finite number {'>' if low_open else '>='} {low:g}"
+    if math.isfinite(high):
+        return f"a finite number {'<' if high_open else '<='} {high:g}"
+    return "finite"
 
 
 def check_one_of(argument: str, value: Any, legal: tuple[str, ...]) -> str:
-    """`value` where it is one of the legal names.
+    """Return `value` where it is one of the legal names.
 
     Raises:
         ValueError: it is not.

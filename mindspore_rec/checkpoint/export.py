@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from mindspore_rec.checkpoint.chain import Entry, verify_chain
-from mindspore_rec.checkpoint.rows import rows_at, table_of
+from mindspore_rec.checkpoint.rows import rows_at, table_entry
 from mindspore_rec.checkpoint.table_file import to_batch
 
 __all__ = ["ENDINGS", "export_table"]
@@ -38,7 +38,7 @@ def export_table(chain: Sequence[Entry], name: str, path: Path, with_state: bool
         raise ValueError(f"the file must end with one of {', '.join(ENDINGS)}, got {path.name!r}")
     if path.exists():
         raise FileExistsError(f"{path} exists already")
-    table_of(chain[-1], name)
+    table_entry(chain[-1], name)
     verify_chain(chain)
     written = 0
     writer = None

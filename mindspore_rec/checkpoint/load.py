@@ -20,7 +20,7 @@ from mindspore_rec.checkpoint.rows import (
     deleted_keys,
     dtype_of,
     rows_at,
-    table_of,
+    table_entry,
     table_rows,
 )
 from mindspore_rec.checkpoint.snapshot import DENSE, admission_of
@@ -50,7 +50,7 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: 
     last = chain[-1]
     set_dense(cell, read_arrays(last.path / DENSE), last.path / DENSE)
     for name, table in ((table.name, table) for table in tables_of(cell)):
-        saved, native = table_of(last, name), table.native
+        saved, native = table_entry(last, name), table.native
         native.clear()
         _set_clock(native, saved)
         for rows in rows_at(chain, name):
@@ -88,7 +88,7 @@ def check_tables(tables: dict[str, TableParameter], entry: Entry) -> None:
             f"{sorted(entry.manifest['tables'])}: they must be the same"
         )
     for name, table in tables.items():
-        _check_table(table, table_of(entry, name), entry.path)
+        _check_table(table, table_entry(entry, name), entry.path)
 
 
 def _check_table(table: TableParameter, saved: dict[str, Any], source: Path) -> None:
@@ -141,7 +141,7 @@ class TableUpdate:
     """
 
     def __init__(self, entry: Entry, name: str) -> None:
-        self._saved = table_of(entry, name)
+        self._saved = table_entry(entry, name)
         self._replaces = entry.kind == "full"
         self._deleted = deleted_keys(entry, name)
         self._parts = [to_arrays(rows) for rows in table_rows(entry, name) if len(rows)]

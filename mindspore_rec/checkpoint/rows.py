@@ -16,11 +16,11 @@ from mindspore_rec.checkpoint.contents import legal_keys
 from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.table_file import read_keys, read_rows, row_type
 
-__all__ = ["check_alike", "deleted_keys", "dtype_of", "rows_at", "table_of", "table_rows"]
+__all__ = ["check_alike", "deleted_keys", "dtype_of", "rows_at", "table_entry", "table_rows"]
 
 
-def table_of(entry: Entry, name: str) -> dict[str, Any]:
-    """What the manifest says of a table.
+def table_entry(entry: Entry, name: str) -> dict[str, Any]:
+    """Return what the manifest says of a table.
 
     Raises:
         CheckpointError: the checkpoint has no such table.
@@ -33,20 +33,20 @@ def table_of(entry: Entry, name: str) -> dict[str, Any]:
 
 def dtype_of(entry: Entry, name: str) -> np.dtype:
     """The structured type of a table's rows."""
-    table = table_of(entry, name)
+    table = table_entry(entry, name)
     return row_type(table["dim"], table["state_width"])
 
 
 def table_rows(entry: Entry, name: str) -> Iterator[np.ndarray]:
     """Rows that are in the checkpoint: all of them, or those that a delta changes; by key."""
-    table = table_of(entry, name)
+    table = table_entry(entry, name)
     path, dtype = entry.path / table["file"], dtype_of(entry, name)
     return read_rows(path, dtype, table["rows"], legal_keys(table))
 
 
 def deleted_keys(entry: Entry, name: str) -> np.ndarray:
     """Keys that a delta removes, in ascending order; none of a full checkpoint."""
-    table = table_of(entry, name)
+    table = table_entry(entry, name)
     if "deleted" not in table:
         return np.empty(0, np.int64)
     return read_keys(entry.path / table["deleted"], table["deleted_rows"], legal_keys(table))
@@ -61,7 +61,7 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
     first, *others = chain
     for entry in others:
         for what in ("dim", "key_dtype", "vocabulary"):
-            one, other = table_of(first, name)[what], table_of(entry, name)[what]
+            one, other = table_entry(first, name)[what], table_entry(entry, name)[what]
             if one != other:
                 raise CheckpointError(
                     f"table '{name}' has {what} {one!r} in {first.path} and {other!r} in "
@@ -135,14 +135,14 @@ def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 def _first_time(chain: Sequence[Entry], name: str) -> int:
     """The first event time, if it came within the chain."""
-    if table_of(chain[0], name)["event_time"] != 0:
+    if table_entry(chain[0], name)["event_time"] != 0:
         return 0
-    times = (table_of(entry, name)["first_time"] for entry in chain)
+    times = (table_entry(entry, name)["first_time"] for entry in chain)
     return next((time for time in times if time), 0)
 
 
 def _finished(rows: np.ndarray, entry: Entry, name: str, first_time: int) -> np.ndarray:
-    table = table_of(entry, name)
+    table = table_entry(entry, name)
     if first_time and (rows["last_time"] == 0).any():
         rows = rows.copy()
         rows["last_time"][rows["last_time"] == 0] = first_time

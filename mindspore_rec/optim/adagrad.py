@@ -8,7 +8,7 @@ from typing import Any
 from mindspore import ops
 
 from mindspore_rec.optim.base import SparseOptimizer
-from mindspore_rec.optim.checks import check_number
+from mindspore_rec.optim.checks import check_hyperparameter
 
 __all__ = ["Adagrad", "RowWiseAdagrad"]
 
@@ -53,7 +53,7 @@ class Adagrad(SparseOptimizer):
         weight_decay: Any = 0.0,
         clip_global_norm: float | None = None,
     ) -> None:
-        accum = check_number("accum", accum, low=0, low_open=True)
+        accum = check_hyperparameter("accum", accum, low=0, low_open=True)
         super().__init__(
             params,
             learning_rate,
@@ -116,8 +116,8 @@ class RowWiseAdagrad(SparseOptimizer):
         weight_decay: Any = 0.0,
         clip_global_norm: float | None = None,
     ) -> None:
-        epsilon = check_number("epsilon", epsilon, low=0, low_open=True)
-        accum = check_number("accum", accum, low=0)
+        epsilon = check_hyperparameter("epsilon", epsilon, low=0, low_open=True)
+        accum = check_hyperparameter("accum", accum, low=0)
         super().__init__(
             params,
             learning_rate,

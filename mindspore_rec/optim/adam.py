@@ -11,7 +11,7 @@ import numpy as np
 from mindspore import Tensor, ops
 
 from mindspore_rec.optim.base import SparseOptimizer
-from mindspore_rec.optim.checks import check_flag, check_number
+from mindspore_rec.optim.checks import check_flag, check_hyperparameter
 
 __all__ = ["Adam", "AdamBase", "LazyAdam", "log_of"]
 
@@ -37,9 +37,9 @@ class AdamBase(SparseOptimizer):
         clip_global_norm: Any,
         rule: str,
     ) -> None:
-        beta1 = check_number("beta1", beta1, low=0, high=1, high_open=True)
-        beta2 = check_number("beta2", beta2, low=0, high=1, high_open=True)
-        eps = check_number("eps", eps, low=0, low_open=True)
+        beta1 = check_hyperparameter("beta1", beta1, low=0, high=1, high_open=True)
+        beta2 = check_hyperparameter("beta2", beta2, low=0, high=1, high_open=True)
+        eps = check_hyperparameter("eps", eps, low=0, low_open=True)
         use_nesterov = check_flag("use_nesterov", use_nesterov)
         super().__init__(
             params,

@@ -13,9 +13,9 @@ from mindspore import ParameterTuple, Tensor, nn, ops
 from mindspore_rec.native import custom_op
 from mindspore_rec.optim.checks import (
     check_groups,
+    check_hyperparameter,
     check_learning_rate,
     check_loss_scale,
-    check_number,
     check_weight_decay,
 )
 from mindspore_rec.optim.device_step import DeviceStep
@@ -82,7 +82,7 @@ class SparseOptimizer(nn.Optimizer):
         weight_decay = check_weight_decay(weight_decay)
         loss_scale = check_loss_scale(loss_scale)
         if clip_global_norm is not None:
-            clip_global_norm = check_number(
+            clip_global_norm = check_hyperparameter(
                 "clip_global_norm", clip_global_norm, low=0, low_open=True
             )
         super().__init__(learning_rate, params, weight_decay, loss_scale)

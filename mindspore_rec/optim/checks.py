@@ -13,17 +13,19 @@ from mindspore import Parameter, Tensor
 from mindspore.nn import Cell
 from mindspore.nn.learning_rate_schedule import LearningRateSchedule
 
+from mindspore_rec.checks import check_number
+
 __all__ = [
     "check_flag",
     "check_groups",
+    "check_hyperparameter",
     "check_learning_rate",
     "check_loss_scale",
-    "check_number",
     "check_weight_decay",
 ]
 
 
-def check_number(
+def check_hyperparameter(
     name: str,
     value: Any,
     *,
@@ -32,42 +34,20 @@ def check_number(
     low_open: bool = False,
     high_open: bool = False,
 ) -> float:
-    """`value` as a float.
-
-    Args:
-        name: the argument's name, for the message.
-        value: what was passed.
-        low: least legal value.
-        high: greatest legal value.
-        low_open: whether `low` itself is illegal.
-        high_open: whether `high` itself is illegal.
+    """Return a constant of an optimizer as a finite float in a range; arguments of `check_number`.
 
     Raises:
-        TypeError: `value` is no real number, or a bool.
-        ValueError: NaN, infinite or outside the range.
+        TypeError: it is no number; the message names the type instead of the value, which may be a
+            whole Tensor.
+        ValueError: it is NaN, infinite or outside the range.
 
     Example:
-        >>> check_number("beta1", 0.9, low=0, high=1, high_open=True)
+        >>> check_hyperparameter("beta1", 0.9, low=0, high=1, high_open=True)
         0.9
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    number = float(value)
-    below = number <= low if low_open else number < low
-    above = number >= high if high_open else number > high
-    if below or above or not math.isfinite(number):
-        raise ValueError(f"{name} must be {_range(low, high, low_open, high_open)}, got {value}")
-    return number
-
-
-def _range(low: float, high: float, low_open: bool, high_open: bool) -> str:
-    if math.isfinite(low) and math.isfinite(high):
-        return f"in {'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
-    if math.isfinite(low):
-        return f"a finite number {'>' if low_open else '>='} {low:g}"
-    if math.isfinite(high):
-        return f"a finite number {'<' if high_open else '<='} {high:g}"
-    return "a finite number"
+    return check_number(name, value, low=low, high=high, low_open=low_open, high_open=high_open)
 
 
 def check_flag(name: str, value: Any) -> bool:
@@ -92,13 +72,15 @@ def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
     if isinstance(value, LearningRateSchedule):
         return value
     if isinstance(value, Real):
-        return check_number(name, value, low=0)
+        return check_hyperparameter(name, value, low=0)
     if isinstance(value, Tensor):
         array = value.astype("float32").asnumpy()
     elif isinstance(value, np.ndarray):
         array = value
     elif isinstance(value, Iterable) and not isinstance(value, str | bytes | Cell):
-        array = np.array([check_number(f"{name}[{i}]", v, low=0) for i, v in enumerate(value)])
+        array = np.array(
+            [check_hyperparameter(f"{name}[{i}]", v, low=0) for i, v in enumerate(value)]
+        )
     else:
         raise TypeError(
             f"{name} must be a number, a Tensor, an iterable of numbers or a LearningRateSchedule, "
@@ -120,12 +102,12 @@ def check_weight_decay(value: Any, name: str = "weight_decay") -> Any:
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number or a Cell, got {type(value).__name__}")
-    return check_number(name, value, low=0)
+    return check_hyperparameter(name, value, low=0)
 
 
 def check_loss_scale(value: Any) -> float:
     """A loss scale: a finite number > 0."""
-    return check_number("loss_scale", value, low=0, low_open=True)
+    return check_hyperparameter("loss_scale", value, low=0, low_open=True)
 
 
 def check_groups(params: Any) -> list[Any]:

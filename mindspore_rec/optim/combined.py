@@ -10,7 +10,7 @@ from mindspore import Parameter, ParameterTuple, nn, ops
 from mindspore.nn.optim.optimizer import _ConvertToCell
 
 from mindspore_rec.optim.base import SparseOptimizer, clip_factor
-from mindspore_rec.optim.checks import check_number
+from mindspore_rec.optim.checks import check_hyperparameter
 from mindspore_rec.optim.tables import table_of
 
 __all__ = ["CombinedOptimizer"]
@@ -56,7 +56,7 @@ class CombinedOptimizer(nn.Optimizer):
     ) -> None:
         parts = _check_parts(optimizers)
         if clip_global_norm is not None:
-            clip_global_norm = check_number(
+            clip_global_norm = check_hyperparameter(
                 "clip_global_norm", clip_global_norm, low=0, low_open=True
             )
             if any(part.clip_global_norm is not None for part in parts):

@@ -9,7 +9,7 @@ import mindspore as ms
 from mindspore import Tensor, ops
 
 from mindspore_rec.optim.base import SparseOptimizer
-from mindspore_rec.optim.checks import check_number
+from mindspore_rec.optim.checks import check_hyperparameter
 
 __all__ = ["FTRL"]
 
@@ -64,10 +64,10 @@ class FTRL(SparseOptimizer):
         weight_decay: Any = 0.0,
         clip_global_norm: float | None = None,
     ) -> None:
-        initial_accum = check_number("initial_accum", initial_accum, low=0)
-        lr_power = check_number("lr_power", lr_power, high=0)
-        l1 = check_number("l1", l1, low=0)
-        l2 = check_number("l2", l2, low=0)
+        initial_accum = check_hyperparameter("initial_accum", initial_accum, low=0)
+        lr_power = check_hyperparameter("lr_power", lr_power, high=0)
+        l1 = check_hyperparameter("l1", l1, low=0)
+        l2 = check_hyperparameter("l2", l2, low=0)
         super().__init__(
             params,
             learning_rate,

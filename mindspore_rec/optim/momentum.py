@@ -8,7 +8,7 @@ from typing import Any
 from mindspore import ops
 
 from mindspore_rec.optim.base import SparseOptimizer
-from mindspore_rec.optim.checks import check_flag, check_number
+from mindspore_rec.optim.checks import check_flag, check_hyperparameter
 
 __all__ = ["Momentum"]
 
@@ -54,7 +54,7 @@ class Momentum(SparseOptimizer):
         use_nesterov: bool = False,
         clip_global_norm: float | None = None,
     ) -> None:
-        momentum = check_number("momentum", momentum, low=0, high=1, high_open=True)
+        momentum = check_hyperparameter("momentum", momentum, low=0, high=1, high_open=True)
         use_nesterov = check_flag("use_nesterov", use_nesterov)
         super().__init__(
             params,

@@ -8,7 +8,7 @@ from typing import Any
 from mindspore import ops
 
 from mindspore_rec.optim.base import SparseOptimizer
-from mindspore_rec.optim.checks import check_flag, check_number
+from mindspore_rec.optim.checks import check_flag, check_hyperparameter
 
 __all__ = ["RMSProp"]
 
@@ -64,9 +64,9 @@ class RMSProp(SparseOptimizer):
         weight_decay: Any = 0.0,
         clip_global_norm: float | None = None,
     ) -> None:
-        decay = check_number("decay", decay, low=0, high=1, high_open=True)
-        momentum = check_number("momentum", momentum, low=0, high=1, high_open=True)
-        epsilon = check_number("epsilon", epsilon, low=0, low_open=True)
+        decay = check_hyperparameter("decay", decay, low=0, high=1, high_open=True)
+        momentum = check_hyperparameter("momentum", momentum, low=0, high=1, high_open=True)
+        epsilon = check_hyperparameter("epsilon", epsilon, low=0, low_open=True)
         centered = check_flag("centered", centered)
         state = {"mean_square": 1.0, "moment": 0.0}
         super().__init__(
