@@ -94,9 +94,6 @@ struct Below {
   bool stop = false;
   int waiters = 0;  // calls that wait on ready, and look at this when they wake
 
-  // For matching columns of batches to tables: hashes and sizes of the ids that were looked up.
-  std::vector<std::pair<uint64_t, size_t>> lookups, last_lookups;
-
   uint64_t asked = 0;             // distinct keys of training lookups
   uint64_t host_hits = 0;         // of which were in host memory
   uint64_t host_misses = 0;       // of which had to be read from below by the lookup itself

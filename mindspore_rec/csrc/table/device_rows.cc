@@ -34,7 +34,7 @@ void DeviceRows::FindAll(const Batch& batch, int shard, uint32_t* found) const {
   }
 }
 
-void DeviceRows::Freshen(int64_t key) {
+void DeviceRows::WriteBack(int64_t key) {
   const uint32_t slot = Find(key);
   if (slot == SlotMap::kNone || !dirty_[slot]) return;
   if (!shared()) {
@@ -45,10 +45,10 @@ void DeviceRows::Freshen(int64_t key) {
   dirty_[slot] = 0;
 }
 
-void DeviceRows::FreshenAll() {
+void DeviceRows::WriteBackAll() {
   const std::vector<SlotSwap> swaps = Dirty();
   if (swaps.empty()) return;
-  if (!shared()) Freshen(map_.key(swaps[0].slot));  // throws
+  if (!shared()) WriteBack(map_.key(swaps[0].slot));  // throws
   Move(swaps);
   Written(swaps);
 }
@@ -62,8 +62,8 @@ void DeviceRows::Forget(int shard, int64_t key) {
   leaving_[shard] = slot;
 }
 
-void DeviceRows::Recall(int shard, int64_t key) {
-  Freshen(key);
+void DeviceRows::WriteBackAndForget(int shard, int64_t key) {
+  WriteBack(key);
   Forget(shard, key);
 }
 

@@ -7,7 +7,7 @@
 //
 // A row in the cache has its newest value and state there; its block in host memory keeps the
 // metadata, and an older value and state while the slot is dirty. A row whose block is freed,
-// written down or overwritten must leave the cache first: Recall or Forget.
+// written down or overwritten must leave the cache first: WriteBackAndForget or Forget.
 //
 // In a section that runs in parallel over shards only calls with a shard number, Find and Fresh may
 // be used, of keys of that shard.
@@ -68,12 +68,12 @@ class DeviceRows {
 
   // Brings the block in host memory up to date. Throws std::runtime_error where it is not and the
   // memory is not shared.
-  void Freshen(int64_t key);
-  void FreshenAll();
+  void WriteBack(int64_t key);
+  void WriteBackAll();
   // The block of key is about to go: its slot is free, from the next sequential section on.
   void Forget(int shard, int64_t key);
   // The same, the block brought up to date before.
-  void Recall(int shard, int64_t key);
+  void WriteBackAndForget(int shard, int64_t key);
   // Drops everything without bringing any block up to date.
   void Clear();
 

@@ -15,57 +15,26 @@
 namespace msrec {
 namespace {
 
-// Lookups without a gradient that are remembered: a forward pass alone leaves its ticket behind.
-constexpr size_t kMaxOutstanding = 512;
-constexpr size_t kMaxSpare = 4;
-constexpr int32_t kMaxDim = 8192;
 constexpr uint32_t kDroppedRow = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
-Table::Table(const TableConfig& config) : config_(config) {
-  if (config.dim < 1 || config.dim > kMaxDim) {
-    throw std::invalid_argument(
-        Where("dim must be in [1, 8192], got " + std::to_string(config.dim)));
-  }
-  if (config.vocabulary < 0 || config.vocabulary > (int64_t{1} << 35)) {
-    throw std::invalid_argument(
-        Where("vocabulary must be in [0, 2^35], got " + std::to_string(config.vocabulary)));
-  }
-  CheckAdmission(config.admission);
-  CheckEviction(config.eviction);
-  config_.initializer.seed = Mix64(config.seed ^ HashBytes(config.name.data(), config.name.size()));
-  context_.layout = {config.dim, StateWidth(context_.rule, config.eviction, config.dim)};
-  context_.initializer = config_.initializer;
-  context_.admission = config.admission;
-  context_.eviction = config.eviction;
-  context_.vocabulary = config.vocabulary;
-  context_.kernels = &ActiveKernels();
-  unknown_row_ = UnknownRow(config.unknown_value, "unknown_value", {0.0f});
-  serving_unknown_row_ =
-      UnknownRow(config.serving_unknown_value, "serving_unknown_value", unknown_row_);
-  try {
-    for (int s = 0; s < kNumShards; ++s) shards_.push_back(std::make_unique<Shard>(&context_, s));
-    spare_.reserve(kMaxSpare);  // giving a batch back cannot fail
-  } catch (const std::bad_alloc&) {
-    throw OutOfMemory(Where("out of memory while creating it"));
-  }
-}
+Table::Table(const TableConfig& config) : core_(config) {}
 
 Table::~Table() { Close(); }
 
 void Table::Close() {
-  if (!mutex_.own_process()) {
+  if (!core_.mutex.own_process()) {
     // Nothing of it can be ended here: its threads, files and connections are the parent's.
     static_cast<void>(below_.release());
     return;
   }
-  TableMutex::Hold hold(&mutex_);
-  if (closed_) {
+  TableMutex::Hold hold(&core_.mutex);
+  if (core_.closed) {
     closing_.wait(*hold.lock(), [&] { return emptied_; });
     return;
   }
-  closed_ = true;
+  core_.closed = true;
   StopPrefetching(hold.lock());
   try {
     DrainStale();
@@ -74,183 +43,87 @@ void Table::Close() {
     // table reads.
   }
   ForgetStep();
-  spare_.clear();
-  shards_.clear();
+  core_.lookups.Free();
+  core_.shards.clear();
   below_.reset();
   emptied_ = true;
   closing_.notify_all();
 }
 
-uint64_t Table::Structure() const {
-  uint64_t version = relayouts_;
-  for (const auto& shard : shards_) version += shard->stats().removed();
-  return version;
-}
-
-void Table::RequireOptimizer() const {
-  if (has_optimizer_) return;
-  throw NoOptimizer(Where(
-      "is looked up in training mode but no optimizer covers it, so it would never learn; pass "
-      "net.trainable_params() to an optimizer of mindspore_rec.optim, or freeze the table with "
-      "requires_grad=False, or call set_train(False) on the network"));
-}
-
-void Table::RefuseWithoutTime() const {
-  throw std::invalid_argument(
-      Where("evicts by age in seconds (max_idle_seconds=" +
-            std::to_string(context_.eviction.max_idle_seconds) +
-            ") but has no event time; name the timestamp column of the batches, or call "
-            "set_event_time(seconds) before the step, or evict by max_idle_steps"));
-}
-
-void Table::RequireTrainable() const {
-  RequireOptimizer();
-  if (context_.eviction.max_idle_seconds >= 0 && context_.time == 0) RefuseWithoutTime();
-}
-
 // ---------------------------------------------------------------- batches
-
-void Table::CheckIds(const IdView& ids, const IdFilter& filter) const {
-  if (!context_.is_static() || config_.outside_zeros) return;
-  for (size_t i = 0; i < ids.size; ++i) {
-    const int64_t id = ids[i];
-    if ((id >= 0 && id < config_.vocabulary) || (filter.has_padding && id == filter.padding_key)) {
-      continue;
-    }
-    throw std::invalid_argument(Where("id " + std::to_string(id) + " at position " +
-                                      std::to_string(i) + " is outside the vocabulary [0, " +
-                                      std::to_string(config_.vocabulary) +
-                                      "); for ids without a vocabulary, such as hashes, there is "
-                                      "HashEmbeddingLookup"));
-  }
-}
 
 void Table::CheckLookup(const IdView& ids, const IdFilter& filter, bool train) {
   Guard::Run(this, [&] {
-    if (train && trainable_) {
-      RequireTrainable();
-      if (device_ != nullptr && !device_->shared()) RefuseUnshared("a lookup of this kind");
+    if (train && core_.trainable) {
+      core_.RequireTrainable();
+      if (core_.device != nullptr && !core_.device->shared())
+        core_.RefuseUnshared("a lookup of this kind");
     }
-    CheckIds(ids, filter);
+    core_.CheckIds(ids, filter);
   });
-}
-
-std::unique_ptr<Batch> Table::NewBatch(const IdView& ids, const IdFilter& filter) {
-  if (ids.size * ids.stride >= std::numeric_limits<uint32_t>::max()) {
-    throw std::invalid_argument(Where("a batch must have fewer than 2^32 - 1 ids, got " +
-                                      std::to_string(ids.size * ids.stride)));
-  }
-  std::unique_ptr<Batch> batch;
-  if (spare_.empty()) {
-    batch = std::make_unique<Batch>();
-  } else {
-    batch = std::move(spare_.back());
-    spare_.pop_back();
-  }
-  IdFilter full = filter;
-  full.vocabulary = config_.vocabulary;
-  full.identity = context_.identity();
-  batch->pooled = false;
-  batch->probed = false;
-  batch->grad_rows = ids.size;
-  batch->Partition(ids, full);
-  if (batch->begin[kNumShards] < ids.size) {
-    try {
-      CheckIds(ids, filter);
-    } catch (...) {
-      Recycle(std::move(batch));
-      throw;
-    }
-  }
-  return batch;
-}
-
-void Table::Recycle(std::unique_ptr<Batch> batch) {
-  if (spare_.size() < kMaxSpare) spare_.push_back(std::move(batch));
-}
-
-// Made before a lookup changes anything, so that it can be kept after.
-Table::Outstanding::node_type Table::NewPlace() {
-  Outstanding one;
-  one.emplace(0, nullptr);
-  return one.extract(one.begin());
-}
-
-int64_t Table::Keep(std::unique_ptr<Batch> batch, Outstanding::node_type place) noexcept {
-  while (outstanding_.size() >= kMaxOutstanding) {
-    Recycle(std::move(outstanding_.begin()->second));
-    outstanding_.erase(outstanding_.begin());
-  }
-  const int64_t ticket = next_ticket_++;
-  batch->ticket = ticket;
-  batch->structure = Structure();
-  place.key() = ticket;
-  place.mapped() = std::move(batch);
-  outstanding_.insert(std::move(place));
-  return ticket;
 }
 
 // unique | fetch rows | expand, shard by shard while its lines are in cache. A null `out` skips the
 // last.
 void Table::Resolve(Batch* batch, void (Shard::*find)(Batch*), const float* unknown, float* out) {
-  const int dim = config_.dim;
-  if (!batch->on_device) RequireFresh();
+  const int dim = core_.config.dim;
+  if (!batch->on_device) core_.RequireWrittenBack();
   if (out != nullptr && batch->begin[kNumShards] < batch->n) {
     for (size_t i = 0; i < (batch->stride == 1 ? 1 : batch->n); ++i) {
       const size_t rows = batch->stride == 1 ? batch->n : 1;
       std::memset(out + i * batch->stride * dim, 0, rows * dim * sizeof(float));
     }
   }
-  bool unique_first = context_.tiered || batch->made_unique;
-  if (context_.tiered) {
+  bool unique_first = core_.context.tiered || batch->made_unique;
+  if (core_.context.tiered) {
     BringUp(batch, find == &Shard::FindOnly ? Purpose::kRead : Purpose::kChange);
   } else if (find != &Shard::FindOnly) {
     // Before anything changes: afterwards no row can fail to be allocated.
     for (int s = 0; s < kNumShards; ++s) {
       const size_t positions = batch->begin[s + 1] - batch->begin[s];
-      if (!shards_[s]->HasRoom(positions)) unique_first = true;
-      shards_[s]->ReserveNotes(positions);
+      if (!core_.shards[s]->HasRoom(positions)) unique_first = true;
+      core_.shards[s]->ReserveNotes(positions);
     }
   }
-  if (unique_first && !context_.tiered) {
+  if (unique_first && !core_.context.tiered) {
     // Distinct keys may be far fewer than positions: memory is mapped for those only.
     if (!batch->made_unique) ForShards(*batch, [&](int s) { batch->MakeUnique(s); });
     for (int s = 0; s < kNumShards; ++s) {
-      if (batch->begin[s + 1] != batch->begin[s]) shards_[s]->Reserve(batch->unique[s]);
+      if (batch->begin[s + 1] != batch->begin[s]) core_.shards[s]->Reserve(batch->unique[s]);
     }
   }
   if (find != &Shard::FindOnly) RequireHeadroom(HeadroomForKeys(batch->n));
   ForShards(*batch, [&](int s) {
     if (!unique_first) batch->MakeUnique(s);
-    (shards_[s].get()->*find)(batch);
+    (core_.shards[s].get()->*find)(batch);
     const size_t first = batch->begin[s];
-    for (size_t i = 0; device_ != nullptr && !batch->on_device && i < batch->unique[s]; ++i) {
-      if (batch->row[first + i] != nullptr) device_->Freshen(batch->key[first + i]);
+    for (size_t i = 0; core_.device != nullptr && !batch->on_device && i < batch->unique[s]; ++i) {
+      if (batch->row[first + i] != nullptr) core_.device->WriteBack(batch->key[first + i]);
     }
     if (out == nullptr) return;
-    context_.kernels->gather(batch->row.data() + first, batch->inverse.data() + first,
-                             batch->pos.data() + first, batch->begin[s + 1] - first, unknown, dim,
-                             out);
+    core_.context.kernels->gather(batch->row.data() + first, batch->inverse.data() + first,
+                                  batch->pos.data() + first, batch->begin[s + 1] - first, unknown,
+                                  dim, out);
   });
 }
 
 int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                       float* out) {
   return Guard::Run(this, [&] {
-    const bool trained = train && trainable_;
-    if (trained) RequireTrainable();
-    if (trained && device_ != nullptr && !device_->shared())
-      RefuseUnshared("a lookup of this kind");
+    const bool trained = train && core_.trainable;
+    if (trained) core_.RequireTrainable();
+    if (trained && core_.device != nullptr && !core_.device->shared())
+      core_.RefuseUnshared("a lookup of this kind");
     if (bags != nullptr) CheckBags(ids, *bags);
-    auto batch = NewBatch(ids, filter);
-    const bool places = trained && device_ != nullptr;
+    auto batch = core_.lookups.NewBatch(ids, filter);
+    const bool places = trained && core_.device != nullptr;
     std::vector<SlotSwap> swaps;
     if (places) RequireSlots(batch.get(), trained, &swaps);
-    auto kept = NewPlace();
-    if (below_ != nullptr) below_->lookups.reserve(below_->lookups.size() + 1);
+    auto kept = core_.lookups.NewPlace();
+    core_.lookups.ReserveNote();
     if (bags != nullptr) ReservePool(batch.get(), *bags);
     const auto find = trained ? &Shard::FindOrInsert : &Shard::FindOnly;
-    const float* unknown = (train ? unknown_row_ : serving_unknown_row_).data();
+    const float* unknown = (train ? core_.unknown_row : core_.serving_unknown_row).data();
     if (bags == nullptr) {
       Resolve(batch.get(), find, unknown, out);
     } else {
@@ -258,10 +131,10 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
       Pool(batch.get(), ids, *bags, unknown, out);
     }
     if (places) PlaceOnDevice(*batch, &swaps);
-    if (train && below_ != nullptr) below_->lookups.emplace_back(HashIds(ids), ids.size);
-    if (trained) return Keep(std::move(batch), std::move(kept));
-    Recycle(std::move(batch));
-    return kFrozenTicket;
+    if (train) core_.lookups.Note(ids);
+    if (trained) return core_.lookups.Keep(std::move(batch), std::move(kept));
+    core_.lookups.Recycle(std::move(batch));
+    return StepLookups::kFrozenTicket;
   });
 }
 
@@ -290,14 +163,14 @@ void Table::CheckBags(const IdView& ids, const BagView& bags) const {
     const int64_t offset = bags.offsets[b];
     if (offset < before || offset > static_cast<int64_t>(ids.size) || (b == 0 && offset != 0)) {
       throw std::invalid_argument(
-          Where("offsets must start at 0 and rise to at most the number of ids, " +
-                std::to_string(ids.size) + "; offsets[" + std::to_string(b) + "] is " +
-                std::to_string(offset)));
+          core_.Where("offsets must start at 0 and rise to at most the number of ids, " +
+                      std::to_string(ids.size) + "; offsets[" + std::to_string(b) + "] is " +
+                      std::to_string(offset)));
     }
     before = offset;
   }
   if (bags.offsets.size == 0 && ids.size > 0) {
-    throw std::invalid_argument(Where("offsets is empty but there are ids"));
+    throw std::invalid_argument(core_.Where("offsets is empty but there are ids"));
   }
 }
 
@@ -313,7 +186,7 @@ void Table::ReservePool(Batch* batch, const BagView& bags) {
 void Table::Pool(Batch* batch, const IdView& ids, const BagView& bags, const float* unknown,
                  float* out) {
   const size_t num_bags = bags.offsets.size;
-  const int dim = config_.dim;
+  const int dim = core_.config.dim;
   uint32_t* row_of_pos = row_of_pos_.data();
   if (batch->begin[kNumShards] < batch->n) {
     std::fill_n(row_of_pos, batch->n, kDroppedRow);
@@ -349,8 +222,8 @@ void Table::Pool(Batch* batch, const IdView& ids, const BagView& bags, const flo
       if (bags.combiner == Combiner::kSqrtN) {
         scale = total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
       }
-      context_.kernels->pool(batch->row.data(), rows, weights, pooled, unknown, scale, dim,
-                             out + b * dim);
+      core_.context.kernels->pool(batch->row.data(), rows, weights, pooled, unknown, scale, dim,
+                                  out + b * dim);
       for (size_t i = first; i < last; ++i) {
         batch->bag[i] = static_cast<uint32_t>(b);
         batch->weight[i] = (bags.weights != nullptr ? bags.weights[i] : 1.0f) * scale;
@@ -364,69 +237,13 @@ void Table::Pool(Batch* batch, const IdView& ids, const BagView& bags, const flo
 // ---------------------------------------------------------------- gradients and the step
 
 void Table::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
-  Guard::Run(this, [&] {
-    if (ticket == kFrozenTicket) return;
-    // Merges first what an earlier call could not, whichever lookups are outstanding.
-    MergeDeferred(false);
-    const auto it = outstanding_.find(ticket);
-    if (it == outstanding_.end()) {
-      throw std::runtime_error(Where(
-          "got a gradient for a lookup it no longer knows (ticket " + std::to_string(ticket) +
-          "): a step was taken, or gradients discarded, between the forward and backward pass"));
-    }
-    if (it->second->grad_rows != grad_rows) {
-      throw std::invalid_argument(Where("the gradient has " + std::to_string(grad_rows) +
-                                        " rows, its lookup had " +
-                                        std::to_string(it->second->grad_rows)));
-    }
-    // What can fail comes first: the lookup is known until its gradient is in.
-    if (outstanding_.begin()->first < ticket) {
-      const size_t floats =
-          grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * config_.dim;
-      Deferred& waiting = deferred_[ticket];
-      try {
-        waiting.grad.assign(grad, grad + floats);
-      } catch (...) {
-        deferred_.erase(ticket);
-        throw;
-      }
-      waiting.batch = std::move(it->second);
-      outstanding_.erase(it);
-      return;
-    }
-    gradients_.Add(*it->second, grad, config_.dim, *context_.kernels);
-    Recycle(std::move(it->second));
-    outstanding_.erase(it);
-    try {
-      MergeDeferred(false);
-    } catch (const std::bad_alloc&) {
-      // This gradient is in; the others still wait.
-    }
-  });
-}
-
-// Adds waiting gradients in the order of their lookups, up to the first lookup that may still
-// report.
-void Table::MergeDeferred(bool all) {
-  while (!deferred_.empty()) {
-    auto first = deferred_.begin();
-    if (!all && !outstanding_.empty() && outstanding_.begin()->first < first->first) return;
-    gradients_.Add(*first->second.batch, first->second.grad.data(), config_.dim, *context_.kernels);
-    Recycle(std::move(first->second.batch));
-    deferred_.erase(first);
-  }
+  Guard::Run(this, [&] { core_.lookups.Accumulate(ticket, grad, grad_rows); });
 }
 
 void Table::ForgetStep() {
-  for (auto& [ticket, batch] : outstanding_) Recycle(std::move(batch));
-  outstanding_.clear();
-  deferred_.clear();
-  gradients_.Reset();
+  core_.lookups.Forget();
   ForgetDeviceStep();
-  if (below_ == nullptr) return;
-  context_.pins.step = below_->NextSerial();
-  if (!below_->lookups.empty()) below_->last_lookups.swap(below_->lookups);
-  below_->lookups.clear();
+  if (below_ != nullptr) core_.context.pins.step = below_->NextSerial();
 }
 
 void Table::DiscardGradients() {
@@ -434,38 +251,28 @@ void Table::DiscardGradients() {
 }
 
 double Table::GradientSquaredNorm() {
-  return Guard::Run(this, [&] {
-    MergeDeferred(true);
-    double parts[kNumShards] = {};
-    ForAllShards([&](int s) {
-      GradientSum::Part& part = gradients_.part(s);
-      parts[s] =
-          context_.kernels->squared_norm(config_.dim, part.row.data(), part.sum.data(), part.n);
-    });
-    double total = 0.0;
-    for (const double part : parts) total += part;
-    return total;
-  });
+  return Guard::Run(this, [&] { return core_.lookups.SquaredNorm(); });
 }
 
 StepConstants Table::Constants(const StepInput& input) const {
   const auto require = [&](bool fine, const char* argument, const char* range, float got) {
     if (!fine) {
-      throw std::invalid_argument(
-          Where(std::string(argument) + " must be " + range + ", got " + std::to_string(got)));
+      throw std::invalid_argument(core_.Where(std::string(argument) + " must be " + range +
+                                              ", got " + std::to_string(got)));
     }
   };
   require(std::isfinite(input.learning_rate) && input.learning_rate >= 0.0f, "learning_rate",
           "a finite number >= 0", input.learning_rate);
   require(std::isfinite(input.weight_decay) && input.weight_decay >= 0.0f, "weight_decay",
           "a finite number >= 0", input.weight_decay);
-  require(context_.rule.kind != RuleKind::kFtrl || input.learning_rate > 0.0f, "learning_rate",
+  require(core_.context.rule.kind != RuleKind::kFtrl || input.learning_rate > 0.0f, "learning_rate",
           "> 0 with ftrl, which divides by it", input.learning_rate);
   if (input.binding != 0 && input.binding != binding_) {
-    throw std::runtime_error(
-        Where("another optimizer was created for this table later; this one can no longer step"));
+    throw std::runtime_error(core_.Where(
+        "another optimizer was created for this table later; this one can no longer step"));
   }
-  StepConstants c{context_.rule, input, 0.0f, context_.rule.epsilon, 2.0f * context_.rule.l2};
+  StepConstants c{core_.context.rule, input, 0.0f, core_.context.rule.epsilon,
+                  2.0f * core_.context.rule.l2};
   const double t = static_cast<double>(std::max<int64_t>(input.step, 1));
   const double correction2 = std::sqrt(1.0 - std::pow(static_cast<double>(c.rule.beta2), t));
   const double correction1 = 1.0 - std::pow(static_cast<double>(c.rule.beta1), t);
@@ -479,19 +286,20 @@ StepConstants Table::Constants(const StepInput& input) const {
 
 void Table::Step(const StepInput& input) {
   Guard::Run(this, [&] {
-    RequireOptimizer();
-    if (device_ != nullptr && !device_->shared()) RefuseUnshared("a step on the host");
+    core_.RequireOptimizer();
+    if (core_.device != nullptr && !core_.device->shared())
+      core_.RefuseUnshared("a step on the host");
     const StepConstants c = Constants(input);
     RequireNonePrepared();
-    MergeDeferred(true);
+    core_.lookups.MergeDeferred(true);
     // The update cannot fail any more.
     ReserveStep();
-    if (!gradients_.empty()) {
-      const bool stale = gradients_.structure() != Structure();
-      const bool record = oldest_mark_ != 0;
+    if (!core_.lookups.gradients().empty()) {
+      const bool stale = core_.lookups.gradients().structure() != core_.Structure();
+      const bool record = core_.oldest_mark != 0;
       ForAllShards([&](int s) {
-        GradientSum::Part& part = gradients_.part(s);
-        Shard& shard = *shards_[s];
+        GradientSum::Part& part = core_.lookups.gradients().part(s);
+        Shard& shard = *core_.shards[s];
         if (stale) {
           for (size_t i = 0; i < part.n; ++i) {
             if (part.row[i] != nullptr) part.row[i] = shard.Find(part.key[i]);
@@ -500,8 +308,8 @@ void Table::Step(const StepInput& input) {
         for (size_t i = 0; record && i < part.n; ++i) {
           if (part.row[i] != nullptr) shard.Touch(part.row[i]);
         }
-        if (device_ != nullptr) StepOnDevice(c, s);
-        context_.kernels->step(c, config_.dim, part.row.data(), part.sum.data(), part.n);
+        if (core_.device != nullptr) StepOnDevice(c, s);
+        core_.context.kernels->step(c, core_.config.dim, part.row.data(), part.sum.data(), part.n);
       });
     }
     FinishStep();
@@ -512,31 +320,17 @@ void Table::Step(const StepInput& input) {
 void Table::ReserveStep() {
   size_t rows = 0;
   for (int s = 0; s < kNumShards; ++s) {
-    shards_[s]->ReserveChanges(gradients_.part(s).n);
-    rows += gradients_.part(s).n;
+    core_.shards[s]->ReserveChanges(core_.lookups.gradients().part(s).n);
+    rows += core_.lookups.gradients().part(s).n;
   }
-  if (device_ == nullptr) return;
+  if (core_.device == nullptr) return;
   value_of_row_.Reset(rows);
   state_of_row_.Reset(rows);
 }
 
-void Table::ReserveChanges(const std::vector<int64_t>& keys, bool all) {
-  if (oldest_mark_ == 0) return;
-  size_t more[kNumShards] = {};
-  for (const int64_t key : keys) ++more[ShardOf(key, HashKey(key), context_.identity())];
-  if (all && context_.is_static()) {
-    for (int64_t key = 0; key < config_.vocabulary; ++key) {
-      ++more[ShardOf(key, HashKey(key), context_.identity())];
-    }
-  }
-  for (int s = 0; s < kNumShards; ++s) {
-    shards_[s]->ReserveChanges(more[s] + (all ? shards_[s]->size() : 0));
-  }
-}
-
 void Table::FinishStep() {
   ForgetStep();
-  ++context_.step;
+  ++core_.context.step;
   FollowClock();
   try {
     EvictSome();
@@ -552,28 +346,29 @@ void Table::FinishStep() {
 
 int64_t Table::BindOptimizer(const Rule& rule) {
   return Guard::Run(this, [&] {
-    RequireFresh();
-    if (device_ != nullptr) device_->FreshenAll();
-    const bool same =
-        has_optimizer_ && rule.kind == context_.rule.kind &&
-        StateWidth(rule, context_.eviction, config_.dim) == context_.layout.state_width;
+    core_.RequireWrittenBack();
+    if (core_.device != nullptr) core_.device->WriteBackAll();
+    const bool same = core_.has_optimizer && rule.kind == core_.context.rule.kind &&
+                      StateWidth(rule, core_.context.eviction, core_.config.dim) ==
+                          core_.context.layout.state_width;
     if (same) {
-      context_.rule = rule;
+      core_.context.rule = rule;
       return ++binding_;
     }
-    const RowLayout layout{config_.dim, StateWidth(rule, context_.eviction, config_.dim)};
+    const RowLayout layout{core_.config.dim,
+                           StateWidth(rule, core_.context.eviction, core_.config.dim)};
     // All rows are laid out anew beside those there are. Whatever fails, these stay.
     std::vector<std::unique_ptr<SlabStore>> stores;
     Relaid below;
-    const Rule before = context_.rule;
-    context_.rule = rule;  // what fresh state is made by
+    const Rule before = core_.context.rule;
+    core_.context.rule = rule;  // what fresh state is made by
     try {
-      for (auto& shard : shards_) stores.push_back(shard->Relaid(layout));
+      for (auto& shard : core_.shards) stores.push_back(shard->Relaid(layout));
       below = RelayBelow(layout);
       // The state of every row starts anew.
-      ReserveChanges(below.keys, true);
+      core_.ReserveChanges(below.keys, true);
     } catch (...) {
-      context_.rule = before;
+      core_.context.rule = before;
       DropStale(std::move(below.queue));
       throw;
     }
@@ -588,15 +383,15 @@ std::shared_ptr<WriteBehind> Table::SwitchLayout(const RowLayout& layout,
                                                  Relaid below) noexcept {
   ForgetStep();
   auto old = AdoptBelow(std::move(below));
-  for (int s = 0; s < kNumShards; ++s) shards_[s]->Adopt((*stores)[s].get());
-  context_.layout = layout;
-  for (const auto& shard : shards_) shard->TouchAll();
-  ++relayouts_;
-  if (device_ != nullptr) {
-    device_->Clear();
-    device_->SetStates(nullptr, context_.rule.StateWidth(config_.dim));
+  for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Adopt((*stores)[s].get());
+  core_.context.layout = layout;
+  for (const auto& shard : core_.shards) shard->TouchAll();
+  ++core_.relayouts;
+  if (core_.device != nullptr) {
+    core_.device->Clear();
+    core_.device->SetStates(nullptr, core_.context.rule.StateWidth(core_.config.dim));
   }
-  has_optimizer_ = true;
+  core_.has_optimizer = true;
   ++binding_;
   return old;
 }

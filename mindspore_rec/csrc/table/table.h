@@ -31,39 +31,10 @@
 #include "table/device_rows.h"
 #include "table/gradient_sum.h"
 #include "table/shard.h"
-#include "table/table_mutex.h"
+#include "table/table_core.h"
 #include "util/siphash.h"
 
 namespace msrec {
-
-struct TableClosed : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-struct OutOfMemory : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-struct NoOptimizer : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-struct StaleHandle : std::invalid_argument {
-  using std::invalid_argument::invalid_argument;
-};
-
-struct TableConfig {
-  std::string name;
-  int64_t id = 0;  // its number in the registry
-  int32_t dim = 0;
-  Initializer initializer;  // its seed is filled from `seed` and the name
-  uint64_t seed = 0;
-  int64_t vocabulary = 0;      // > 0: a static table of keys 0 .. vocabulary - 1
-  bool outside_zeros = false;  // static: ids outside read zeros; else they are an error
-  // What unknown and not admitted keys read, in training and in evaluation: dim floats, or one for
-  // all; none for zeros, or for what training reads.
-  std::vector<float> unknown_value;
-  std::vector<float> serving_unknown_value;
-  Admission admission;
-  Eviction eviction;
-};
 
 enum class Combiner : int32_t { kSum = 0, kMean = 1, kSqrtN = 2 };
 
@@ -114,10 +85,10 @@ class Table {
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  const TableConfig& config() const { return config_; }
-  int32_t dim() const { return config_.dim; }
+  const TableConfig& config() const { return core_.config; }
+  int32_t dim() const { return core_.config.dim; }
   // Throws ForkedProcess in a forked child.
-  void RequireOwnProcess() const { mutex_.Require(); }
+  void RequireOwnProcess() const { core_.mutex.Require(); }
 
   // ---- training and evaluation ----
 
@@ -193,7 +164,7 @@ class Table {
   // the one they have. Returns a number unlike any before, for StepInput::binding: the step of an
   // optimizer that was replaced since then throws.
   int64_t BindOptimizer(const Rule& rule);
-  bool has_optimizer() const { return has_optimizer_; }
+  bool has_optimizer() const { return core_.has_optimizer; }
 
   // ---- rows by key ----
 
@@ -271,7 +242,7 @@ class Table {
 
   // Gives the table tiers. Requires: no row was ever in it. Throws std::invalid_argument.
   void SetCache(CacheSettings settings);
-  bool has_cache() const { return context_.tiered; }
+  bool has_cache() const { return core_.context.tiered; }
   // Asks for the rows of a batch that is to be looked up soon, and returns at once with its number.
   // Its rows stay in host memory until the batch is released.
   int64_t Prefetch(const IdView& ids);
@@ -296,10 +267,6 @@ class Table {
 
  private:
   class Guard;
-  struct Deferred {
-    std::unique_ptr<Batch> batch;
-    std::vector<float> grad;
-  };
 
   struct PreparedLookup {
     std::vector<char> ids;
@@ -309,31 +276,13 @@ class Table {
     int64_t ticket = 0;
   };
 
-  std::string Where(const std::string& what) const {
-    return "table '" + config_.name + "': " + what;
-  }
-  // Throws where an id is outside a static vocabulary, unless those read zeros.
-  void CheckIds(const IdView& ids, const IdFilter& filter) const;
-  std::unique_ptr<Batch> NewBatch(const IdView& ids, const IdFilter& filter);
-  void Recycle(std::unique_ptr<Batch> batch);
-  using Outstanding = std::map<int64_t, std::unique_ptr<Batch>>;  // by ticket
-  static Outstanding::node_type NewPlace();
-  int64_t Keep(std::unique_ptr<Batch> batch, Outstanding::node_type place) noexcept;
   void Resolve(Batch* batch, void (Shard::*find)(Batch*), const float* unknown, float* out);
   int64_t Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                  float* out);
   void ReservePool(Batch* batch, const BagView& bags);
   void Pool(Batch* batch, const IdView& ids, const BagView& bags, const float* unknown, float* out);
-  void CheckAdmission(const Admission& admission) const;
-  void CheckEviction(const Eviction& eviction) const;
-  std::vector<float> UnknownRow(const std::vector<float>& given, const char* argument,
-                                const std::vector<float>& otherwise) const;
-  void RequireTrainable() const;
-  [[noreturn]] void RefuseWithoutTime() const;
   uint64_t HandleVersion() const;
   void CheckBags(const IdView& ids, const BagView& bags) const;
-  void CheckKeys(const IdView& keys, const char* argument) const;
-  void RequireOptimizer() const;
   // The clock has moved.
   void FollowClock();
   // One step's share of evicting.
@@ -346,12 +295,6 @@ class Table {
   static void KeepFirst(uint64_t most, std::vector<Offer>* offers);
   // Frees what is due, so that it is not among the rows.
   void SweepDue();
-  size_t Rows() const;
-  uint64_t Structure() const;
-  void MergeDeferred(bool all);
-  // Room in the change log for these keys and, with `all`, for all rows that are here and the
-  // vocabulary. Throws std::bad_alloc.
-  void ReserveChanges(const std::vector<int64_t>& keys, bool all);
   void ReserveStep();
   // Throws where an argument of the step is out of range.
   StepConstants Constants(const StepInput& input) const;
@@ -359,10 +302,7 @@ class Table {
   // What follows the update of rows.
   void FinishStep();
   void RequireDevice(bool shared) const;
-  // Throws where a row's newest value is out of the host's reach.
-  void RequireFresh() const;
   void RequireNonePrepared() const;
-  void RefuseUnshared(const char* what) const;
   void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
   void PlaceOnDevice(const Batch& batch, std::vector<SlotSwap>* swaps);
   int64_t MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* slots,
@@ -372,9 +312,6 @@ class Table {
   using KeyedRows = std::vector<std::pair<int64_t, const char*>>;
   ExportedRows NewExport(size_t n, bool with_state) const;
   void Pack(const KeyedRows& rows, size_t from, ExportedRows* to) const;
-  Shard& ShardFor(int64_t key) const {
-    return *shards_[ShardOf(key, HashKey(key), context_.identity())];
-  }
   void ImportBlock(const IdView& ids, size_t first, const RowArrays& rows, int32_t state_width);
 
   // table_tiers.cc
@@ -439,48 +376,22 @@ class Table {
   void ReleaseFetches(int64_t number);
   void StopPrefetching(std::unique_lock<std::mutex>* lock);
 
-  // The ticket of a lookup in a table that is not trainable.
-  static constexpr int64_t kFrozenTicket = -1;
-
-  TableConfig config_;
-  ShardContext context_;
-  std::atomic<bool> has_optimizer_{false};
-  bool trainable_ = true;
-  std::vector<float> unknown_row_;          // in training
-  std::vector<float> serving_unknown_row_;  // in evaluation
-
-  TableMutex mutex_{Where("")};
-  bool closed_ = false;
+  TableCore core_;
   bool emptied_ = false;  // Close has come to its end
   std::condition_variable closing_;
   const SipHash handle_key_ = SipHash::WithRandomKey();
-  std::vector<std::unique_ptr<Shard>> shards_;
   bool sweeping_[kNumShards] = {};  // with Eviction::on_trigger: not all places have been looked at
   bool over_capacity_ = false;      // with the same: rows are still to go
   uint64_t inserted_before_ = 0;    // rows ever inserted, up to the last step
-  uint64_t relayouts_ = 0;
-  uint64_t epoch_ = 0;        // the last mark; never used twice
-  uint64_t oldest_mark_ = 0;  // what is recorded reaches back to this one; 0: nothing is recorded
-
-  int64_t next_ticket_ = 1;
   int64_t binding_ = 0;
-  Outstanding outstanding_;
-  std::map<int64_t, Deferred> deferred_;
-  GradientSum gradients_;
-  Buffer<uint32_t> row_of_pos_;  // of a pooled lookup
-  std::vector<std::unique_ptr<Batch>> spare_;
+  Buffer<uint32_t> row_of_pos_;   // of a pooled lookup
   std::unique_ptr<Below> below_;  // null: all rows are in host memory
-  std::unique_ptr<DeviceRows> device_;
   std::list<PreparedLookup> prepared_;
   std::map<int64_t, std::vector<uint32_t>> device_lookups_;  // by ticket, without shared memory
   std::vector<uint32_t> touched_;                            // distinct slots
   std::vector<uint8_t> is_touched_;
-  std::vector<SlotSwap> moving_;
   Buffer<uint32_t> slot_of_key_;
   Buffer<float*> value_of_row_, state_of_row_;  // of a step
 };
-
-// A hash of the contents of ids, whichever their width and stride.
-uint64_t HashIds(const IdView& ids);
 
 }  // namespace msrec

@@ -41,12 +41,12 @@ void Table::WalkBelow(Fn fn) {
   const WriteBehind::Waiting waiting = Queue().waiting();
   std::unique_ptr<TierScan> scan;
   if (!waiting.cleared) scan = OnTier([&] { return below_->chain->Scan(true); });
-  const size_t stride = context_.layout.stride();
+  const size_t stride = core_.context.layout.stride();
   while (scan != nullptr && OnTier([&] { return scan->Next(kScanRows, &keys, &blocks); })) {
     KeyedRows rows;
     for (size_t i = 0; i < keys.size(); ++i) {
       char* block = blocks.data() + i * stride;
-      Shard& shard = ShardFor(keys[i]);
+      Shard& shard = core_.ShardFor(keys[i]);
       if (shard.Holds(keys[i]) || waiting.rows.count(keys[i]) != 0) continue;
       shard.View(block);  // with its time
       rows.emplace_back(keys[i], block);
@@ -54,43 +54,45 @@ void Table::WalkBelow(Fn fn) {
     if (!rows.empty()) fn(rows);
   }
   for (const auto& [key, row] : waiting.rows) {
-    if (row == nullptr || ShardFor(key).Holds(key)) continue;
+    if (row == nullptr || core_.ShardFor(key).Holds(key)) continue;
     blocks.assign(row, row + stride);
-    ShardFor(key).View(blocks.data());
+    core_.ShardFor(key).View(blocks.data());
     KeyedRows rows{{key, blocks.data()}};
     fn(rows);
   }
 }
 
 void Table::WalkAll(const std::function<void(const KeyedRows&)>& fn) {
-  RequireFresh();
-  if (device_ != nullptr) device_->FreshenAll();
-  std::vector<bool> seen(below_ != nullptr && context_.is_static() ? config_.vocabulary : 0);
+  core_.RequireWrittenBack();
+  if (core_.device != nullptr) core_.device->WriteBackAll();
+  std::vector<bool> seen(below_ != nullptr && core_.context.is_static() ? core_.config.vocabulary
+                                                                        : 0);
   const auto give = [&](const KeyedRows& rows) {
     for (const auto& each : rows) {
       if (!seen.empty()) seen[each.first] = true;
     }
     fn(rows);
   };
-  for (const auto& shard : shards_) {
+  for (const auto& shard : core_.shards) {
     KeyedRows rows;
     for (const char* row : shard->Rows()) rows.emplace_back(Meta(row)->key, row);
     give(rows);
   }
   WalkBelow([&](KeyedRows& rows) {
-    rows.erase(std::remove_if(rows.begin(), rows.end(),
-                              [&](const auto& each) { return context_.Due(*Meta(each.second)); }),
-               rows.end());
+    rows.erase(
+        std::remove_if(rows.begin(), rows.end(),
+                       [&](const auto& each) { return core_.context.Due(*Meta(each.second)); }),
+        rows.end());
     give(rows);
   });
   // A static table has the rows that were never looked up too.
-  const size_t stride = context_.layout.stride();
+  const size_t stride = core_.context.layout.stride();
   std::vector<char> blocks(seen.empty() ? 0 : kScanRows * stride);
   KeyedRows rows;
   for (size_t key = 0; key < seen.size(); ++key) {
     if (!seen[key]) {
       char* block = blocks.data() + rows.size() * stride;
-      ShardFor(static_cast<int64_t>(key)).FreshBlock(block, static_cast<int64_t>(key));
+      core_.ShardFor(static_cast<int64_t>(key)).FreshBlock(block, static_cast<int64_t>(key));
       rows.emplace_back(key, block);
     }
     if (rows.size() < kScanRows && key + 1 < seen.size()) continue;
@@ -100,9 +102,9 @@ void Table::WalkAll(const std::function<void(const KeyedRows&)>& fn) {
 }
 
 size_t Table::AllRows() const {
-  if (below_ == nullptr) return Rows();
-  if (context_.is_static()) return static_cast<size_t>(config_.vocabulary);
-  return Rows() + static_cast<size_t>(below_->rows);
+  if (below_ == nullptr) return core_.Rows();
+  if (core_.context.is_static()) return static_cast<size_t>(core_.config.vocabulary);
+  return core_.Rows() + static_cast<size_t>(below_->rows);
 }
 
 // ---------------------------------------------------------------- eviction below
@@ -114,13 +116,13 @@ size_t Table::DropBelow(const std::vector<int64_t>& keys,
   std::vector<char> rows;
   std::unique_ptr<bool[]> found;
   ReadBelow(keys, &rows, &found);
-  const size_t stride = context_.layout.stride();
+  const size_t stride = core_.context.layout.stride();
   std::vector<int64_t> going;
   std::vector<EvictionReason> why;
   for (size_t i = 0; i < keys.size(); ++i) {
     char* block = rows.data() + i * stride;
-    if (!found[i] || ShardFor(keys[i]).Holds(keys[i])) continue;
-    ShardFor(keys[i]).View(block);
+    if (!found[i] || core_.ShardFor(keys[i]).Holds(keys[i])) continue;
+    core_.ShardFor(keys[i]).View(block);
     const EvictionReason each = reason(block);
     if (each == EvictionReason::kNone) continue;
     going.push_back(keys[i]);
@@ -131,11 +133,11 @@ size_t Table::DropBelow(const std::vector<int64_t>& keys,
   size_t of_shard[kNumShards] = {};
   for (const int64_t key : going) ++of_shard[ShardOf(key, HashKey(key), false)];
   for (int s = 0; s < kNumShards; ++s) {
-    shards_[s]->ReserveChanges(of_shard[s]);
-    shards_[s]->ReserveEvictions(of_shard[s]);
+    core_.shards[s]->ReserveChanges(of_shard[s]);
+    core_.shards[s]->ReserveEvictions(of_shard[s]);
   }
   OnTier([&] { Queue().Erase(going); });
-  for (size_t i = 0; i < going.size(); ++i) ShardFor(going[i]).DroppedBelow(going[i], why[i]);
+  for (size_t i = 0; i < going.size(); ++i) core_.ShardFor(going[i]).DroppedBelow(going[i], why[i]);
   below_->rows -= static_cast<int64_t>(going.size());
   return going.size();
 }
@@ -145,7 +147,7 @@ bool Table::SweepBelow(size_t rows, bool norms) {
   Queue();
   std::vector<int64_t> keys;
   std::vector<char> blocks;
-  const size_t stride = context_.layout.stride();
+  const size_t stride = core_.context.layout.stride();
   size_t looked = 0;
   while (looked < rows) {
     if (below_->sweep == nullptr) {
@@ -157,10 +159,10 @@ bool Table::SweepBelow(size_t rows, bool norms) {
     }
     looked += keys.size();
     std::vector<int64_t> going;
-    const auto reason = [&](const char* row) { return shards_[0]->Reason(row, norms); };
+    const auto reason = [&](const char* row) { return core_.shards[0]->Reason(row, norms); };
     for (size_t i = 0; i < keys.size(); ++i) {
       char* block = blocks.data() + i * stride;
-      shards_[0]->View(block);
+      core_.shards[0]->View(block);
       if (reason(block) != EvictionReason::kNone) going.push_back(keys[i]);
     }
     if (!going.empty()) DropBelow(going, reason);
@@ -183,12 +185,12 @@ void Table::SweepAllBelow(bool norms) {
     if (row != nullptr) keys.push_back(key);
   }
   if (keys.empty()) return;
-  DropBelow(keys, [&](const char* row) { return shards_[0]->Reason(row, norms); });
+  DropBelow(keys, [&](const char* row) { return core_.shards[0]->Reason(row, norms); });
 }
 
 // One step's share. What fails here is tried again: rows that are due are invisible anyway.
 void Table::SweepSomeBelow() {
-  const Eviction& eviction = context_.eviction;
+  const Eviction& eviction = core_.context.eviction;
   if (below_->rows == 0 || (eviction.on_trigger && !below_->sweeping)) return;
   const size_t share = static_cast<size_t>(below_->rows) / 4096;
   try {
@@ -208,7 +210,7 @@ uint64_t Table::CrowdBelow(uint64_t drops) {
   bool restarted = false;
   std::vector<int64_t> keys;
   std::vector<char> blocks;
-  const size_t stride = context_.layout.stride();
+  const size_t stride = core_.context.layout.stride();
   while (dropped < drops && below_->rows > 0) {
     const size_t wanted = 8 * static_cast<size_t>(drops - dropped) + 64;
     std::vector<std::pair<double, int64_t>> offers;
@@ -223,8 +225,8 @@ uint64_t Table::CrowdBelow(uint64_t drops) {
         break;
       }
       for (size_t i = 0; i < keys.size(); ++i) {
-        if (ShardFor(keys[i]).Holds(keys[i])) continue;
-        offers.emplace_back(shards_[0]->Standing(blocks.data() + i * stride), keys[i]);
+        if (core_.ShardFor(keys[i]).Holds(keys[i])) continue;
+        offers.emplace_back(core_.shards[0]->Standing(blocks.data() + i * stride), keys[i]);
       }
     }
     if (offers.empty()) {
@@ -252,14 +254,14 @@ uint64_t Table::CrowdBelow(uint64_t drops) {
 void Table::Flush() {
   Guard::Run(this, [&] {
     if (below_ == nullptr) {
-      throw std::invalid_argument(Where("has no tier below host memory to flush to"));
+      throw std::invalid_argument(core_.Where("has no tier below host memory to flush to"));
     }
-    RequireFresh();
-    if (device_ != nullptr) device_->FreshenAll();
+    core_.RequireWrittenBack();
+    if (core_.device != nullptr) core_.device->WriteBackAll();
     PushErased();
     // A tier that takes nothing is not offered all rows again with each try.
     OnTier([&] { Queue().Drain(); });
-    for (const auto& shard : shards_) {
+    for (const auto& shard : core_.shards) {
       for (uint32_t place = 0; place != Index::kNone;) {
         std::vector<int64_t> keys;
         std::vector<char> blocks;
@@ -275,8 +277,8 @@ void Table::Flush() {
 
 // All keys of a static table have changed, those that were never looked up too.
 void Table::NoteVocabulary() {
-  if (!context_.is_static() || oldest_mark_ == 0) return;
-  for (int64_t key = 0; key < config_.vocabulary; ++key) ShardFor(key).NoteDeleted(key);
+  if (!core_.context.is_static() || core_.oldest_mark == 0) return;
+  for (int64_t key = 0; key < core_.config.vocabulary; ++key) core_.ShardFor(key).NoteDeleted(key);
 }
 
 // Rows below in the new layout, with fresh optimizer state as those above get; in tiers of another
@@ -295,12 +297,12 @@ Table::Relaid Table::RelayBelow(const RowLayout& layout) {
       std::vector<int64_t> keys;
       std::vector<char> blocks(rows.size() * layout.stride());
       for (size_t i = 0; i < rows.size(); ++i) {
-        shards_[0]->Relay(rows[i].second, layout, blocks.data() + i * layout.stride());
+        core_.shards[0]->Relay(rows[i].second, layout, blocks.data() + i * layout.stride());
         keys.push_back(rows[i].first);
       }
       OnTier([&] { fresh.Write(keys.data(), keys.size(), blocks.data()); });
       relaid.rows += static_cast<int64_t>(keys.size());
-      if (oldest_mark_ != 0) relaid.keys.insert(relaid.keys.end(), keys.begin(), keys.end());
+      if (core_.oldest_mark != 0) relaid.keys.insert(relaid.keys.end(), keys.begin(), keys.end());
     });
   } catch (const std::exception&) {
     DropStale(std::move(relaid.queue));
@@ -314,13 +316,13 @@ std::shared_ptr<WriteBehind> Table::AdoptBelow(Relaid relaid) noexcept {
   if (below_ == nullptr) return nullptr;
   NoteVocabulary();
   if (relaid.queue == nullptr) return nullptr;
-  for (const int64_t key : relaid.keys) ShardFor(key).NoteDeleted(key);
+  for (const int64_t key : relaid.keys) core_.ShardFor(key).NoteDeleted(key);
   below_->sweep.reset();
   below_->queue.swap(relaid.queue);
   below_->chain.swap(relaid.chain);
   below_->rows = relaid.rows;
   ++below_->generation;
-  for (const auto& shard : shards_) shard->ForgetCopies();
+  for (const auto& shard : core_.shards) shard->ForgetCopies();
   for (auto& [number, fetch] : below_->fetches) fetch->cancelled = true;
   return std::move(relaid.queue);
 }
@@ -354,16 +356,16 @@ void Table::DrainStale() {
 void Table::ClearBelow() {
   std::vector<int64_t> keys;
   if (below_ != nullptr) Queue();
-  if (below_ != nullptr && oldest_mark_ != 0) {
+  if (below_ != nullptr && core_.oldest_mark != 0) {
     WalkBelow([&](KeyedRows& rows) {
       for (const auto& each : rows) keys.push_back(each.first);
     });
   }
-  ReserveChanges(keys, true);
+  core_.ReserveChanges(keys, true);
   if (below_ == nullptr) return;
   Queue().Clear();
   NoteVocabulary();
-  for (const int64_t key : keys) ShardFor(key).NoteDeleted(key);
+  for (const int64_t key : keys) core_.ShardFor(key).NoteDeleted(key);
   below_->sweep.reset();
   for (auto& [number, fetch] : below_->fetches) fetch->cancelled = true;
   below_->rows = 0;
@@ -375,7 +377,7 @@ void Table::AddTierStats(TableStats* stats) {
   const auto add = [&](const std::string& name, auto value) {
     stats->emplace_back(name, static_cast<double>(value));
   };
-  add("host_rows", Rows());
+  add("host_rows", core_.Rows());
   add("host_capacity_rows", HostCapacity());
   add("looked_up_keys", below.asked);
   add("host_hits", below.host_hits);

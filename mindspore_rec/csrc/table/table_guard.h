@@ -13,8 +13,8 @@ namespace msrec {
 // Takes the table for one call, and turns what can go wrong inside into the table's own exceptions.
 class Table::Guard {
  public:
-  explicit Guard(Table* table) : hold_(&table->mutex_) {
-    if (table->closed_) throw TableClosed(table->Where("is closed"));
+  explicit Guard(Table* table) : hold_(&table->core_.mutex) {
+    if (table->core_.closed) throw TableClosed(table->core_.Where("is closed"));
   }
 
   template <typename Fn>
@@ -23,7 +23,7 @@ class Table::Guard {
     try {
       return fn();
     } catch (const std::bad_alloc&) {
-      throw OutOfMemory(table->Where("out of memory; the table is as it was"));
+      throw OutOfMemory(table->core_.Where("out of memory; the table is as it was"));
     }
   }
 
@@ -36,9 +36,9 @@ class Table::Guard {
 class Table::CallPins {
  public:
   explicit CallPins(Table* table) : table_(table) {
-    if (table->below_ != nullptr) table->context_.pins.call = table->below_->NextSerial();
+    if (table->below_ != nullptr) table->core_.context.pins.call = table->below_->NextSerial();
   }
-  ~CallPins() { table_->context_.pins.call = 0; }
+  ~CallPins() { table_->core_.context.pins.call = 0; }
 
  private:
   Table* table_;
@@ -51,7 +51,7 @@ auto Table::OnTier(Fn fn) {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
-    throw std::runtime_error(Where(error.what()));
+    throw std::runtime_error(core_.Where(error.what()));
   }
 }
 

@@ -62,23 +62,24 @@ class Tags {
 
 uint64_t Table::HandleVersion() const {
   // With tiers below, rows of other steps may leave host memory at any time.
-  return Structure() + (below_ != nullptr ? static_cast<uint64_t>(context_.step) : 0);
+  return core_.Structure() + (below_ != nullptr ? static_cast<uint64_t>(core_.context.step) : 0);
 }
 
 void Table::LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out,
                               int64_t* handles) {
   Guard::Run(this, [&] {
-    if (trainable_) RequireTrainable();
-    if (trainable_ && device_ != nullptr && !device_->shared()) RefuseUnshared("lookup by handle");
-    auto batch = NewBatch(ids, filter);
-    Resolve(batch.get(), trainable_ ? &Shard::FindOrInsert : &Shard::FindOnly, unknown_row_.data(),
-            out);
-    const Tags tags(handle_key_, HandleVersion(), config_.id);
+    if (core_.trainable) core_.RequireTrainable();
+    if (core_.trainable && core_.device != nullptr && !core_.device->shared())
+      core_.RefuseUnshared("lookup by handle");
+    auto batch = core_.lookups.NewBatch(ids, filter);
+    Resolve(batch.get(), core_.trainable ? &Shard::FindOrInsert : &Shard::FindOnly,
+            core_.unknown_row.data(), out);
+    const Tags tags(handle_key_, HandleVersion(), core_.config.id);
     for (size_t i = 0; i < ids.size; ++i) {
       handles[2 * i] = kNoRow;
       handles[2 * i + 1] = tags.no_row();
     }
-    if (trainable_) {
+    if (core_.trainable) {
       ForShards(*batch, [&](int s) {
         const size_t first = batch->begin[s];
         std::vector<int64_t> given(2 * batch->unique[s]);
@@ -88,7 +89,7 @@ void Table::LookupWithHandles(const IdView& ids, const IdFilter& filter, float* 
           handle[1] = tags.no_row();
           if (batch->row[first + u] == nullptr) continue;
           const int64_t key = batch->key[first + u];
-          tags.Give(static_cast<uint64_t>(s) << 32 | shards_[s]->Place(key), key, handle);
+          tags.Give(static_cast<uint64_t>(s) << 32 | core_.shards[s]->Place(key), key, handle);
         }
         for (size_t i = first; i < batch->begin[s + 1]; ++i) {
           std::memcpy(handles + 2 * static_cast<size_t>(batch->pos[i]),
@@ -97,15 +98,15 @@ void Table::LookupWithHandles(const IdView& ids, const IdFilter& filter, float* 
         }
       });
     }
-    Recycle(std::move(batch));
+    core_.lookups.Recycle(std::move(batch));
   });
 }
 
 void Table::AccumulateByHandle(const int64_t* handles, size_t n, const float* grad) {
   Guard::Run(this, [&] {
-    RequireOptimizer();
-    const Tags tags(handle_key_, HandleVersion(), config_.id);
-    const size_t dim = config_.dim;
+    core_.RequireOptimizer();
+    const Tags tags(handle_key_, HandleVersion(), core_.config.id);
+    const size_t dim = core_.config.dim;
     std::vector<int64_t> keys;
     std::vector<float> grads;
     keys.reserve(n);
@@ -113,7 +114,7 @@ void Table::AccumulateByHandle(const int64_t* handles, size_t n, const float* gr
     for (size_t i = 0; i < n; ++i) {
       const int64_t* handle = handles + 2 * i;
       const auto refuse = [&](const std::string& why) {
-        throw StaleHandle(Where("handles[" + std::to_string(i) + "] " + why));
+        throw StaleHandle(core_.Where("handles[" + std::to_string(i) + "] " + why));
       };
       if (!tags.OfTable(handle)) {
         refuse("is of another table: handles must come from lookup_with_handles of this one");
@@ -122,7 +123,7 @@ void Table::AccumulateByHandle(const int64_t* handles, size_t n, const float* gr
       const uint64_t place = static_cast<uint64_t>(handle[0]) & Low(kPlaceBits);
       const uint64_t shard = place >> 32;
       const char* row = handle[0] >= 0 && shard < kNumShards
-                            ? shards_[shard]->At(static_cast<uint32_t>(place))
+                            ? core_.shards[shard]->At(static_cast<uint32_t>(place))
                             : nullptr;
       int64_t good[2] = {};
       if (row != nullptr) tags.Give(place, Meta(row)->key, good);
@@ -134,11 +135,11 @@ void Table::AccumulateByHandle(const int64_t* handles, size_t n, const float* gr
       keys.push_back(Meta(row)->key);
       grads.insert(grads.end(), grad + i * dim, grad + (i + 1) * dim);
     }
-    auto batch = NewBatch(IdView{keys.data(), keys.size(), true}, {});
+    auto batch = core_.lookups.NewBatch(IdView{keys.data(), keys.size(), true}, {});
     Resolve(batch.get(), &Shard::FindOnly, nullptr, nullptr);
-    batch->structure = Structure();
-    gradients_.Add(*batch, grads.data(), config_.dim, *context_.kernels);
-    Recycle(std::move(batch));
+    batch->structure = core_.Structure();
+    core_.lookups.gradients().Add(*batch, grads.data(), core_.config.dim, *core_.context.kernels);
+    core_.lookups.Recycle(std::move(batch));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "policy/check.h"
 #include "table/for_shards.h"
 #include "table/table_guard.h"
 #include "util/headroom.h"
@@ -23,126 +24,69 @@ constexpr uint64_t kDropsAStep = 16384;
 
 // ---------------------------------------------------------------- settings
 
-void Table::CheckAdmission(const Admission& admission) const {
-  const bool sketch = admission.kind == AdmissionKind::kSketch;
-  const int bits = admission.sketch_bits;
-  if (sketch && bits != 4 && bits != 8 && bits != 16) {
-    throw std::invalid_argument(
-        Where("sketch_bits must be 4, 8 or 16, got " + std::to_string(bits)));
-  }
-  const int64_t highest = sketch ? CountingSketch::MaxCount(bits) : int64_t{kMaxCount};
-  if (admission.threshold < -1 || admission.threshold > highest) {
-    throw std::invalid_argument(Where("admission threshold must be in [-1, " +
-                                      std::to_string(highest) + "], got " +
-                                      std::to_string(admission.threshold)));
-  }
-  if (admission.max_candidates != -1 && admission.max_candidates < kNumShards) {
-    throw std::invalid_argument(Where("max_candidates must be -1 or >= 16, got " +
-                                      std::to_string(admission.max_candidates)));
-  }
-  if (sketch && admission.sketch_bytes < 1024) {
-    throw std::invalid_argument(
-        Where("sketch_bytes must be >= 1024, got " + std::to_string(admission.sketch_bytes)));
-  }
-  if (!(admission.probability > 0.0 && admission.probability <= 1.0)) {
-    throw std::invalid_argument(
-        Where("probability must be in (0, 1], got " + std::to_string(admission.probability)));
-  }
-}
-
-void Table::CheckEviction(const Eviction& eviction) const {
-  const auto check = [&](const char* argument, int64_t value, int64_t least) {
-    if (value == -1 || (value >= least && value <= std::numeric_limits<int64_t>::max() / 4)) return;
-    throw std::invalid_argument(Where(std::string(argument) + " must be -1 or >= " +
-                                      std::to_string(least) + ", got " + std::to_string(value)));
-  };
-  check("max_idle_steps", eviction.max_idle_steps, 1);
-  check("max_idle_seconds", eviction.max_idle_seconds, 1);
-  check("max_rows", eviction.max_rows, 1);
-  check("max_bytes", eviction.max_bytes, 1);
-  const bool decays = eviction.order == EvictionOrder::kLfuDecay;
-  if (decays && !(std::isfinite(eviction.half_life_steps) && eviction.half_life_steps > 0.0)) {
-    throw std::invalid_argument(Where("half_life_steps must be a finite number > 0, got " +
-                                      std::to_string(eviction.half_life_steps)));
-  }
-  if (!std::isfinite(eviction.min_norm)) {
-    throw std::invalid_argument(Where("min_norm must be finite"));
-  }
-}
-
-std::vector<float> Table::UnknownRow(const std::vector<float>& given, const char* argument,
-                                     const std::vector<float>& otherwise) const {
-  const std::vector<float>& row = given.empty() ? otherwise : given;
-  if (row.size() == 1) return std::vector<float>(config_.dim, row[0]);
-  if (row.size() == static_cast<size_t>(config_.dim)) return row;
-  throw std::invalid_argument(Where(std::string(argument) + " must have 1 or " +
-                                    std::to_string(config_.dim) + " floats, got " +
-                                    std::to_string(row.size())));
-}
-
 void Table::SetTrainable(bool trainable) {
-  Guard::Run(this, [&] { trainable_ = trainable; });
+  Guard::Run(this, [&] { core_.trainable = trainable; });
 }
 
 void Table::SetAdmissionThreshold(int64_t threshold) {
   Guard::Run(this, [&] {
-    Admission admission = context_.admission;
+    Admission admission = core_.context.admission;
     if (!admission.counts()) {
-      throw std::invalid_argument(Where("admits by probability and has no threshold to set"));
+      throw std::invalid_argument(core_.Where("admits by probability and has no threshold to set"));
     }
     admission.threshold = threshold;
-    CheckAdmission(admission);
-    context_.admission = admission;
+    CheckAdmission(admission, core_.Where(""));
+    core_.context.admission = admission;
   });
 }
 
 void Table::SetEviction(const Eviction& eviction) {
   Guard::Run(this, [&] {
-    CheckEviction(eviction);
-    if (eviction.by_norm() && device_ != nullptr && !device_->shared()) {
-      RefuseUnshared("eviction by norm");
+    CheckEviction(eviction, core_.Where(""));
+    if (eviction.by_norm() && core_.device != nullptr && !core_.device->shared()) {
+      core_.RefuseUnshared("eviction by norm");
     }
-    if (eviction.scored() != context_.eviction.scored() ||
-        (eviction.scored() && eviction.order != context_.eviction.order)) {
-      throw std::invalid_argument(
-          Where("order cannot change to or from lfu_decay or score: rows are made with room for "
-                "their frequency or score, or without"));
+    if (eviction.scored() != core_.context.eviction.scored() ||
+        (eviction.scored() && eviction.order != core_.context.eviction.order)) {
+      throw std::invalid_argument(core_.Where(
+          "order cannot change to or from lfu_decay or score: rows are made with room for "
+          "their frequency or score, or without"));
     }
     SweepDue();
-    context_.eviction = eviction;
+    core_.context.eviction = eviction;
     std::fill(std::begin(sweeping_), std::end(sweeping_), false);
     over_capacity_ = false;
     // With a trigger, nothing is due before it.
-    context_.horizon = {};
-    context_.epochs.seen = {context_.step, context_.time};
+    core_.context.horizon = {};
+    core_.context.epochs.seen = {core_.context.step, core_.context.time};
     FollowClock();
   });
 }
 
 size_t Table::SetScores(const IdView& keys, const float* scores) {
   return Guard::Run(this, [&] {
-    if (context_.eviction.order != EvictionOrder::kScore) {
-      throw std::invalid_argument(Where("keeps no scores; make it with order='score'"));
+    if (core_.context.eviction.order != EvictionOrder::kScore) {
+      throw std::invalid_argument(core_.Where("keeps no scores; make it with order='score'"));
     }
     size_t known = 0;
     for (size_t i = 0; i < keys.size; ++i) {
       if (std::isnan(scores[i])) {
         throw std::invalid_argument(
-            Where("scores must not be NaN, got one at position " + std::to_string(i)));
+            core_.Where("scores must not be NaN, got one at position " + std::to_string(i)));
       }
     }
     ForEachBlock(keys, "scores", "set", [&](const IdView& some, size_t first) {
       const CallPins pins(this);
-      if (context_.tiered) {
-        auto batch = NewBatch(some, {});
+      if (core_.context.tiered) {
+        auto batch = core_.lookups.NewBatch(some, {});
         BringUp(batch.get(), Purpose::kChange);
-        Recycle(std::move(batch));
+        core_.lookups.Recycle(std::move(batch));
       }
       for (size_t i = 0; i < some.size; ++i) {
-        Shard& shard = ShardFor(some[i]);
+        Shard& shard = core_.ShardFor(some[i]);
         char* row = shard.Find(some[i]);
         if (row == nullptr) continue;
-        Value(row)[context_.score_at()] = scores[first + i];
+        Value(row)[core_.context.score_at()] = scores[first + i];
         shard.Touch(row);
         ++known;
       }
@@ -154,26 +98,26 @@ size_t Table::SetScores(const IdView& keys, const float* scores) {
 // ---------------------------------------------------------------- the clock
 
 void Table::FollowClock() {
-  const Horizon now{context_.step, context_.time};
-  if (!context_.eviction.on_trigger) context_.horizon = now;
-  context_.epochs.Follow(context_.eviction, now);
+  const Horizon now{core_.context.step, core_.context.time};
+  if (!core_.context.eviction.on_trigger) core_.context.horizon = now;
+  core_.context.epochs.Follow(core_.context.eviction, now);
 }
 
 void Table::SetEventTime(int64_t seconds) {
   Guard::Run(this, [&] {
     if (seconds < 1 || seconds > kMaxTime) {
       throw std::invalid_argument(
-          Where("event time must be in [1, 2^32) whole seconds since 1970, got " +
-                std::to_string(seconds)));
+          core_.Where("event time must be in [1, 2^32) whole seconds since 1970, got " +
+                      std::to_string(seconds)));
     }
-    if (seconds <= context_.time) return;
-    const bool first = context_.time == 0;
-    context_.time = static_cast<uint32_t>(seconds);
+    if (seconds <= core_.context.time) return;
+    const bool first = core_.context.time == 0;
+    core_.context.time = static_cast<uint32_t>(seconds);
     // Rows from before there was a time are as old as the first time.
     if (first) {
-      context_.first_time = context_.time;
-      ForAllShards([&](int s) { shards_[s]->StampTime(); });
-      context_.epochs.seen.time = seconds;
+      core_.context.first_time = core_.context.time;
+      ForAllShards([&](int s) { core_.shards[s]->StampTime(); });
+      core_.context.epochs.seen.time = seconds;
     }
     FollowClock();
   });
@@ -182,57 +126,52 @@ void Table::SetEventTime(int64_t seconds) {
 void Table::SetClock(int64_t step, uint32_t time) {
   Guard::Run(this, [&] {
     if (step < 0 || step > std::numeric_limits<uint32_t>::max()) {
-      throw std::invalid_argument(Where("step must be in [0, 2^32), got " + std::to_string(step)));
+      throw std::invalid_argument(
+          core_.Where("step must be in [0, 2^32), got " + std::to_string(step)));
     }
     // What is due now must not come back; forward, it stays due.
-    if (step < context_.step || time < context_.time) SweepDue();
-    context_.step = step;
-    context_.time = time;
-    Horizon& horizon = context_.horizon;
+    if (step < core_.context.step || time < core_.context.time) SweepDue();
+    core_.context.step = step;
+    core_.context.time = time;
+    Horizon& horizon = core_.context.horizon;
     horizon = {std::min<int64_t>(horizon.step, step), std::min<int64_t>(horizon.time, time)};
     FollowClock();
   });
 }
 
 Horizon Table::horizon() {
-  return Guard::Run(this, [&] { return context_.horizon; });
+  return Guard::Run(this, [&] { return core_.context.horizon; });
 }
 
 void Table::SetHorizon(const Horizon& horizon) {
   Guard::Run(this, [&] {
-    if (horizon.step < 0 || horizon.step > context_.step || horizon.time < 0 ||
-        horizon.time > context_.time) {
-      throw std::invalid_argument(Where("horizon must not be ahead of the clock"));
+    if (horizon.step < 0 || horizon.step > core_.context.step || horizon.time < 0 ||
+        horizon.time > core_.context.time) {
+      throw std::invalid_argument(core_.Where("horizon must not be ahead of the clock"));
     }
-    const Horizon& now = context_.horizon;
+    const Horizon& now = core_.context.horizon;
     if (horizon.step < now.step || horizon.time < now.time) SweepDue();
-    if (context_.eviction.on_trigger) context_.horizon = horizon;
+    if (core_.context.eviction.on_trigger) core_.context.horizon = horizon;
   });
 }
 
 int64_t Table::step() {
-  return Guard::Run(this, [&] { return context_.step; });
+  return Guard::Run(this, [&] { return core_.context.step; });
 }
 
 uint32_t Table::time() {
-  return Guard::Run(this, [&] { return context_.time; });
+  return Guard::Run(this, [&] { return core_.context.time; });
 }
 
 uint32_t Table::first_time() {
-  return Guard::Run(this, [&] { return context_.first_time; });
+  return Guard::Run(this, [&] { return core_.context.first_time; });
 }
 
 // ---------------------------------------------------------------- eviction
 
-size_t Table::Rows() const {
-  size_t total = 0;
-  for (const auto& shard : shards_) total += shard->size();
-  return total;
-}
-
 void Table::SweepDue() {
-  if (!context_.eviction.by_age()) return;
-  ForAllShards([&](int s) { shards_[s]->EvictSlice(shards_[s]->places(), false); });
+  if (!core_.context.eviction.by_age()) return;
+  ForAllShards([&](int s) { core_.shards[s]->EvictSlice(core_.shards[s]->places(), false); });
   SweepAllBelow(false);
 }
 
@@ -241,17 +180,19 @@ void Table::EvictAll() {
 }
 
 void Table::EvictSome() {
-  const Eviction& eviction = context_.eviction;
-  if (context_.is_static()) return;
+  const Eviction& eviction = core_.context.eviction;
+  if (core_.context.is_static()) return;
   uint64_t inserted = 0;
-  for (const auto& shard : shards_) inserted += shard->stats().inserted;
+  for (const auto& shard : core_.shards) inserted += shard->stats().inserted;
   const uint64_t fresh = inserted - inserted_before_;
   inserted_before_ = inserted;
-  if (device_ != nullptr && eviction.sweeps() && eviction.by_norm()) device_->FreshenAll();
+  if (core_.device != nullptr && eviction.sweeps() && eviction.by_norm())
+    core_.device->WriteBackAll();
   if (eviction.sweeps()) {
     ForAllShards([&](int s) {
       if (eviction.on_trigger && !sweeping_[s]) return;
-      sweeping_[s] = !shards_[s]->EvictSlice(SliceRows(shards_[s]->places()), eviction.by_norm());
+      sweeping_[s] =
+          !core_.shards[s]->EvictSlice(SliceRows(core_.shards[s]->places()), eviction.by_norm());
     });
     if (below_ != nullptr) SweepSomeBelow();
   }
@@ -260,20 +201,20 @@ void Table::EvictSome() {
 
 void Table::Evict(bool at_once) {
   Guard::Run(this, [&] {
-    if (context_.is_static()) {
-      throw std::invalid_argument(Where("is static: no row ever leaves it"));
+    if (core_.context.is_static()) {
+      throw std::invalid_argument(core_.Where("is static: no row ever leaves it"));
     }
-    const Eviction& eviction = context_.eviction;
-    if (eviction.max_idle_seconds >= 0 && context_.time == 0) RefuseWithoutTime();
-    if (device_ != nullptr && eviction.by_norm()) device_->FreshenAll();
+    const Eviction& eviction = core_.context.eviction;
+    if (eviction.max_idle_seconds >= 0 && core_.context.time == 0) core_.RefuseWithoutTime();
+    if (core_.device != nullptr && eviction.by_norm()) core_.device->WriteBackAll();
     // What is due at the old horizon stays due at the new one: time only goes forward.
-    context_.horizon = {context_.step, context_.time};
+    core_.context.horizon = {core_.context.step, core_.context.time};
     over_capacity_ = true;
     ForAllShards([&](int s) {
-      shards_[s]->RestartSweep();
+      core_.shards[s]->RestartSweep();
       sweeping_[s] = eviction.sweeps();
       if (!at_once || !sweeping_[s]) return;
-      shards_[s]->EvictSlice(shards_[s]->places(), eviction.by_norm());
+      core_.shards[s]->EvictSlice(core_.shards[s]->places(), eviction.by_norm());
       sweeping_[s] = false;
     });
     if (below_ != nullptr && eviction.sweeps()) {
@@ -289,10 +230,10 @@ void Table::Evict(bool at_once) {
 }
 
 int64_t Table::Capacity() const {
-  const Eviction& eviction = context_.eviction;
+  const Eviction& eviction = core_.context.eviction;
   int64_t rows = eviction.max_rows;
   if (eviction.max_bytes >= 0) {
-    const int64_t row_bytes = static_cast<int64_t>(context_.layout.stride()) + kIndexBytes;
+    const int64_t row_bytes = static_cast<int64_t>(core_.context.layout.stride()) + kIndexBytes;
     const int64_t fit = eviction.max_bytes / row_bytes;
     rows = rows < 0 ? fit : std::min(rows, fit);
   }
@@ -302,11 +243,11 @@ int64_t Table::Capacity() const {
 // Each shard offers in proportion to its rows: where there are few rows, all of them are offered.
 std::vector<Offer> Table::Offers(
     uint64_t wanted, const std::function<void(Shard*, size_t, std::vector<Offer>*)>& offer) {
-  const auto rows = static_cast<double>(Rows());
+  const auto rows = static_cast<double>(core_.Rows());
   std::vector<Offer> offers[kNumShards];
   ForAllShards([&](int s) {
-    const auto share = static_cast<double>(wanted) * static_cast<double>(shards_[s]->size());
-    offer(shards_[s].get(), static_cast<size_t>(share / std::max(rows, 1.0)) + 1, &offers[s]);
+    const auto share = static_cast<double>(wanted) * static_cast<double>(core_.shards[s]->size());
+    offer(core_.shards[s].get(), static_cast<size_t>(share / std::max(rows, 1.0)) + 1, &offers[s]);
   });
   std::vector<Offer> all;
   for (const auto& each : offers) all.insert(all.end(), each.begin(), each.end());
@@ -339,24 +280,24 @@ void Table::EvictOverCapacity(uint64_t most) {
   std::vector<Offer> offers[kNumShards];
   for (const Offer& offer : going) offers[offer.shard].push_back(offer);
   ForAllShards([&](int s) {
-    for (const Offer& offer : offers[s]) shards_[s]->Crowd(offer.place);
+    for (const Offer& offer : offers[s]) core_.shards[s]->Crowd(offer.place);
   });
   over_capacity_ = AllRows() > static_cast<uint64_t>(capacity);
 }
 
 void Table::CollectEvicted(bool on) {
   Guard::Run(this, [&] {
-    for (const auto& shard : shards_) shard->evictions().Collect(on);
+    for (const auto& shard : core_.shards) shard->evictions().Collect(on);
   });
 }
 
 std::vector<EvictedKey> Table::TakeEvicted() {
   return Guard::Run(this, [&] {
     size_t collected = 0;
-    for (const auto& shard : shards_) collected += shard->evictions().collected();
+    for (const auto& shard : core_.shards) collected += shard->evictions().collected();
     std::vector<EvictedKey> keys;
     keys.reserve(collected);
-    for (const auto& shard : shards_) shard->evictions().Take(&keys);
+    for (const auto& shard : core_.shards) shard->evictions().Take(&keys);
     return keys;
   });
 }
@@ -365,14 +306,14 @@ std::vector<EvictedKey> Table::TakeEvicted() {
 
 Explanation Table::Explain(int64_t key) {
   return Guard::Run(this, [&] {
-    CheckKeys(IdView{&key, 1, true}, "keys");
-    Shard& shard = ShardFor(key);
+    core_.CheckKeys(IdView{&key, 1, true}, "keys");
+    Shard& shard = core_.ShardFor(key);
     Explanation out;
-    out.trained = trainable_;
-    out.admission = context_.admission;
-    out.eviction = context_.eviction;
-    out.step = context_.step;
-    out.time = context_.time;
+    out.trained = core_.trainable;
+    out.admission = core_.context.admission;
+    out.eviction = core_.context.eviction;
+    out.step = core_.context.step;
+    out.time = core_.context.time;
     if (const EvictedKey* evicted = shard.evictions().Find(key)) out.evicted = *evicted;
     std::vector<char> visitors;
     const char* row = RowsOf(IdView{&key, 1, true}, &visitors)[0].second;
@@ -390,11 +331,11 @@ Explanation Table::Explain(int64_t key) {
     out.last_step = Meta(row)->last_step;
     out.last_time = Meta(row)->last_time;
     double squares = 0.0;
-    for (int j = 0; j < config_.dim; ++j) {
+    for (int j = 0; j < core_.config.dim; ++j) {
       squares += static_cast<double>(Value(row)[j]) * Value(row)[j];
     }
     out.norm = std::sqrt(squares);
-    if (context_.eviction.scored()) out.standing = Value(row)[context_.score_at()];
+    if (core_.context.eviction.scored()) out.standing = Value(row)[core_.context.score_at()];
     return out;
   });
 }
@@ -404,7 +345,7 @@ TableStats Table::Stats() {
     size_t rows = 0, candidates = 0, row_bytes = 0, index_bytes = 0, log_bytes = 0, slots = 0;
     size_t candidate_bytes = 0;
     ShardStats sum;
-    for (const auto& shard : shards_) {
+    for (const auto& shard : core_.shards) {
       rows += shard->size();
       candidates += shard->candidates().size();
       candidate_bytes += shard->candidates().bytes();
@@ -420,9 +361,7 @@ TableStats Table::Stats() {
       sum.evicted_by_norm += stats.evicted_by_norm;
       sum.erased += stats.erased;
     }
-    size_t buffer_bytes = gradients_.bytes();
-    for (const auto& batch : spare_) buffer_bytes += batch->bytes();
-    for (const auto& [ticket, batch] : outstanding_) buffer_bytes += batch->bytes();
+    const size_t buffer_bytes = core_.lookups.bytes();
     const auto number = [](auto value) { return static_cast<double>(value); };
     TableStats stats{
         {"rows", number(AllRows())},
@@ -441,18 +380,18 @@ TableStats Table::Stats() {
         {"evicted_by_capacity", number(sum.evicted_by_capacity)},
         {"evicted_by_norm", number(sum.evicted_by_norm)},
         {"erased", number(sum.erased)},
-        {"step", number(context_.step)},
-        {"event_time", number(context_.time)},
-        {"state_width", number(context_.layout.state_width)},
+        {"step", number(core_.context.step)},
+        {"event_time", number(core_.context.time)},
+        {"state_width", number(core_.context.layout.state_width)},
     };
     AddTierStats(&stats);
-    if (device_ != nullptr) {
-      stats.insert(stats.end(), {{"device_rows", number(device_->map().size())},
-                                 {"device_capacity_rows", number(device_->slots())},
-                                 {"device_hits", number(device_->hits)},
-                                 {"device_misses", number(device_->misses)},
-                                 {"device_written_rows", number(device_->written_back)},
-                                 {"device_bytes", number(device_->bytes())}});
+    if (core_.device != nullptr) {
+      stats.insert(stats.end(), {{"device_rows", number(core_.device->map().size())},
+                                 {"device_capacity_rows", number(core_.device->slots())},
+                                 {"device_hits", number(core_.device->hits)},
+                                 {"device_misses", number(core_.device->misses)},
+                                 {"device_written_rows", number(core_.device->written_back)},
+                                 {"device_bytes", number(core_.device->bytes())}});
     }
     return stats;
   });

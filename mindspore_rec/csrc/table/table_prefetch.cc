@@ -17,11 +17,12 @@ namespace msrec {
 int64_t Table::Prefetch(const IdView& ids) {
   return Guard::Run(this, [&] {
     if (below_ == nullptr) {
-      throw std::invalid_argument(Where("has no tier below host memory to prefetch from"));
+      throw std::invalid_argument(core_.Where("has no tier below host memory to prefetch from"));
     }
     if (below_->fetches.size() >= Pins::kMostBatches) {
-      throw std::invalid_argument(Where("has " + std::to_string(below_->fetches.size()) +
-                                        " prefetched batches; release them with prefetch_done"));
+      throw std::invalid_argument(
+          core_.Where("has " + std::to_string(below_->fetches.size()) +
+                      " prefetched batches; release them with prefetch_done"));
     }
     auto fetch = std::make_shared<Fetch>();
     fetch->ids.resize(ids.size);
@@ -30,7 +31,7 @@ int64_t Table::Prefetch(const IdView& ids) {
       try {
         below_->thread = StartThread("read ahead", [this] { PrefetchMain(); });
       } catch (const std::runtime_error& error) {
-        throw std::runtime_error(Where(error.what()));
+        throw std::runtime_error(core_.Where(error.what()));
       }
     }
     fetch->number = below_->next_fetch++;
@@ -42,20 +43,20 @@ int64_t Table::Prefetch(const IdView& ids) {
 }
 
 double Table::PrefetchWait(int64_t number) {
-  TableMutex::Hold hold(&mutex_);
-  if (closed_) throw TableClosed(Where("is closed"));
+  TableMutex::Hold hold(&core_.mutex);
+  if (core_.closed) throw TableClosed(core_.Where("is closed"));
   const auto found = below_ == nullptr ? std::map<int64_t, std::shared_ptr<Fetch>>::iterator()
                                        : below_->fetches.find(number);
   if (below_ == nullptr || found == below_->fetches.end()) {
-    throw std::invalid_argument(Where("has no prefetched batch " + std::to_string(number)));
+    throw std::invalid_argument(core_.Where("has no prefetched batch " + std::to_string(number)));
   }
   const std::shared_ptr<Fetch> fetch = found->second;
   if (fetch->ready && fetch->error == nullptr) return 0.0;
   const auto begin = std::chrono::steady_clock::now();
   ++below_->waiters;
-  below_->ready.wait(*hold.lock(), [&] { return closed_ || fetch->ready; });
-  if (--below_->waiters == 0 && closed_) below_->ready.notify_all();  // Close waits for it
-  if (closed_) throw TableClosed(Where("is closed"));
+  below_->ready.wait(*hold.lock(), [&] { return core_.closed || fetch->ready; });
+  if (--below_->waiters == 0 && core_.closed) below_->ready.notify_all();  // Close waits for it
+  if (core_.closed) throw TableClosed(core_.Where("is closed"));
   const double waited =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   below_->prefetch_wait += waited;
@@ -69,7 +70,7 @@ double Table::PrefetchWait(int64_t number) {
 void Table::PrefetchDone(int64_t number) {
   Guard::Run(this, [&] {
     if (below_ == nullptr || number < 1 || number >= below_->next_fetch) {
-      throw std::invalid_argument(Where("has no prefetched batch " + std::to_string(number)));
+      throw std::invalid_argument(core_.Where("has no prefetched batch " + std::to_string(number)));
     }
     ReleaseFetches(number);
   });
@@ -85,8 +86,8 @@ void Table::ReleaseFetches(int64_t number) {
   while (!queued.empty() && queued.front()->number <= number) queued.pop_front();
   // Pins are released up to a number; batches that were given up early are behind it.
   const auto released = static_cast<uint16_t>(number);
-  const uint16_t ahead = released - context_.pins.released;
-  if (ahead < 0x8000) context_.pins.released = released;
+  const uint16_t ahead = released - core_.context.pins.released;
+  if (ahead < 0x8000) core_.context.pins.released = released;
 }
 
 void Table::StopPrefetching(std::unique_lock<std::mutex>* lock) {
@@ -107,7 +108,7 @@ void Table::PrefetchMain() {
   const DefaultFloatMode float_mode;
   const ThreadPool::Alone alone;  // operators need the workers
   Batch batch;
-  TableMutex::Hold hold(&mutex_);
+  TableMutex::Hold hold(&core_.mutex);
   std::unique_lock<std::mutex>& lock = *hold.lock();
   for (;;) {
     below_->wake.wait(lock, [&] { return below_->stop || !below_->queued.empty(); });
@@ -129,7 +130,7 @@ void Table::PrefetchMain() {
 
 void Table::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Batch* batch) {
   IdFilter filter;
-  filter.vocabulary = config_.vocabulary;
+  filter.vocabulary = core_.config.vocabulary;
   lock->unlock();
   batch->Partition(IdView{fetch->ids.data(), fetch->ids.size(), true}, filter);
   for (int s = 0; s < kNumShards; ++s) batch->MakeUnique(s);
@@ -139,7 +140,7 @@ void Table::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Batch* b
   const auto number = static_cast<uint16_t>(fetch->number);
   std::vector<uint32_t> missing;
   for (int s = 0; s < kNumShards; ++s) {
-    shards_[s]->PinPresent(batch, Hold::kNeed, number, &missing);
+    core_.shards[s]->PinPresent(batch, Hold::kNeed, number, &missing);
   }
   std::vector<int64_t> keys;
   for (const uint32_t i : missing) keys.push_back(batch->key[i]);
@@ -149,7 +150,7 @@ void Table::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Batch* b
   // Changes from here on are noted: what is read may be older.
   fetch->overtaken.clear();
   fetch->sorted = 0;
-  const size_t stride = context_.layout.stride();
+  const size_t stride = core_.context.layout.stride();
   std::vector<char> rows(keys.size() * stride);
   std::unique_ptr<bool[]> found(new bool[keys.size()]());
   if (below_->rows > 0 && !keys.empty()) {
@@ -166,7 +167,7 @@ void Table::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Batch* b
   for (size_t j = 0; j < keys.size(); ++j) {
     if (!found[j]) {
       fetch->absent.push_back(keys[j]);
-    } else if (!fetch->Overtaken(keys[j]) && !ShardFor(keys[j]).Holds(keys[j])) {
+    } else if (!fetch->Overtaken(keys[j]) && !core_.ShardFor(keys[j]).Holds(keys[j])) {
       coming.push_back(j);
     }
   }
@@ -174,9 +175,9 @@ void Table::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Batch* b
   coming.resize(std::min(coming.size(), MakeRoom(coming.size(), true)));
   size_t rows_of[kNumShards] = {};
   for (const size_t j : coming) ++rows_of[ShardOf(keys[j], HashKey(keys[j]), false)];
-  for (int s = 0; s < kNumShards; ++s) shards_[s]->Reserve(rows_of[s]);
+  for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Reserve(rows_of[s]);
   for (const size_t j : coming) {
-    if (ShardFor(keys[j]).BringUp(rows.data() + j * stride, Hold::kNeed, number) == nullptr) {
+    if (core_.ShardFor(keys[j]).BringUp(rows.data() + j * stride, Hold::kNeed, number) == nullptr) {
       continue;
     }
     --below_->rows;
@@ -185,10 +186,7 @@ void Table::FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Batch* b
 }
 
 std::vector<std::pair<uint64_t, size_t>> Table::RecentLookups() {
-  return Guard::Run(this, [&] {
-    if (below_ == nullptr) return std::vector<std::pair<uint64_t, size_t>>();
-    return below_->lookups.empty() ? below_->last_lookups : below_->lookups;
-  });
+  return Guard::Run(this, [&] { return core_.lookups.recent(); });
 }
 
 }  // namespace msrec

@@ -16,24 +16,24 @@ namespace msrec {
 void Table::Get(const IdView& ids, const IdFilter& filter, bool insert, float* out) {
   Guard::Run(this, [&] {
     const CallPins pins(this);
-    auto batch = NewBatch(ids, filter);
-    if (insert && trainable_) {
-      Resolve(batch.get(), &Shard::FindOrInsert, unknown_row_.data(), out);
+    auto batch = core_.lookups.NewBatch(ids, filter);
+    if (insert && core_.trainable) {
+      Resolve(batch.get(), &Shard::FindOrInsert, core_.unknown_row.data(), out);
     } else {
-      Resolve(batch.get(), &Shard::FindOnly, serving_unknown_row_.data(), out);
+      Resolve(batch.get(), &Shard::FindOnly, core_.serving_unknown_row.data(), out);
     }
-    Recycle(std::move(batch));
+    core_.lookups.Recycle(std::move(batch));
   });
 }
 
 void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
   Guard::Run(this, [&] {
     if (value_rows != ids.size) {
-      throw std::invalid_argument(Where("keys and values must have the same length, got " +
-                                        std::to_string(ids.size) + " keys and " +
-                                        std::to_string(value_rows) + " values"));
+      throw std::invalid_argument(core_.Where("keys and values must have the same length, got " +
+                                              std::to_string(ids.size) + " keys and " +
+                                              std::to_string(value_rows) + " values"));
     }
-    const size_t dim = config_.dim;
+    const size_t dim = core_.config.dim;
     // A key counts once a call, and of a key put twice the last value stays: where the call is done
     // in blocks, no key may be in two.
     std::vector<int64_t> keys;
@@ -48,15 +48,15 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
       keys.resize(set.size());
       distinct = {keys.data(), keys.size(), true};
     }
-    CheckIds(ids, {});
+    core_.CheckIds(ids, {});
     ForEachBlock(distinct, "keys", "stored", [&](const IdView& some, size_t begin) {
       const CallPins pins(this);
-      auto batch = NewBatch(some, {});
+      auto batch = core_.lookups.NewBatch(some, {});
       Resolve(batch.get(), &Shard::FindOrPut, nullptr, nullptr);
       ForShards(*batch, [&](int s) {
         const size_t first = batch->begin[s];
-        for (size_t i = 0; device_ != nullptr && i < batch->unique[s]; ++i) {
-          device_->Forget(s, batch->key[first + i]);
+        for (size_t i = 0; core_.device != nullptr && i < batch->unique[s]; ++i) {
+          core_.device->Forget(s, batch->key[first + i]);
         }
         for (size_t i = first; i < batch->begin[s + 1]; ++i) {  // in order of positions
           char* row = batch->row[first + batch->inverse[i]];
@@ -65,24 +65,24 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
                       dim * sizeof(float));
         }
       });
-      Recycle(std::move(batch));
+      core_.lookups.Recycle(std::move(batch));
     });
   });
 }
 
 size_t Table::Erase(const IdView& ids) {
   return Guard::Run(this, [&] {
-    if (context_.is_static()) {
+    if (core_.context.is_static()) {
       throw std::invalid_argument(
-          Where("is static: its keys are the vocabulary and cannot be erased"));
+          core_.Where("is static: its keys are the vocabulary and cannot be erased"));
     }
     size_t total = 0;
     ForEachBlock(ids, "keys", "erased", [&](const IdView& some, size_t) {
       const CallPins pins(this);
-      auto batch = NewBatch(some, {});
-      if (context_.tiered) BringUp(batch.get(), Purpose::kChange);
+      auto batch = core_.lookups.NewBatch(some, {});
+      if (core_.context.tiered) BringUp(batch.get(), Purpose::kChange);
       for (int s = 0; !batch->probed && s < kNumShards; ++s) {
-        shards_[s]->ReserveNotes(batch->begin[s + 1] - batch->begin[s]);
+        core_.shards[s]->ReserveNotes(batch->begin[s + 1] - batch->begin[s]);
       }
       RequireHeadroom(HeadroomForKeys(batch->n));
       size_t erased[kNumShards] = {};
@@ -90,9 +90,10 @@ size_t Table::Erase(const IdView& ids) {
         const size_t first = batch->begin[s];
         // Erasing a key again finds nothing.
         const size_t keys = batch->probed ? batch->unique[s] : batch->begin[s + 1] - first;
-        for (size_t i = 0; i < keys; ++i) erased[s] += shards_[s]->Erase(batch->key[first + i]);
+        for (size_t i = 0; i < keys; ++i)
+          erased[s] += core_.shards[s]->Erase(batch->key[first + i]);
       });
-      Recycle(std::move(batch));
+      core_.lookups.Recycle(std::move(batch));
       for (const size_t n : erased) total += n;
     });
     return total;
@@ -101,8 +102,9 @@ size_t Table::Erase(const IdView& ids) {
 
 void Table::Contains(const IdView& ids, bool* out) {
   Guard::Run(this, [&] {
-    if (context_.is_static()) {
-      for (size_t i = 0; i < ids.size; ++i) out[i] = ids[i] >= 0 && ids[i] < config_.vocabulary;
+    if (core_.context.is_static()) {
+      for (size_t i = 0; i < ids.size; ++i)
+        out[i] = ids[i] >= 0 && ids[i] < core_.config.vocabulary;
       return;
     }
     std::vector<char> visitors;
@@ -135,8 +137,8 @@ std::vector<int64_t> Table::Keys() {
 ExportedRows Table::NewExport(size_t n, bool with_state) const {
   ExportedRows out;
   out.n = n;
-  out.dim = config_.dim;
-  out.state_width = with_state ? context_.layout.state_width : 0;
+  out.dim = core_.config.dim;
+  out.state_width = with_state ? core_.context.layout.state_width : 0;
   const size_t dim = out.dim;
   const size_t width = out.state_width;
   out.keys.reset(new int64_t[out.n]);
@@ -191,8 +193,8 @@ ExportedRows Table::Export(bool with_state) {
       n += rows.size();
     });
     if (n != out.n) {
-      throw std::runtime_error(Where("has " + std::to_string(out.n) + " rows, but " +
-                                     std::to_string(n) + " were found"));
+      throw std::runtime_error(core_.Where("has " + std::to_string(out.n) + " rows, but " +
+                                           std::to_string(n) + " were found"));
     }
     return out;
   });
@@ -210,18 +212,9 @@ void Table::ExportParts(bool with_state, const std::function<void(ExportedRows)>
   });
 }
 
-void Table::CheckKeys(const IdView& keys, const char* argument) const {
-  for (size_t i = 0; context_.is_static() && i < keys.size; ++i) {
-    if (keys[i] >= 0 && keys[i] < config_.vocabulary) continue;
-    throw std::invalid_argument(Where(std::string(argument) + "[" + std::to_string(i) + "] is " +
-                                      std::to_string(keys[i]) + ", outside the vocabulary [0, " +
-                                      std::to_string(config_.vocabulary) + ")"));
-  }
-}
-
 ExportedRows Table::ExportKeys(const IdView& keys, bool with_state) {
   return Guard::Run(this, [&] {
-    CheckKeys(keys, "keys");
+    core_.CheckKeys(keys, "keys");
     std::vector<char> visitors;
     const KeyedRows rows = RowsOf(keys, &visitors);
     ExportedRows out = NewExport(rows.size(), with_state);
@@ -232,22 +225,22 @@ ExportedRows Table::ExportKeys(const IdView& keys, bool with_state) {
 
 uint64_t Table::Mark() {
   return Guard::Run(this, [&] {
-    ForAllShards([&](int s) { shards_[s]->BeginEpoch(epoch_ + 1, 0); });
-    ++epoch_;
-    if (oldest_mark_ == 0) oldest_mark_ = epoch_;
-    return epoch_;
+    ForAllShards([&](int s) { core_.shards[s]->BeginEpoch(core_.epoch + 1, 0); });
+    ++core_.epoch;
+    if (core_.oldest_mark == 0) core_.oldest_mark = core_.epoch;
+    return core_.epoch;
   });
 }
 
 ExportedRows Table::ExportSince(uint64_t mark, bool with_state, bool sweep) {
   return Guard::Run(this, [&] {
-    if (oldest_mark_ == 0 || mark < oldest_mark_ || mark > epoch_) {
-      throw std::invalid_argument(
-          Where("mark " + std::to_string(mark) + " is not one of this table's, or was released"));
+    if (core_.oldest_mark == 0 || mark < core_.oldest_mark || mark > core_.epoch) {
+      throw std::invalid_argument(core_.Where("mark " + std::to_string(mark) +
+                                              " is not one of this table's, or was released"));
     }
     if (sweep) SweepDue();
     std::vector<int64_t> keys;
-    for (const auto& shard : shards_) shard->Changed(mark, &keys);
+    for (const auto& shard : core_.shards) shard->Changed(mark, &keys);
     std::vector<char> visitors;
     const KeyedRows rows = RowsOf(IdView{keys.data(), keys.size(), true}, &visitors);
     ExportedRows out = NewExport(rows.size(), with_state);
@@ -259,20 +252,20 @@ ExportedRows Table::ExportSince(uint64_t mark, bool with_state, bool sweep) {
 void Table::ReleaseBefore(uint64_t mark) {
   Guard::Run(this, [&] {
     if (mark == 0) {
-      ForAllShards([&](int s) { shards_[s]->StopRecording(); });
-      oldest_mark_ = 0;
+      ForAllShards([&](int s) { core_.shards[s]->StopRecording(); });
+      core_.oldest_mark = 0;
       return;
     }
-    if (oldest_mark_ == 0) return;
-    oldest_mark_ = std::max(oldest_mark_, std::min(mark, epoch_));
-    for (const auto& shard : shards_) shard->Forget(oldest_mark_);
+    if (core_.oldest_mark == 0) return;
+    core_.oldest_mark = std::max(core_.oldest_mark, std::min(mark, core_.epoch));
+    for (const auto& shard : core_.shards) shard->Forget(core_.oldest_mark);
   });
 }
 
 std::vector<RowMeta> Table::ExportCounters() {
   return Guard::Run(this, [&] {
     std::vector<RowMeta> counters;
-    for (const auto& shard : shards_) shard->candidates().Export(&counters);
+    for (const auto& shard : core_.shards) shard->candidates().Export(&counters);
     return counters;
   });
 }
@@ -280,10 +273,10 @@ std::vector<RowMeta> Table::ExportCounters() {
 std::vector<char> Table::ExportSketch() {
   return Guard::Run(this, [&] {
     std::vector<char> memory;
-    for (const auto& shard : shards_) {
+    for (const auto& shard : core_.shards) {
       CountingSketch& sketch = shard->candidates().sketch();
       memory.resize(memory.size() + sketch.bytes());
-      sketch.Save(context_.epochs.number, memory.data() + memory.size() - sketch.bytes());
+      sketch.Save(core_.context.epochs.number, memory.data() + memory.size() - sketch.bytes());
     }
     return memory;
   });
@@ -291,8 +284,8 @@ std::vector<char> Table::ExportSketch() {
 
 void Table::ImportCounters(const std::vector<RowMeta>& counters) {
   Guard::Run(this, [&] {
-    if (context_.admission.kind != AdmissionKind::kCount || context_.is_static()) {
-      throw std::invalid_argument(Where("keeps no exact counters of keys without a row"));
+    if (core_.context.admission.kind != AdmissionKind::kCount || core_.context.is_static()) {
+      throw std::invalid_argument(core_.Where("keeps no exact counters of keys without a row"));
     }
     std::vector<int64_t> keys;
     for (const RowMeta& counter : counters) keys.push_back(counter.key);
@@ -300,7 +293,7 @@ void Table::ImportCounters(const std::vector<RowMeta>& counters) {
     const KeyedRows rows = RowsOf(IdView{keys.data(), keys.size(), true}, &visitors);
     for (size_t i = 0; i < keys.size(); ++i) {
       if (rows[i].second != nullptr) continue;
-      ShardFor(keys[i]).candidates().Import(IndexHash(keys[i]), counters[i]);
+      core_.ShardFor(keys[i]).candidates().Import(IndexHash(keys[i]), counters[i]);
     }
   });
 }
@@ -308,14 +301,14 @@ void Table::ImportCounters(const std::vector<RowMeta>& counters) {
 void Table::ImportSketch(const char* data, size_t bytes) {
   Guard::Run(this, [&] {
     size_t total = 0;
-    for (const auto& shard : shards_) total += shard->candidates().sketch().bytes();
+    for (const auto& shard : core_.shards) total += shard->candidates().sketch().bytes();
     if (bytes != total) {
-      throw std::invalid_argument(Where("has a sketch of " + std::to_string(total) +
-                                        " bytes, got one of " + std::to_string(bytes)));
+      throw std::invalid_argument(core_.Where("has a sketch of " + std::to_string(total) +
+                                              " bytes, got one of " + std::to_string(bytes)));
     }
-    for (const auto& shard : shards_) {
+    for (const auto& shard : core_.shards) {
       CountingSketch& sketch = shard->candidates().sketch();
-      sketch.Load(context_.epochs.number, data);
+      sketch.Load(core_.context.epochs.number, data);
       data += sketch.bytes();
     }
   });
@@ -323,14 +316,14 @@ void Table::ImportSketch(const char* data, size_t bytes) {
 
 void Table::Import(size_t n, const RowArrays& rows, int32_t state_width) {
   Guard::Run(this, [&] {
-    if (rows.states != nullptr && state_width != context_.layout.state_width) {
-      throw std::invalid_argument(Where("states has " + std::to_string(state_width) +
-                                        " floats a row, the table's optimizer has " +
-                                        std::to_string(context_.layout.state_width)));
+    if (rows.states != nullptr && state_width != core_.context.layout.state_width) {
+      throw std::invalid_argument(core_.Where("states has " + std::to_string(state_width) +
+                                              " floats a row, the table's optimizer has " +
+                                              std::to_string(core_.context.layout.state_width)));
     }
-    RequireFresh();
+    core_.RequireWrittenBack();
     const IdView ids{rows.keys, n, true};
-    CheckKeys(ids, "keys");
+    core_.CheckKeys(ids, "keys");
     ForEachBlock(ids, "rows", "imported", [&](const IdView& some, size_t first) {
       ImportBlock(some, first, rows, state_width);
     });
@@ -341,18 +334,18 @@ void Table::Import(size_t n, const RowArrays& rows, int32_t state_width) {
 void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
                         int32_t state_width) {
   const CallPins pins(this);
-  auto batch = NewBatch(ids, {});
+  auto batch = core_.lookups.NewBatch(ids, {});
   RequireHeadroom(HeadroomForKeys(batch->n));
-  if (context_.tiered) {
+  if (core_.context.tiered) {
     // Last in this may fail: rows that are replaced come up without their contents.
     BringUp(batch.get(), rows.values != nullptr ? Purpose::kReplace : Purpose::kChange);
   } else {
     for (int s = 0; s < kNumShards; ++s) {
-      shards_[s]->Reserve(batch->begin[s + 1] - batch->begin[s]);
-      shards_[s]->ReserveNotes(batch->begin[s + 1] - batch->begin[s]);
+      core_.shards[s]->Reserve(batch->begin[s + 1] - batch->begin[s]);
+      core_.shards[s]->ReserveNotes(batch->begin[s + 1] - batch->begin[s]);
     }
   }
-  const size_t dim = config_.dim;
+  const size_t dim = core_.config.dim;
   ForShards(*batch, [&](int s) {
     const size_t begin = batch->begin[s];
     for (size_t i = begin; i < batch->begin[s + 1]; ++i) {
@@ -364,32 +357,32 @@ void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
       one.last_steps = rows.last_steps != nullptr ? rows.last_steps + p : nullptr;
       one.last_times = rows.last_times != nullptr ? rows.last_times + p : nullptr;
       const int64_t key = batch->key[batch->probed ? begin + batch->inverse[i] : i];
-      if (device_ != nullptr) device_->Recall(s, key);
-      shards_[s]->Import(key, one);
+      if (core_.device != nullptr) core_.device->WriteBackAndForget(s, key);
+      core_.shards[s]->Import(key, one);
     }
   });
-  Recycle(std::move(batch));
+  core_.lookups.Recycle(std::move(batch));
 }
 
 void Table::Clear() {
   Guard::Run(this, [&] {
     // Everything that can fail comes first.
     std::vector<Shard::Empty> empty;
-    for (const auto& shard : shards_) empty.push_back(shard->Emptied());
+    for (const auto& shard : core_.shards) empty.push_back(shard->Emptied());
     ClearBelow();
     ForgetStep();
-    if (device_ != nullptr) device_->Clear();
-    for (int s = 0; s < kNumShards; ++s) shards_[s]->Clear(std::move(empty[s]));
-    ++relayouts_;
+    if (core_.device != nullptr) core_.device->Clear();
+    for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Clear(std::move(empty[s]));
+    ++core_.relayouts;
     if (below_ == nullptr) return;
     try {
       Queue().Drain();
     } catch (const std::exception& error) {
       // Nothing is read or written past the queue, so the table is empty for whoever looks.
-      throw std::runtime_error(
-          Where("is empty now, but a tier below it could not be emptied yet, which is tried again "
-                "before it is used: " +
-                std::string(error.what())));
+      throw std::runtime_error(core_.Where(
+          "is empty now, but a tier below it could not be emptied yet, which is tried again "
+          "before it is used: " +
+          std::string(error.what())));
     }
   });
 }

@@ -30,20 +30,13 @@ class Stopwatch {
 
 }  // namespace
 
-uint64_t HashIds(const IdView& ids) {
-  uint64_t hash = 0x9e3779b97f4a7c15ULL ^ ids.size;
-  for (size_t i = 0; i < ids.size; ++i) {
-    hash = (hash ^ static_cast<uint64_t>(ids[i])) * 0xff51afd7ed558ccdULL;
-    hash ^= hash >> 32;
-  }
-  return Mix64(hash);
-}
-
 // ---------------------------------------------------------------- opening
 
 void Table::SetCache(CacheSettings settings) {
   Guard::Run(this, [&] {
-    const auto refuse = [&](const std::string& what) { throw std::invalid_argument(Where(what)); };
+    const auto refuse = [&](const std::string& what) {
+      throw std::invalid_argument(core_.Where(what));
+    };
     if (below_ != nullptr) refuse("has a cache already");
     if (settings.levels.empty()) refuse("a cache needs a tier below host memory");
     if ((settings.host_rows >= 0) == (settings.host_bytes >= 0)) {
@@ -59,23 +52,24 @@ void Table::SetCache(CacheSettings settings) {
       }
     }
     size_t seen = 0;
-    for (const auto& shard : shards_) {
-      seen += context_.identity() ? shard->stats().inserted : shard->size();
+    for (const auto& shard : core_.shards) {
+      seen += core_.context.identity() ? shard->stats().inserted : shard->size();
     }
-    if (seen > 0 || epoch_ > 0) refuse("a cache must be given before the table has rows");
-    context_.tiered = true;
+    if (seen > 0 || core_.epoch > 0) refuse("a cache must be given before the table has rows");
+    core_.context.tiered = true;
     try {
       std::vector<std::unique_ptr<Shard>> shards;
-      for (int s = 0; s < kNumShards; ++s) shards.push_back(std::make_unique<Shard>(&context_, s));
+      for (int s = 0; s < kNumShards; ++s)
+        shards.push_back(std::make_unique<Shard>(&core_.context, s));
       below_ = std::make_unique<Below>();
       below_->settings = std::move(settings);
-      shards_.swap(shards);
+      core_.shards.swap(shards);
     } catch (...) {
-      context_.tiered = false;
+      core_.context.tiered = false;
       below_.reset();
       throw;
     }
-    context_.pins.step = below_->NextSerial();
+    core_.context.pins.step = below_->NextSerial();
   });
 }
 
@@ -84,9 +78,9 @@ std::shared_ptr<TierChain> Table::OpenChain(int generation, size_t row_bytes) {
   for (const LevelConfig& level : below_->settings.levels) {
     std::shared_ptr<Tier> tier = OnTier([&] { return level.open(row_bytes, generation); });
     if (tier->row_bytes() != row_bytes) {
-      throw std::runtime_error(Where("its " + level.kind + " tier has rows of " +
-                                     std::to_string(tier->row_bytes()) +
-                                     " bytes, the table has rows of " + std::to_string(row_bytes)));
+      throw std::runtime_error(core_.Where(
+          "its " + level.kind + " tier has rows of " + std::to_string(tier->row_bytes()) +
+          " bytes, the table has rows of " + std::to_string(row_bytes)));
     }
     levels.push_back({level.kind, std::move(tier), level.max_rows});
   }
@@ -95,7 +89,7 @@ std::shared_ptr<TierChain> Table::OpenChain(int generation, size_t row_bytes) {
 
 WriteBehind& Table::Queue() {
   if (below_->queue == nullptr) {
-    auto chain = OpenChain(below_->generation, context_.layout.stride());
+    auto chain = OpenChain(below_->generation, core_.context.layout.stride());
     OnTier([&] { chain->Settle(); });
     below_->queue =
         OnTier([&] { return std::make_shared<WriteBehind>(chain, Below::kQueueBytes); });
@@ -116,7 +110,7 @@ void Table::Overtake(const std::vector<int64_t>& keys) {
 // Before anything is read from below or written there: the copies of rows that have left the table.
 void Table::PushErased() {
   std::vector<int64_t> keys;
-  for (const auto& shard : shards_) {
+  for (const auto& shard : core_.shards) {
     keys.insert(keys.end(), shard->erased().begin(), shard->erased().end());
   }
   if (keys.empty()) return;
@@ -125,13 +119,13 @@ void Table::PushErased() {
   Overtake(keys);
   OnTier([&] { Queue().Erase(keys); });
   // Only now: where the queue is full and the tier takes nothing, they are still to be erased.
-  for (const auto& shard : shards_) shard->ForgetErased();
+  for (const auto& shard : core_.shards) shard->ForgetErased();
 }
 
 int64_t Table::HostCapacity() const {
   const CacheSettings& settings = below_->settings;
   if (settings.host_rows >= 0) return settings.host_rows;
-  const auto row_bytes = static_cast<int64_t>(context_.layout.stride() + kIndexBytes);
+  const auto row_bytes = static_cast<int64_t>(core_.context.layout.stride() + kIndexBytes);
   return std::max<int64_t>(settings.host_bytes / row_bytes, 1);
 }
 
@@ -141,12 +135,12 @@ size_t Table::LowerSome(size_t rows, bool prefetched) {
   std::vector<Offer> all = Offers(rows, [&](Shard* shard, size_t n, std::vector<Offer>* offers) {
     shard->OfferDown(n, by_count, prefetched, offers);
   });
-  if (device_ != nullptr && !device_->shared()) {
+  if (core_.device != nullptr && !core_.device->shared()) {
     // What is out of the host's reach keeps its place.
     all.erase(std::remove_if(all.begin(), all.end(),
                              [&](const Offer& offer) {
-                               const int64_t key = shards_[offer.shard]->KeyAt(offer.place);
-                               return device_->Find(key) != SlotMap::kNone;
+                               const int64_t key = core_.shards[offer.shard]->KeyAt(offer.place);
+                               return core_.device->Find(key) != SlotMap::kNone;
                              }),
               all.end());
   }
@@ -162,17 +156,18 @@ size_t Table::LowerSome(size_t rows, bool prefetched) {
     std::vector<int64_t> keys;
     std::vector<char> blocks;
     keys.reserve(last - first);
-    blocks.reserve((last - first) * context_.layout.stride());
+    blocks.reserve((last - first) * core_.context.layout.stride());
     for (size_t i = first; i < last; ++i) {
-      if (device_ != nullptr) {
-        device_->Recall(all[i].shard, shards_[all[i].shard]->KeyAt(all[i].place));
+      if (core_.device != nullptr) {
+        core_.device->WriteBackAndForget(all[i].shard,
+                                         core_.shards[all[i].shard]->KeyAt(all[i].place));
       }
-      shards_[all[i].shard]->CopyOne(all[i].place, &keys, &blocks);
+      core_.shards[all[i].shard]->CopyOne(all[i].place, &keys, &blocks);
     }
     Overtake(keys);
     OnTier([&] { Queue().Write(std::move(keys), std::move(blocks)); });
     // They are safe now, and nothing below can fail.
-    for (size_t i = first; i < last; ++i) shards_[all[i].shard]->Leave(all[i].place);
+    for (size_t i = first; i < last; ++i) core_.shards[all[i].shard]->Leave(all[i].place);
     below_->rows += static_cast<int64_t>(last - first);
     below_->written_down += last - first;
   }
@@ -184,7 +179,7 @@ size_t Table::LowerSome(size_t rows, bool prefetched) {
 size_t Table::MakeRoom(size_t rows, bool prefetching) {
   const int64_t capacity = HostCapacity();
   const auto over = [&] {
-    return static_cast<int64_t>(Rows()) + static_cast<int64_t>(rows) - capacity;
+    return static_cast<int64_t>(core_.Rows()) + static_cast<int64_t>(rows) - capacity;
   };
   for (const bool prefetched : {false, true}) {
     if (prefetched && prefetching) break;
@@ -197,13 +192,13 @@ size_t Table::MakeRoom(size_t rows, bool prefetching) {
     return static_cast<size_t>(std::max<int64_t>(static_cast<int64_t>(rows) - still, 0));
   const int64_t least = capacity + still;
   const bool by_rows = below_->settings.host_rows >= 0;
-  const auto row_bytes = static_cast<int64_t>(context_.layout.stride() + kIndexBytes);
+  const auto row_bytes = static_cast<int64_t>(core_.context.layout.stride() + kIndexBytes);
   throw std::invalid_argument(
-      Where((by_rows ? "host_rows=" + std::to_string(capacity)
-                     : "host_bytes=" + std::to_string(below_->settings.host_bytes) + " (" +
-                           std::to_string(capacity) + " rows)") +
-            " is too small for the distinct keys of one step; the least that works is " +
-            (by_rows ? std::to_string(least) : std::to_string(least * row_bytes))));
+      core_.Where((by_rows ? "host_rows=" + std::to_string(capacity)
+                           : "host_bytes=" + std::to_string(below_->settings.host_bytes) + " (" +
+                                 std::to_string(capacity) + " rows)") +
+                  " is too small for the distinct keys of one step; the least that works is " +
+                  (by_rows ? std::to_string(least) : std::to_string(least * row_bytes))));
 }
 
 // ---------------------------------------------------------------- up
@@ -222,7 +217,7 @@ void Table::ReadBelow(const std::vector<int64_t>& keys, std::vector<char>* rows,
   PushErased();
   WriteBehind& queue = Queue();
   found->reset(new bool[keys.size()]());
-  if (rows != nullptr) rows->resize(keys.size() * context_.layout.stride());
+  if (rows != nullptr) rows->resize(keys.size() * core_.context.layout.stride());
   if (below_->rows == 0 || keys.empty()) return;
   OnTier([&] {
     if (rows == nullptr) {
@@ -240,7 +235,7 @@ void Table::BringUp(Batch* batch, Purpose purpose) {
   std::vector<uint32_t> missing[kNumShards];
   ForShards(*batch, [&](int s) {
     if (!batch->made_unique) batch->MakeUnique(s);
-    shards_[s]->PinPresent(batch, reads ? Hold::kNone : Hold::kUse, 0, &missing[s]);
+    core_.shards[s]->PinPresent(batch, reads ? Hold::kNone : Hold::kUse, 0, &missing[s]);
   });
   batch->probed = true;
   std::vector<uint32_t> at;
@@ -262,30 +257,30 @@ void Table::BringUp(Batch* batch, Purpose purpose) {
   std::unique_ptr<bool[]> found;
   {
     double other = 0.0;
-    const Stopwatch watch(!reads && context_.pins.call == 0 ? &below_->lookup_wait : &other);
+    const Stopwatch watch(!reads && core_.context.pins.call == 0 ? &below_->lookup_wait : &other);
     ReadBelow(keys, purpose == Purpose::kReplace ? nullptr : &rows, &found);
   }
   if (reads) {
     Visit(batch, missing, at, rows, found.get());
     return;
   }
-  const bool lookup = context_.pins.call == 0;
+  const bool lookup = core_.context.pins.call == 0;
   if (lookup) {
     below_->asked += asked;
     below_->host_hits += asked - all_missing;
   }
   MakeRoom(all_missing, false);
   for (int s = 0; s < kNumShards; ++s) {
-    shards_[s]->Reserve(missing[s].size());
-    shards_[s]->ReserveNotes(batch->begin[s + 1] == batch->begin[s] ? 0 : batch->unique[s]);
+    core_.shards[s]->Reserve(missing[s].size());
+    core_.shards[s]->ReserveNotes(batch->begin[s + 1] == batch->begin[s] ? 0 : batch->unique[s]);
   }
   RequireHeadroom(HeadroomForKeys(all_missing));
-  const size_t stride = context_.layout.stride();
+  const size_t stride = core_.context.layout.stride();
   size_t j = 0;
   try {
     for (; j < at.size(); ++j) {
       if (!found[j]) continue;
-      Shard& shard = ShardFor(keys[j]);
+      Shard& shard = core_.ShardFor(keys[j]);
       batch->row[at[j]] = purpose == Purpose::kReplace
                               ? shard.BringUpBlank(keys[j])
                               : shard.BringUp(rows.data() + j * stride, Hold::kUse, 0);
@@ -296,7 +291,7 @@ void Table::BringUp(Batch* batch, Purpose purpose) {
     // Rows that came up may stay up, but not without their contents.
     while (purpose == Purpose::kReplace && j-- > 0) {
       if (!found[j]) continue;
-      ShardFor(keys[j]).PutBack(keys[j]);
+      core_.ShardFor(keys[j]).PutBack(keys[j]);
       ++below_->rows;
     }
     throw;
@@ -307,10 +302,10 @@ void Table::BringUp(Batch* batch, Purpose purpose) {
 void Table::Visit(Batch* batch, const std::vector<uint32_t>* missing,
                   const std::vector<uint32_t>& at, const std::vector<char>& rows,
                   const bool* found) {
-  const size_t stride = context_.layout.stride();
+  const size_t stride = core_.context.layout.stride();
   size_t visitors = 0;
   for (size_t j = 0; j < at.size(); ++j) visitors += found[j];
-  if (context_.is_static()) {
+  if (core_.context.is_static()) {
     visitors = 0;
     for (int s = 0; s < kNumShards; ++s) visitors += missing[s].size();
   }
@@ -318,13 +313,13 @@ void Table::Visit(Batch* batch, const std::vector<uint32_t>* missing,
   for (size_t j = 0; j < at.size(); ++j) {
     if (!found[j]) continue;
     std::memcpy(next, rows.data() + j * stride, stride);
-    batch->row[at[j]] = const_cast<char*>(ShardFor(batch->key[at[j]]).View(next));
+    batch->row[at[j]] = const_cast<char*>(core_.ShardFor(batch->key[at[j]]).View(next));
     next += stride;
   }
-  for (int s = 0; context_.is_static() && s < kNumShards; ++s) {
+  for (int s = 0; core_.context.is_static() && s < kNumShards; ++s) {
     for (const uint32_t i : missing[s]) {
       if (batch->row[i] != nullptr) continue;
-      shards_[s]->FreshBlock(next, batch->key[i]);
+      core_.shards[s]->FreshBlock(next, batch->key[i]);
       batch->row[i] = next;
       next += stride;
     }
@@ -335,27 +330,28 @@ Table::KeyedRows Table::RowsOf(const IdView& keys, std::vector<char>* visitors) 
   KeyedRows rows;
   rows.reserve(keys.size);
   std::vector<int64_t> missing;
-  RequireFresh();
-  for (size_t i = 0; device_ != nullptr && i < keys.size; ++i) device_->Freshen(keys[i]);
+  core_.RequireWrittenBack();
+  for (size_t i = 0; core_.device != nullptr && i < keys.size; ++i)
+    core_.device->WriteBack(keys[i]);
   for (size_t i = 0; i < keys.size; ++i) {
-    rows.emplace_back(keys[i], ShardFor(keys[i]).Find(keys[i]));
-    if (rows.back().second == nullptr && context_.tiered) {
+    rows.emplace_back(keys[i], core_.ShardFor(keys[i]).Find(keys[i]));
+    if (rows.back().second == nullptr && core_.context.tiered) {
       // One that is here and due is not below: its copy there is older.
-      if (!ShardFor(keys[i]).Holds(keys[i])) missing.push_back(keys[i]);
+      if (!core_.ShardFor(keys[i]).Holds(keys[i])) missing.push_back(keys[i]);
     }
   }
   if (missing.empty()) return rows;
   std::unique_ptr<bool[]> found;
   ReadBelow(missing, visitors, &found);
-  const size_t stride = context_.layout.stride();
+  const size_t stride = core_.context.layout.stride();
   size_t next = 0;
   for (auto& [key, row] : rows) {
     if (next == missing.size() || row != nullptr || key != missing[next]) continue;
     char* block = visitors->data() + next * stride;
-    Shard& shard = ShardFor(key);
+    Shard& shard = core_.ShardFor(key);
     if (found[next]) {
       row = shard.View(block);
-    } else if (context_.is_static()) {
+    } else if (core_.context.is_static()) {
       shard.FreshBlock(block, key);
       row = block;
     }
@@ -387,7 +383,7 @@ void Table::ForEachBlock(const IdView& ids, const char* what, const char* done,
       fn(some, first);
     } catch (const std::bad_alloc&) {
       if (first == 0) throw;
-      throw OutOfMemory(so_far(Where("out of memory")));
+      throw OutOfMemory(so_far(core_.Where("out of memory")));
     } catch (const std::invalid_argument& error) {
       if (first == 0) throw;
       throw std::invalid_argument(so_far(error.what()));

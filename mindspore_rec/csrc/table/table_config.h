@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TableConfig: what a table is made with; and the exceptions of its calls.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "init/initializer.h"
+#include "policy/admission.h"
+#include "policy/eviction.h"
+
+namespace msrec {
+
+struct TableClosed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+struct OutOfMemory : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+struct NoOptimizer : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+struct StaleHandle : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+struct TableConfig {
+  std::string name;
+  int64_t id = 0;  // its number in the registry
+  int32_t dim = 0;
+  Initializer initializer;  // its seed is filled from `seed` and the name
+  uint64_t seed = 0;
+  int64_t vocabulary = 0;      // > 0: a static table of keys 0 .. vocabulary - 1
+  bool outside_zeros = false;  // static: ids outside read zeros; else they are an error
+  // What unknown and not admitted keys read, in training and in evaluation: dim floats, or one for
+  // all; none for zeros, or for what training reads.
+  std::vector<float> unknown_value;
+  std::vector<float> serving_unknown_value;
+  Admission admission;
+  Eviction eviction;
+};
+
+}  // namespace msrec

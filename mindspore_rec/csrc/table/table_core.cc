@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/table_core.h"
+
+#include <limits>
+#include <new>
+#include <stdexcept>
+
+#include "optim/kernels.h"
+#include "policy/check.h"
+#include "util/hash.h"
+
+namespace msrec {
+namespace {
+
+constexpr int32_t kMaxDim = 8192;
+
+// Return the row that unknown keys read: `given`, or where that is empty `otherwise`, as dim
+// floats.
+std::vector<float> UnknownRow(const TableCore& core, const std::vector<float>& given,
+                              const char* argument, const std::vector<float>& otherwise) {
+  const std::vector<float>& row = given.empty() ? otherwise : given;
+  if (row.size() == 1) return std::vector<float>(core.config.dim, row[0]);
+  if (row.size() == static_cast<size_t>(core.config.dim)) return row;
+  throw std::invalid_argument(core.Where(std::string(argument) + " must have 1 or " +
+                                         std::to_string(core.config.dim) + " floats, got " +
+                                         std::to_string(row.size())));
+}
+
+}  // namespace
+
+TableCore::TableCore(const TableConfig& given) : config(given), mutex(Where("")) {
+  if (given.dim < 1 || given.dim > kMaxDim) {
+    throw std::invalid_argument(
+        Where("dim must be in [1, 8192], got " + std::to_string(given.dim)));
+  }
+  if (given.vocabulary < 0 || given.vocabulary > (int64_t{1} << 35)) {
+    throw std::invalid_argument(
+        Where("vocabulary must be in [0, 2^35], got " + std::to_string(given.vocabulary)));
+  }
+  CheckAdmission(given.admission, Where(""));
+  CheckEviction(given.eviction, Where(""));
+  config.initializer.seed = Mix64(given.seed ^ HashBytes(given.name.data(), given.name.size()));
+  context.layout = {given.dim, StateWidth(context.rule, given.eviction, given.dim)};
+  context.initializer = config.initializer;
+  context.admission = given.admission;
+  context.eviction = given.eviction;
+  context.vocabulary = given.vocabulary;
+  context.kernels = &ActiveKernels();
+  unknown_row = UnknownRow(*this, given.unknown_value, "unknown_value", {0.0f});
+  serving_unknown_row =
+      UnknownRow(*this, given.serving_unknown_value, "serving_unknown_value", unknown_row);
+  try {
+    for (int s = 0; s < kNumShards; ++s) shards.push_back(std::make_unique<Shard>(&context, s));
+    lookups.ReserveSpare();
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(Where("out of memory while creating it"));
+  }
+}
+
+uint64_t TableCore::Structure() const {
+  uint64_t version = relayouts;
+  for (const auto& shard : shards) version += shard->stats().removed();
+  return version;
+}
+
+void TableCore::RequireOptimizer() const {
+  if (has_optimizer) return;
+  throw NoOptimizer(Where(
+      "is looked up in training mode but no optimizer covers it, so it would never learn; pass "
+      "net.trainable_params() to an optimizer of mindspore_rec.optim, or freeze the table with "
+      "requires_grad=False, or call set_train(False) on the network"));
+}
+
+void TableCore::RefuseWithoutTime() const {
+  throw std::invalid_argument(
+      Where("evicts by age in seconds (max_idle_seconds=" +
+            std::to_string(context.eviction.max_idle_seconds) +
+            ") but has no event time; name the timestamp column of the batches, or call "
+            "set_event_time(seconds) before the step, or evict by max_idle_steps"));
+}
+
+void TableCore::RequireTrainable() const {
+  RequireOptimizer();
+  if (context.eviction.max_idle_seconds >= 0 && context.time == 0) RefuseWithoutTime();
+}
+
+void TableCore::CheckIds(const IdView& ids, const IdFilter& filter) const {
+  if (!context.is_static() || config.outside_zeros) return;
+  for (size_t i = 0; i < ids.size; ++i) {
+    const int64_t id = ids[i];
+    if ((id >= 0 && id < config.vocabulary) || (filter.has_padding && id == filter.padding_key)) {
+      continue;
+    }
+    throw std::invalid_argument(Where("id " + std::to_string(id) + " at position " +
+                                      std::to_string(i) + " is outside the vocabulary [0, " +
+                                      std::to_string(config.vocabulary) +
+                                      "); for ids without a vocabulary, such as hashes, there is "
+                                      "HashEmbeddingLookup"));
+  }
+}
+
+void TableCore::CheckKeys(const IdView& keys, const char* argument) const {
+  for (size_t i = 0; context.is_static() && i < keys.size; ++i) {
+    if (keys[i] >= 0 && keys[i] < config.vocabulary) continue;
+    throw std::invalid_argument(Where(std::string(argument) + "[" + std::to_string(i) + "] is " +
+                                      std::to_string(keys[i]) + ", outside the vocabulary [0, " +
+                                      std::to_string(config.vocabulary) + ")"));
+  }
+}
+
+void TableCore::RefuseUnshared(const char* what) const {
+  throw std::invalid_argument(
+      Where(std::string(what) +
+            " is not possible with a device cache out of the host's memory; use plain lookups and "
+            "the optimizers' step in the graph, or make the table without device_rows"));
+}
+
+void TableCore::RequireWrittenBack() const {
+  if (device == nullptr || device->shared()) return;
+  if (!moving.empty() || !device->Dirty().empty()) {
+    throw std::runtime_error(
+        Where("rows have their newest value on the device only: call device.sync() first"));
+  }
+}
+
+void TableCore::ReserveChanges(const std::vector<int64_t>& keys, bool all) {
+  if (oldest_mark == 0) return;
+  size_t more[kNumShards] = {};
+  for (const int64_t key : keys) ++more[ShardNumber(key)];
+  if (all && context.is_static()) {
+    for (int64_t key = 0; key < config.vocabulary; ++key) {
+      ++more[ShardNumber(key)];
+    }
+  }
+  for (int s = 0; s < kNumShards; ++s) {
+    shards[s]->ReserveChanges(more[s] + (all ? shards[s]->size() : 0));
+  }
+}
+
+size_t TableCore::Rows() const {
+  size_t total = 0;
+  for (const auto& shard : shards) total += shard->size();
+  return total;
+}
+
+}  // namespace msrec

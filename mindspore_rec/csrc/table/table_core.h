@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TableCore: the state that the parts of a table share: its configuration, its shards, the lookups
+// of the present step. Table owns it; the parts (LowerTiers, Prefetcher, Evictor, DeviceCache) hold
+// it by reference and run under its mutex.
+//
+// Its messages begin with the table's name (Where). Methods that check throw
+// std::invalid_argument unless they say otherwise.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "table/batch.h"
+#include "table/device_rows.h"
+#include "table/shard.h"
+#include "table/step_lookups.h"
+#include "table/table_config.h"
+#include "table/table_mutex.h"
+
+namespace msrec {
+
+struct TableCore {
+  // Throws for a configuration out of range, OutOfMemory where the shards do not fit.
+  explicit TableCore(const TableConfig& config);
+  TableCore(const TableCore&) = delete;
+  TableCore& operator=(const TableCore&) = delete;
+
+  // Return the message with the table's name in front.
+  std::string Where(const std::string& what) const {
+    return "table '" + config.name + "': " + what;
+  }
+
+  int ShardNumber(int64_t key) const { return ShardOf(key, HashKey(key), context.identity()); }
+  Shard& ShardFor(int64_t key) const { return *shards[ShardNumber(key)]; }
+  // Number of rows in host memory.
+  size_t Rows() const;
+  // Version of where rows are: it changes whenever a row leaves or rows are laid out anew, so that
+  // pointers to rows of an older version may be stale.
+  uint64_t Structure() const;
+
+  // Throw where an id is outside a static vocabulary, unless those read zeros.
+  void CheckIds(const IdView& ids, const IdFilter& filter) const;
+  // Throw where a key is outside a static vocabulary.
+  void CheckKeys(const IdView& keys, const char* argument) const;
+  // Throw NoOptimizer where none is bound.
+  void RequireOptimizer() const;
+  // The same; and throw where rows are evicted by seconds and there was no event time yet.
+  void RequireTrainable() const;
+  [[noreturn]] void RefuseWithoutTime() const;
+  // Throw std::runtime_error where a row's newest value is out of the host's reach.
+  void RequireWrittenBack() const;
+  // Throw because a device cache out of the host's memory does not allow `what`.
+  [[noreturn]] void RefuseUnshared(const char* what) const;
+
+  // Make room in the change log for these keys and, with `all`, for all rows in host memory and the
+  // vocabulary. Throws std::bad_alloc.
+  void ReserveChanges(const std::vector<int64_t>& keys, bool all);
+
+  TableConfig config;
+  ShardContext context;
+  TableMutex mutex;
+  bool closed = false;  // every call but Close throws TableClosed
+  std::vector<std::unique_ptr<Shard>> shards;
+  std::atomic<bool> has_optimizer{false};
+  bool trainable = true;                   // false: training lookups act as evaluation
+  std::vector<float> unknown_row;          // what unknown keys read in training
+  std::vector<float> serving_unknown_row;  // and in evaluation
+  uint64_t relayouts = 0;                  // times that all rows were laid out anew
+  uint64_t epoch = 0;                      // the last mark; never used twice
+  uint64_t oldest_mark = 0;  // the oldest mark that changes are recorded for; 0: none are recorded
+  StepLookups lookups{this};
+  std::unique_ptr<DeviceRows> device;  // null: no device cache
+  std::vector<SlotSwap> moving;        // rows that the caller moves between device and host
+};
+
+}  // namespace msrec
