@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bindings/table_cache.h"
+#include <pybind11/stl.h>
 
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
+#include "bindings/arguments.h"
 #include "bindings/python_tier.h"
 
 namespace py = pybind11;
@@ -21,8 +23,8 @@ std::shared_ptr<py::object> Shared(py::object callable) {
   });
 }
 
-}  // namespace
-
+// levels: dicts of "kind", "open" (callable of row_bytes and generation that gives a tier) and, if
+// there is a limit, "max_rows".
 CacheSettings MakeCacheSettings(int64_t host_rows, int64_t host_bytes, const std::string& policy,
                                 const py::list& levels) {
   CacheSettings settings;
@@ -49,6 +51,39 @@ CacheSettings MakeCacheSettings(int64_t host_rows, int64_t host_bytes, const std
     settings.levels.push_back(std::move(config));
   }
   return settings;
+}
+
+void SetCache(const PyTable& self, int64_t host_rows, int64_t host_bytes, const std::string& policy,
+              const py::list& levels) {
+  CacheSettings settings = MakeCacheSettings(host_rows, host_bytes, policy, levels);
+  WithoutPython([&] { self->SetCache(std::move(settings)); });
+}
+
+int64_t Prefetch(const PyTable& self, const py::array& ids) {
+  const IdView view = Ids(self, ids, "ids");
+  return WithoutPython([&] { return self->Prefetch(view); });
+}
+
+}  // namespace
+
+void BindTableTiers(TableClass* table) {
+  table
+      ->def("set_cache", &SetCache, py::kw_only(), py::arg("host_rows") = -1,
+            py::arg("host_bytes") = -1, py::arg("policy") = "lru", py::arg("levels"))
+      .def_property_readonly("has_cache", [](const PyTable& self) { return self->has_cache(); })
+      .def("prefetch", &Prefetch)
+      .def("prefetch_wait",
+           [](const PyTable& self, int64_t number) {
+             return WithoutPython([&] { return self->PrefetchWait(number); });
+           })
+      .def("prefetch_done",
+           [](const PyTable& self, int64_t number) {
+             WithoutPython([&] { self->PrefetchDone(number); });
+           })
+      .def("flush", [](const PyTable& self) { WithoutPython([&] { self->Flush(); }); })
+      .def("recent_lookups", [](const PyTable& self) {
+        return WithoutPython([&] { return self->RecentLookups(); });
+      });
 }
 
 }  // namespace msrec

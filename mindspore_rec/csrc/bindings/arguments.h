@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arguments of the Python module's Table: NumPy arrays checked and seen as the core takes them, and
+// rules made of their settings. What is wrong is a Python exception that names table and argument.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/table_binding.h"
+
+namespace msrec {
+
+template <typename T>
+using Array = pybind11::array_t<T, pybind11::array::c_style>;
+
+// "table '<name>': " + what.
+std::string Where(const PyTable& self, const std::string& what);
+
+// Ids as they lie in the array. Requires int32 or int64, C-contiguous.
+IdView Ids(const PyTable& self, const pybind11::array& array, const std::string& argument);
+
+// Requires one row of `width` floats an entry of `ids`, laid out as the ids are; of any number of
+// ids where that is null.
+const float* Floats(const PyTable& self, const pybind11::array& array, const std::string& argument,
+                    pybind11::ssize_t width, const pybind11::array* ids);
+
+// The shape of `ids` followed by `width`.
+std::vector<pybind11::ssize_t> WithWidth(const pybind11::array& ids, int32_t width);
+
+IdFilter MakeFilter(std::optional<int64_t> padding_key, uint32_t coefficient = 1);
+
+Initializer MakeInitializer(const std::string& kind, float a, float b, float lower, float upper);
+
+Admission MakeAdmission(const std::string& kind, int64_t threshold, int64_t max_candidates,
+                        int64_t sketch_bytes, int sketch_bits, double probability);
+
+Eviction MakeEviction(int64_t max_idle_steps, int64_t max_idle_seconds, int64_t max_rows,
+                      int64_t max_bytes, const std::string& order, double half_life_steps,
+                      float min_norm, bool on_trigger);
+
+}  // namespace msrec

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Functions of the Python module that belong to no table: threads, memory, hashes, checksums.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace msrec {
+
+void BindLibrary(pybind11::module_& m);
+
+}  // namespace msrec

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The class Table of the Python module, one function per section of the facade (table/table.h).
+// Every call on a table gives up Python's lock for as long: a tier that is a Python object needs it
+// meanwhile.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <utility>
+
+#include "table/registry.h"
+
+namespace msrec {
+
+// A table as Python holds it.
+struct PyTable {
+  std::shared_ptr<Registered> registered;
+  Table* operator->() const { return registered->table.get(); }
+};
+
+using TableClass = pybind11::class_<PyTable>;
+
+// Returns fn(), called without Python's lock.
+template <typename Fn>
+auto WithoutPython(Fn fn) {
+  pybind11::gil_scoped_release release;
+  return fn();
+}
+
+// Making, identity, closing.
+void BindTableLife(TableClass* table);
+void BindTableTraining(TableClass* table);
+void BindTableDevice(TableClass* table);
+void BindTableRows(TableClass* table);
+// Export and import of all rows, marks and changes.
+void BindTableWhole(TableClass* table);
+void BindTableAdmission(TableClass* table);
+void BindTableEviction(TableClass* table);
+void BindTableTiers(TableClass* table);
+void BindTableStatistics(TableClass* table);
+
+}  // namespace msrec

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <pybind11/stl.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/arguments.h"
+
+namespace py = pybind11;
+
+namespace msrec {
+namespace {
+
+PyTable Make(const std::string& name, int32_t dim, uint64_t seed, const std::string& init_kind,
+             float init_a, float init_b, float init_lower, float init_upper, int64_t vocabulary,
+             bool outside_zeros, std::vector<float> unknown_value,
+             std::vector<float> serving_unknown_value, const std::string& admission_kind,
+             int64_t admission_threshold, int64_t max_candidates, int64_t sketch_bytes,
+             int sketch_bits, double probability, int64_t max_idle_steps, int64_t max_idle_seconds,
+             int64_t max_rows, int64_t max_bytes, const std::string& order, double half_life_steps,
+             float min_norm, bool on_trigger, bool replace) {
+  TableConfig config;
+  config.name = name;
+  config.dim = dim;
+  config.seed = seed;
+  config.initializer = MakeInitializer(init_kind, init_a, init_b, init_lower, init_upper);
+  config.vocabulary = vocabulary;
+  config.outside_zeros = outside_zeros;
+  config.unknown_value = std::move(unknown_value);
+  config.serving_unknown_value = std::move(serving_unknown_value);
+  config.admission = MakeAdmission(admission_kind, admission_threshold, max_candidates,
+                                   sketch_bytes, sketch_bits, probability);
+  config.eviction = MakeEviction(max_idle_steps, max_idle_seconds, max_rows, max_bytes, order,
+                                 half_life_steps, min_norm, on_trigger);
+  return {CreateTable(config, replace)};
+}
+
+}  // namespace
+
+void BindTableLife(TableClass* table) {
+  table
+      ->def(py::init(&Make), py::kw_only(), py::arg("name"), py::arg("dim"), py::arg("seed") = 0,
+            py::arg("init_kind") = "constant", py::arg("init_a") = 0.0f, py::arg("init_b") = 0.0f,
+            py::arg("init_lower") = -2.0f, py::arg("init_upper") = 2.0f, py::arg("vocabulary") = 0,
+            py::arg("outside_zeros") = false, py::arg("unknown_value") = std::vector<float>{},
+            py::arg("serving_unknown_value") = std::vector<float>{},
+            py::arg("admission_kind") = "count", py::arg("admission_threshold") = -1,
+            py::arg("max_candidates") = -1, py::arg("sketch_bytes") = 0,
+            py::arg("sketch_bits") = 16, py::arg("probability") = 1.0,
+            py::arg("max_idle_steps") = -1, py::arg("max_idle_seconds") = -1,
+            py::arg("max_rows") = -1, py::arg("max_bytes") = -1, py::arg("order") = "lru",
+            py::arg("half_life_steps") = 0.0, py::arg("min_norm") = -1.0f,
+            py::arg("on_trigger") = false, py::arg("replace") = false)
+      .def("check_not_replaced", [](const PyTable& self) { CheckNotReplaced(*self.registered); })
+      .def_property_readonly("id", [](const PyTable& self) { return self.registered->id; })
+      .def_property_readonly("name", [](const PyTable& self) { return self->config().name; })
+      .def_property_readonly("dim", [](const PyTable& self) { return self->dim(); })
+      .def_property_readonly("vocabulary",
+                             [](const PyTable& self) { return self->config().vocabulary; })
+      .def("close",
+           [](const PyTable& self) { WithoutPython([&] { CloseTable(self.registered->id); }); });
+}
+
+}  // namespace msrec

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/arguments.h"
+#include "bindings/eviction_reason.h"
+
+namespace py = pybind11;
+
+namespace msrec {
+namespace {
+
+py::dict Stats(const PyTable& self) {
+  const TableStats stats = WithoutPython([&] { return self->Stats(); });
+  py::dict out;
+  for (const auto& [name, value] : stats) {
+    const std::string seconds = "_seconds";
+    const bool timed = name.size() > seconds.size() &&
+                       name.compare(name.size() - seconds.size(), seconds.size(), seconds) == 0;
+    if (timed || name == "load_factor") {
+      out[py::str(name)] = value;
+    } else {
+      out[py::str(name)] = static_cast<int64_t>(value);
+    }
+  }
+  return out;
+}
+
+py::dict Explain(const PyTable& self, int64_t key) {
+  const Explanation e = WithoutPython([&] { return self->Explain(key); });
+  py::dict out;
+  out["present"] = e.present;
+  out["trainable"] = e.trained;
+  out["count"] = e.count;
+  out["last_step"] = e.last_step;
+  out["last_time"] = e.last_time;
+  out["norm"] = e.norm;
+  out["standing"] = e.standing;
+  out["step"] = e.step;
+  out["event_time"] = e.time;
+  out["threshold"] = e.admission.threshold;
+  out["evicted_reason"] = ReasonName(e.evicted.reason);
+  out["evicted_step"] = e.evicted.step;
+  out["evicted_time"] = e.evicted.time;
+  return out;
+}
+
+// Of each kind of operator: (calls, nanoseconds).
+py::dict TimesOfOps(const PyTable& self) {
+  const char* names[] = {"lookup", "accumulate", "step", "map"};
+  py::dict out;
+  for (int i = 0; i < static_cast<int>(OpKind::kCount); ++i) {
+    out[names[i]] = py::make_tuple(self.registered->times.calls[i].load(),
+                                   self.registered->times.nanoseconds[i].load());
+  }
+  return out;
+}
+
+}  // namespace
+
+void BindTableStatistics(TableClass* table) {
+  table->def("stats", &Stats).def("explain", &Explain).def("op_times", &TimesOfOps);
+}
+
+}  // namespace msrec
