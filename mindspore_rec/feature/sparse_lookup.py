@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,13 +15,7 @@ from mindspore_rec.feature.policies_of_specs import check_policies
 from mindspore_rec.nn.embedding import HashEmbeddingLookup
 from mindspore_rec.parameter import MapParameter
 
-__all__ = ["MAX_LOOKUPS", "SparseLookup", "sparse_lookup"]
-
-MAX_LOOKUPS = 128  # of one table
-
-_lookups: weakref.WeakKeyDictionary[MapParameter, list[weakref.ref[Any]]] = (
-    weakref.WeakKeyDictionary()
-)
+__all__ = ["SparseLookup", "sparse_lookup"]
 
 
 class SparseLookup(nn.Cell):
@@ -34,8 +26,8 @@ class SparseLookup(nn.Cell):
     Padding keys of the table read zeros and are never trained.
 
     Args:
-        table: of `create_table`, or any MapParameter with rows of one dimension. At most 128
-            lookups of a table exist at a time.
+        table: of `create_table`, or any MapParameter with rows of one dimension. A table may have
+            any number of lookups.
         spec: the feature; its `table_name` must be the table's, its thresholds those the table was
             made with, and its `faae_coefficient` is what each occurrence counts for. Default: none.
         is_train: False: reads only, also in training. Default: True, as the network's training
@@ -48,8 +40,7 @@ class SparseLookup(nn.Cell):
         float32 Tensor `[*ids.shape, dim]`.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; table and feature do not fit; the
-            lookup is the 129th of its table.
+        TypeError, ValueError: an argument is of the wrong type; table and feature do not fit.
         RuntimeError: ids of another dtype; training without an optimizer that covers the table.
 
     After `mx_rec.core.embedding.sparse_lookup` of Rec SDK.
@@ -83,7 +74,6 @@ class SparseLookup(nn.Cell):
             **_coefficient(spec),
         )
         self.merges = len(padding) > 1
-        _count(table, self)
 
     def construct(self, ids: Tensor) -> Tensor:
         """Rows of ids."""
@@ -208,21 +198,3 @@ def _check_spec(table: MapParameter, spec: Any) -> None:
         )
     remedy = "give create_table specs=, or leave the feature's threshold out"
     check_policies(spec, table.name, table.admission, table.eviction, remedy)
-
-
-def _count(table: MapParameter, lookup: SparseLookup) -> None:
-    """Refuses the lookup that would be one too many of its table."""
-    alive = _alive(table)
-    if len(alive) >= MAX_LOOKUPS:
-        gc.collect()  # a network that nobody holds any more is in reference cycles
-        alive = _alive(table)
-    if len(alive) >= MAX_LOOKUPS:
-        raise ValueError(
-            f"table '{table.name}' has {MAX_LOOKUPS} lookups already, the most there may be: look "
-            "several features up at once, by concatenating their ids"
-        )
-    _lookups[table] = [*alive, weakref.ref(lookup)]
-
-
-def _alive(table: MapParameter) -> list[weakref.ref[Any]]:
-    return [reference for reference in _lookups.get(table, []) if reference() is not None]

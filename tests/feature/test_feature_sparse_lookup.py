@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import mindspore as ms
 import numpy as np
 import pytest
@@ -24,7 +22,6 @@ from mindspore_rec import (
     get_dense_and_sparse_variable,
     sparse_lookup,
 )
-from mindspore_rec.feature.sparse_lookup import MAX_LOOKUPS
 
 BIG = (1 << 60) + 1  # next to it are numbers that a float, or an int32, cannot tell from it
 KEYS = [0, 7, -5, BIG - 1, BIG, BIG + 1, -(1 << 63), (1 << 63) - 1]
@@ -121,28 +118,6 @@ def test_padding_against_a_model(padding, ids):
     found = sparse_lookup(table, Tensor(np.array(ids)), False).asnumpy().ravel().tolist()
     table.close()
     assert found == [float(key not in padding) for key in ids]
-
-
-def test_128_lookups_and_no_more(unique):
-    table = create_table(ms.int64, 1, unique(), "ones")
-    lookups = [SparseLookup(table) for _ in range(MAX_LOOKUPS)]
-    assert len(lookups) == 128
-    with pytest.raises(ValueError, match="has 128 lookups already, the most there may be: look"):
-        SparseLookup(table)
-    SparseLookup(create_table(ms.int64, 1, unique(), "ones"))  # each table has its own
-    del lookups[0]
-    gc.collect()
-    lookups.append(SparseLookup(table))
-    with pytest.raises(ValueError, match="has 128 lookups"):
-        SparseLookup(table)
-
-
-def test_lookups_of_a_network_that_is_gone_do_not_count(unique):
-    table = create_table(ms.int64, 1, unique(), "ones")
-    net = SumOfLookups(*(SparseLookup(table) for _ in range(MAX_LOOKUPS)))
-    net.myself = [net]  # only the garbage collector frees it
-    del net
-    SparseLookup(table)
 
 
 @pytest.mark.parametrize(

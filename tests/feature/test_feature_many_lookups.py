@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table has any number of lookups, and those of networks given up leave nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import mindspore as ms
+import pytest
+from mindspore import Tensor, nn
+
+from mindspore_rec import SGD, SparseLookup, TrainStep, create_table
+
+LOOKUPS = 300
+
+
+class SumOfLookups(nn.Cell):
+    def __init__(self, lookups):
+        super().__init__()
+        self.lookups = nn.CellList(lookups)
+
+    def construct(self, ids):
+        total = self.lookups[0](ids).sum()
+        for lookup in self.lookups[1:]:
+            total = total + lookup(ids).sum()
+        return total
+
+
+def train_once(table, lookups):
+    net = SumOfLookups([SparseLookup(table) for _ in range(lookups)])
+    step = TrainStep(net, SGD(net.trainable_params(), learning_rate=1.0)).set_train()
+    step(Tensor([7, 7, 8], ms.int64)).asnumpy()
+    return net
+
+
+def test_300_lookups_of_a_table_are_one_step(unique, mode):
+    table = create_table(ms.int64, 1, unique(), "zeros")
+    train_once(table, LOOKUPS)
+    keys, values, _ = table.export_data()
+    found = dict(zip(keys.tolist(), values.ravel().tolist(), strict=True))
+    assert found == {7: -2 * LOOKUPS, 8: -LOOKUPS}
+    assert table.native.step == 1
+
+
+def test_networks_made_again_do_not_use_lookups_up(unique, graph_mode):
+    table = create_table(ms.int64, 1, unique(), "zeros")
+    for _ in range(7):  # MindSpore keeps every network that was trained in graph mode
+        train_once(table, 20)
+    assert table.native.step == 7
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_networks_made_again_and_again_leave_nothing_behind(unique, pynative, train):
+    table = create_table(ms.int64, 1, unique(), "zeros")
+    networks, objects = [], [0] * 8
+    for i in range(8):
+        net = train_once(table, 3) if train else SumOfLookups([SparseLookup(table)])
+        net.set_train(False)(Tensor([7], ms.int64)).asnumpy()
+        networks.append(weakref.ref(net))
+        del net
+        gc.collect()
+        objects[i] = len(gc.get_objects()) - len(networks)
+    assert [network() for network in networks] == [None] * 8
+    assert objects[-1] <= objects[3]  # the first ones fill MindSpore's own caches
+
+
+def test_evaluating_networks_in_graph_mode_leave_nothing_behind(unique, graph_mode):
+    table = create_table(ms.int64, 1, unique(), "zeros")
+    networks = []
+    for _ in range(4):
+        net = SumOfLookups([SparseLookup(table) for _ in range(3)]).set_train(False)
+        net(Tensor([7], ms.int64)).asnumpy()
+        networks.append(weakref.ref(net))
+        del net
+    gc.collect()
+    assert [network() for network in networks] == [None] * 4
