@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`init` and `terminate`: settings of a run, and the end of the tables made in it."""
+"""`init` and `terminate`: start and end a session, settings shared by the tables of a run."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from mindspore_rec.parameter.map_parameter import MAX_SEED
 
 __all__ = ["Session", "adopt", "default_seed", "init", "terminate"]
 
-_CHECKPOINT = "checkpoints are not a session's business: call mindspore_rec.save_checkpoint"
-_DELTA = "delta checkpoints come with a later version: see MapParameter.export_data(incremental)"
+_LOOP = "in the callbacks of RecModel.train"
+_DELTA = f"use RecCheckpoint(directory, every_seconds=N, delta_every_seconds=M) {_LOOP}"
 _ONE_PROCESS = "training runs in one process"
 
-# Options of Rec SDK's init and what serves their purpose here.
+# Options of Rec SDK's init, each with what to use instead.
 _REC_SDK: dict[str, str] = {
     "max_steps": "give it to the loop: RecModel.train(..., max_steps=N)",
     "train_steps": "give it to the loop: RecModel.train(..., max_steps=N), and EvalCallback("
     "every_steps=N) to evaluate on the way",
     "eval_steps": "RecModel.eval takes one pass over its data set: give it as many batches",
-    "save_steps": f"{_CHECKPOINT} from a callback",
+    "save_steps": f"use RecCheckpoint(directory, every_steps=N) {_LOOP}",
     "if_load": "call mindspore_rec.load_checkpoint",
     "restore_model_version": "call mindspore_rec.load_checkpoint on the directory of that step",
-    "save_checkpoint_due_time": f"{_CHECKPOINT} from a callback",
+    "save_checkpoint_due_time": f"use RecCheckpoint(directory, every_seconds=N) {_LOOP}",
     "save_delta_checkpoints_secs": _DELTA,
     "is_incremental_checkpoint": _DELTA,
-    "recent_key_count_threshold": _DELTA,
+    "recent_key_count_threshold": f"a delta has every row that changed: {_DELTA}",
     "use_dynamic": "batches may always differ in shape",
     "bind_cpu": "set num_threads, and bind the process with taskset",
     "prefetch_batch_number": "give it to the data set: mindspore.dataset.config.set_prefetch_size",
@@ -45,12 +45,12 @@ _REC_SDK: dict[str, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """What `init` has set; as a context manager it calls `terminate` at its end.
+    """The settings of a session; leaving its `with` block calls `terminate`.
 
     Attributes:
-        use_dynamic_expansion: True.
-        num_threads: of the tables' operators.
-        seed: of tables whose `create_table` gives none.
+        use_dynamic_expansion: always True.
+        num_threads: threads of the tables' operators.
+        seed: seed of the tables that `create_table` makes without `seed=`.
     """
 
     use_dynamic_expansion: bool
@@ -77,25 +77,26 @@ def init(
     seed: int = 0,
     **unknown: Any,
 ) -> Session:
-    """Begins a session: settings that hold until `terminate`, for tables of `create_table`.
+    """Start a session: set seed and threads of the tables that `create_table` makes until
+    `terminate`.
 
-    A session is not needed: without one, tables have seed 0 and the threads that
-    `set_num_threads` set. There is one at a time.
+    A session is optional: without one, tables have seed 0 and the number of threads that
+    `set_num_threads` has set. There is at most one session at a time.
 
     Args:
-        use_dynamic_expansion: only True: a table grows as keys arrive.
-        num_threads: of the tables' operators, 1 to 1024, until `terminate` puts back what was set
-            before. Default: as it is.
-        seed: of tables whose `create_table` gives none, 0 to 2**64 - 1. Default: 0.
-        **unknown: refused, in particular those options of Rec SDK that belong elsewhere; the
-            message says where.
+        use_dynamic_expansion: must be True: a table grows as keys arrive.
+        num_threads: threads of the tables' operators, 1 to 1024; `terminate` restores the number
+            of before. Default: unchanged.
+        seed: seed of the tables that `create_table` makes without `seed=`, 0 to 2**64 - 1.
+            Default: 0.
+        **unknown: refused with a TypeError, which names the replacement of options of Rec SDK.
 
     Returns:
-        The session, also a context manager that ends with `terminate`.
+        The session, a context manager that calls `terminate` at its end.
 
     Raises:
-        RuntimeError: there is a session already.
-        TypeError: an unknown option, or one of the wrong type.
+        RuntimeError: a session is open.
+        TypeError: an option is unknown or of the wrong type.
         ValueError: an option is out of range.
 
     After `mx_rec.util.initialize.init` of Rec SDK.
@@ -129,13 +130,13 @@ def init(
 
 
 def terminate() -> None:
-    """Ends the session: closes the tables `create_table` made in it, puts back the threads.
+    """End the session: close the tables that `create_table` made in it, restore the threads.
 
-    Rows and names of those tables are free afterwards; their use is a `TableClosedError`. So save
-    what is to stay before.
+    Closing a table frees its rows and its name; later uses raise `TableClosedError`. Save a
+    checkpoint first to keep the rows.
 
     Raises:
-        RuntimeError: there is no session.
+        RuntimeError: no session is open.
 
     After `mx_rec.util.initialize.terminate_config_initializer` of Rec SDK.
 
@@ -152,17 +153,17 @@ def terminate() -> None:
     for reference in session._tables:
         table = reference()
         if table is not None:
-            table.sync()  # waits for what PyNative still runs on it
+            table.sync()  # PyNative may still run operators on it
             table.close()
 
 
 def default_seed() -> int:
-    """The seed of a table that is given none."""
+    """Return the seed of the session, 0 without one."""
     return 0 if _current is None else _current.seed
 
 
 def adopt(table: TableParameter) -> None:
-    """Lets the session, where there is one, close the table at its end."""
+    """Register a table with the open session, if any, which closes it at its end."""
     if _current is not None:
         _current._tables.append(weakref.ref(table))
 
