@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Sequence
@@ -16,7 +17,9 @@ from mindspore import Tensor, nn
 from mindspore_rec.nn.embedding import EmbeddingLookup, tables_of
 from mindspore_rec.parameter import MapParameter
 
-__all__ = ["forget_hints", "hint_mode", "hint_untrained", "hint_vocabulary"]
+__all__ = ["forget_hints", "hint_mode", "hint_sink_mode", "hint_untrained", "hint_vocabulary"]
+
+logger = logging.getLogger("mindspore_rec")
 
 _FAR = 0.5  # share of a column's ids outside the vocabulary from which they were not made for it
 
@@ -57,6 +60,23 @@ def hint_mode() -> None:
             "mode",
             "training in PyNative mode is up to 30 times slower than in graph mode: call "
             "mindspore.set_context(mode=mindspore.GRAPH_MODE) before making the network",
+        )
+
+
+def hint_sink_mode(dataset_sink_mode: bool | None) -> None:
+    """Log a warning, once a process, that a sink mode which is asked for has no effect.
+
+    Args:
+        dataset_sink_mode: the argument of `RecModel.train`, `online_train` or `eval`.
+
+    Example:
+        >>> hint_sink_mode(None)
+    """
+    if dataset_sink_mode and "sink_mode" not in _given:
+        _given.add("sink_mode")
+        logger.warning(
+            "dataset_sink_mode=True has no effect: RecModel feeds batches to the network one by "
+            "one; leave it out"
         )
 
 

@@ -20,7 +20,7 @@ from mindspore_rec.optim import check_covered
 from mindspore_rec.train.batches import as_tensors, batch_count, check_source, iterate
 from mindspore_rec.train.callbacks import ProgressBar, StopOnNaN
 from mindspore_rec.train.cells import EvalCell, LossCell
-from mindspore_rec.train.hints import hint_mode, hint_untrained
+from mindspore_rec.train.hints import hint_mode, hint_sink_mode, hint_untrained
 from mindspore_rec.train.id_columns import PrefetchIds
 from mindspore_rec.train.interrupt import Interruption
 from mindspore_rec.train.loop import TrainLoop
@@ -180,7 +180,8 @@ class RecModel(Model):
             epoch: the last epoch's number, at least 1.
             train_dataset: a Dataset, or an iterable of batches. An epoch is one pass over it.
             callbacks: one or several. Default: none.
-            dataset_sink_mode: accepted for Model's signature; batches are fed one by one always.
+            dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
+                once. Default: False.
             sink_size: steps of an epoch, if above 0; passes then follow each other without regard
                 to epochs. Default: -1, one pass.
             initial_epoch: epochs that an earlier run has done. Default: 0.
@@ -208,6 +209,7 @@ class RecModel(Model):
             RuntimeError: a table is not covered by the optimizer; the data set fails.
             FloatingPointError: the loss is NaN or infinite; rows of that step may hold NaN too.
         """
+        hint_sink_mode(dataset_sink_mode)
         epoch = check_int("epoch", epoch, 1, sys.maxsize)
         initial_epoch = check_int("initial_epoch", initial_epoch, 0, epoch - 1)
         sink_size = check_int("sink_size", sink_size, -1, sys.maxsize)
@@ -228,7 +230,7 @@ class RecModel(Model):
         self,
         train_dataset: Any,
         callbacks: Callback | list[Callback] | None = None,
-        dataset_sink_mode: bool = True,
+        dataset_sink_mode: bool | None = None,
         sink_size: int = 1,
         *,
         max_steps: int | None = None,
@@ -243,7 +245,8 @@ class RecModel(Model):
                 `mindspore_rec.stream.StreamingDataset` says when to stop, by `StopWhen`, and from
                 where to go on.
             callbacks: one or several. Default: none.
-            dataset_sink_mode: accepted for upstream's signature; batches are fed one by one always.
+            dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
+                once. Default: None, where upstream has True.
             sink_size: steps of what callbacks see as an epoch, at least 1. Default: 1.
             max_steps: end after that many steps. Default: no limit.
             progress: as for `train`. Default: True.
@@ -261,6 +264,7 @@ class RecModel(Model):
             RuntimeError: a table is not covered by the optimizer; the stream fails.
             FloatingPointError: as for `train`.
         """
+        hint_sink_mode(dataset_sink_mode)
         sink_size = check_int("sink_size", sink_size, 1, sys.maxsize)
         run = self._run_params(train_dataset, 1, None, None, max_steps)
 
@@ -352,7 +356,8 @@ class RecModel(Model):
         Args:
             valid_dataset: a Dataset, or an iterable of batches.
             callbacks: one or several. Default: none.
-            dataset_sink_mode: accepted for Model's signature; batches are fed one by one always.
+            dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
+                once. Default: False.
             progress: show a bar on a terminal, if it takes longer than two seconds. Default: True.
 
         Returns:
@@ -365,6 +370,7 @@ class RecModel(Model):
 
         if not self._metric_fns:
             raise ValueError("metrics must be given to RecModel for an evaluation")
+        hint_sink_mode(dataset_sink_mode)
         check_source(valid_dataset, "valid_dataset")
         self._hint_untrained()
         run = self._callback_params("eval")
