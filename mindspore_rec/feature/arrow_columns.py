@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["join_rows", "one_array", "to_arrays", "to_record_batch"]
+__all__ = ["join_rows", "one_array", "to_array", "to_arrays", "to_column", "to_record_batch"]
 
 
 def to_arrays(rows: pa.RecordBatch) -> dict[str, np.ndarray]:
-    """The columns as arrays: ``[B]`` of plain values, ``[B, N]`` of fixed-size lists.
+    """Return the columns as arrays: ``[B]`` of plain values, ``[B, N]`` of fixed-size lists.
 
     Args:
         rows: numbers, or fixed-size lists of numbers, without missing values but for floats, where
@@ -30,15 +30,16 @@ def to_arrays(rows: pa.RecordBatch) -> dict[str, np.ndarray]:
         >>> {name: array.shape for name, array in to_arrays(rows).items()}
         {'ids': (2, 2), 'label': (2,)}
     """
-    return {name: _to_array(name, rows.column(i)) for i, name in enumerate(rows.schema.names)}
+    return {name: to_array(name, rows.column(i)) for i, name in enumerate(rows.schema.names)}
 
 
-def _to_array(name: str, column: pa.Array) -> np.ndarray:
+def to_array(name: str, column: pa.Array) -> np.ndarray:
+    """Return a column as `to_arrays` does, which raises the same."""
     kind = column.type
     if pa.types.is_fixed_size_list(kind):
         if column.null_count:
             raise ValueError(f"column {name!r} has missing lists")
-        return _to_array(name, column.flatten()).reshape(len(column), kind.list_size)
+        return to_array(name, column.flatten()).reshape(len(column), kind.list_size)
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         if column.null_count and pa.types.is_integer(kind):
             raise ValueError(f"column {name!r} of {kind} has missing values")
@@ -51,7 +52,7 @@ def _to_array(name: str, column: pa.Array) -> np.ndarray:
 
 
 def to_record_batch(rows: Any) -> pa.RecordBatch:
-    """Rows of any kind as one record batch.
+    """Return rows of any kind as one record batch.
 
     Args:
         rows: an Arrow RecordBatch or Table, a pandas DataFrame, or a dict of arrays ``[B]`` or
@@ -70,7 +71,7 @@ def to_record_batch(rows: Any) -> pa.RecordBatch:
     if hasattr(rows, "__arrow_c_array__"):  # what DataReceiver.recv returns, for example
         return pa.record_batch(rows)
     if isinstance(rows, Mapping):
-        arrays = {str(name): _to_column(str(name), values) for name, values in rows.items()}
+        arrays = {str(name): to_column(str(name), values) for name, values in rows.items()}
         lengths = {name: len(array) for name, array in arrays.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns must have the same number of rows, got {lengths}")
@@ -90,9 +91,20 @@ def to_record_batch(rows: Any) -> pa.RecordBatch:
     return join_rows(batches)
 
 
-def _to_column(name: str, values: Any) -> pa.Array:
+def to_column(name: str, values: Any) -> pa.Array:
+    """Return values ``[B]`` or ``[B, N]`` as an Arrow array.
+
+    Args:
+        name: of the column, for messages.
+        values: a list, an array, a pandas Series or an Arrow array, which stays as it is.
+
+    Raises:
+        ValueError: they have more dimensions, or none.
+    """
     if isinstance(values, pa.Array):
         return values
+    if isinstance(values, pa.ChunkedArray):
+        return one_array(values)
     array = np.asarray(values)
     if array.ndim == 1:
         return pa.array(values)

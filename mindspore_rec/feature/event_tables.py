@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tables are told the time of the events."""
+"""Tables whose event time is set from a batch's timestamps."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ __all__ = ["event_tables"]
 
 
 def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParameter, ...]:
-    """The hash tables among `tables` that features are looked up in.
+    """Return the hash tables among `tables` that features are looked up in.
 
     Args:
-        specs: features, as `check_specs` returns them.
+        specs: features, as `check_specs` returns them. Where the timestamp is the only one, every
+            hash table gets the time.
         tables: a network, or tables.
 
     Raises:
@@ -47,7 +48,8 @@ def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParame
             "with is_timestamp=True, or leave tables out"
         )
     wanted = {spec.table_name for spec in specs if not spec.is_timestamp}
-    found = tuple(t for t in given if isinstance(t, MapParameter) and t.name in wanted)
+    hashed = [table for table in given if isinstance(table, MapParameter)]
+    found = tuple(table for table in hashed if not wanted or table.name in wanted)
     names = {table.name for table in found}
     for spec in specs:
         if spec.idle_seconds is not None and spec.table_name not in names:

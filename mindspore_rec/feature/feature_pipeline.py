@@ -1,147 +1,371 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FeaturePipeline: from rows of raw columns to the arrays that a model reads."""
+"""FeaturePipeline: the one stage from rows of raw columns to the arrays that a model reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from mindspore.dataset import Dataset
 
 from mindspore_rec.checks import check_int
 from mindspore_rec.feature.arrow_columns import to_record_batch
+from mindspore_rec.feature.batch_rows import BatchRows
+from mindspore_rec.feature.columns import event_time, time_values
+from mindspore_rec.feature.dataset_columns import map_dataset
+from mindspore_rec.feature.feature_spec import FeatureSpec, check_specs, check_together
+from mindspore_rec.feature.outputs import MadeOutput, Output, column_of, make_output
 from mindspore_rec.feature.transforms import Feature
 
 __all__ = ["FeaturePipeline"]
 
 Prepare = Callable[[Any], Any]
+Made = FeatureSpec | Feature | Sequence[FeatureSpec | Feature]
 
 
 class FeaturePipeline:
-    """Turns record batches, DataFrames or dicts of columns into whole-batch arrays.
+    """Turns batches of raw columns into whole-batch arrays of keys and numbers.
 
-    As the transform of a `StreamingDataset`, or before a `DataSender`; what it has learned of the
-    stream is its state. The same object serves: `apply` changes nothing.
+    The same object declares the features of a model wherever they are asked for: the tables
+    (`create_table(specs=)`), the training (`FeatureBatches`, or the transform of a
+    `StreamingDataset`), a feature worker, the evaluation and the `Predictor`. What its transforms
+    have learned is its state. Calling it learns, `apply` does not.
+
+    A batch is an Arrow RecordBatch or Table, a DataFrame, a dict of columns, a tuple of columns
+    (where features name places), or a `mindspore.dataset.Dataset` of whole batches. Arrays come out
+    in a dict, or a tuple, or a Dataset.
 
     Args:
-        outputs: by the array's name, the feature or features of which it is made, side by side:
-            int64 ``[B, F]`` of keys or float32 ``[B, N]`` of numbers. The label last.
+        outputs: by the array's name, the feature or features of which it is made. A FeatureSpec
+            alone gives its keys in the shape of its column, under its own name; several features
+            are side by side, int64 ``[B, F]`` of keys or float32 ``[B, N]`` of numbers. A
+            FeatureSpec that is the timestamp declares the event time, and is no array. The label
+            last. Or only FeatureSpec objects, each of which is an output.
         prepare: functions from a DataFrame to a DataFrame, applied first, in order. They may add
             columns and leave rows out. Default: none.
         threads: columns worked on at a time, at least 1 (default 1).
+        keep_rest: whether columns that no feature reads come out too, as they are, last; not beside
+            `prepare`. Default: False.
 
     Attributes:
-        column_names: of the arrays.
+        column_names: of the arrays, without the columns of `keep_rest`.
+        specs: all features that are declared as FeatureSpec objects.
+        timestamp: the one that is the event time, or None.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type; an output mixes keys and numbers.
+        TypeError, ValueError: an argument is of the wrong type; an output mixes keys and numbers;
+            features do not fit together, as for `check_specs`.
 
     Example:
+        >>> from mindspore_rec import FeatureSpec
         >>> from mindspore_rec.stream import Category, LogScale, MinMaxScale, Number
         >>> pipeline = FeaturePipeline(
         ...     {
-        ...         "ids": [Category("user"), Category("item")],
+        ...         "user": FeatureSpec("user", table_name="users", access_threshold=2),
+        ...         "time": FeatureSpec("time", is_timestamp=True),
+        ...         "ids": [Category("city"), Category("item")],
         ...         "dense": [LogScale("views"), MinMaxScale("price")],
         ...         "label": Number("click"),
         ...     }
         ... )
-        >>> rows = {"user": ["ann", None], "item": [1, 2], "views": [0, 9], "price": [1.0, 3.0]}
-        >>> batch = pipeline({**rows, "click": [1, 0]})
-        >>> batch["ids"].shape, batch["dense"].round(2).tolist(), batch["label"].tolist()
-        ((2, 2), [[0.0, 0.0], [2.299999952316284, 1.0]], [[1.0], [0.0]])
+        >>> rows = {"user": ["ann", None], "time": [60, 61], "city": ["Rome", None], "item": [1, 2]}
+        >>> rows |= {"views": [0, 9], "price": [1.0, 3.0], "click": [1, 0]}
+        >>> batch, event_time = pipeline.batch(rows)
+        >>> batch["user"].shape, batch["ids"].shape, batch["dense"].round(2).tolist(), event_time
+        ((2,), (2, 2), [[0.0, 0.0], [2.299999952316284, 1.0]], 61)
     """
 
     def __init__(
         self,
-        outputs: Mapping[str, Feature | Sequence[Feature]],
+        outputs: Mapping[str, Made] | Iterable[FeatureSpec],
         prepare: Sequence[Prepare] = (),
         threads: int = 1,
+        *,
+        keep_rest: bool = False,
     ) -> None:
-        if not isinstance(outputs, Mapping) or not outputs:
-            raise TypeError(f"outputs must be a dict of features by name, got {outputs!r}")
-        self._outputs = {name: _features(name, made) for name, made in outputs.items()}
-        self.column_names = list(self._outputs)
+        given = _by_name(outputs)
+        times = {n: m for n, m in given.items() if isinstance(m, FeatureSpec) and m.is_timestamp}
+        for name, spec in times.items():
+            make_output(name, spec)  # of its own name
+        self._outputs: list[Output] = [
+            make_output(name, made) for name, made in given.items() if name not in times
+        ]
+        self.specs = _specs(given, self._outputs)
+        self.timestamp: FeatureSpec | None = next(iter(times.values()), None)
+        self.column_names = [output.name for output in self._outputs]
         self._prepare = [prepare] if callable(prepare) else list(prepare)
         if not all(callable(function) for function in self._prepare):
             raise TypeError("prepare must be functions of a DataFrame")
+        if not isinstance(keep_rest, bool):
+            raise TypeError(f"keep_rest must be a bool, got {keep_rest!r}")
+        if keep_rest and self._prepare:
+            raise ValueError("keep_rest must be False beside prepare: name the columns as outputs")
+        self.keep_rest = keep_rest
+        self._times_out = False
         threads = check_int("threads", threads, 1, 256)
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
-    def __call__(self, rows: Any) -> dict[str, np.ndarray]:
-        """The arrays of the stream's next rows, which are taken into the statistics first.
+    # ---- batches
+
+    def __call__(self, rows: Any) -> Any:
+        """Return the arrays of the stream's next rows, which are taken into the statistics first.
+
+        Where it raises, nothing was learned.
 
         Args:
-            rows: a record batch, Table, DataFrame, or dict of columns.
+            rows: a batch, or a Dataset of batches. One that learns is mapped by one thread.
 
         Raises:
-            ValueError: a column is missing or of a type that a feature cannot read.
+            TypeError, ValueError: a column is missing or of a type that a feature cannot read.
         """
-        return self._run(rows, True)
+        if isinstance(rows, Dataset):
+            return map_dataset(self, rows, learn=True)
+        return self._made(rows, True)[0]
 
-    def apply(self, rows: Any) -> dict[str, np.ndarray]:
-        """The arrays of rows by what was learned before; for evaluation and serving."""
-        return self._run(rows, False)
+    def apply(self, rows: Any, columns: Sequence[str] | None = None) -> Any:
+        """Return the arrays of rows by what was learned before; for evaluation and serving.
 
-    def _run(self, rows: Any, learn: bool) -> dict[str, np.ndarray]:
-        batch = to_record_batch(rows)
+        Args:
+            rows: as for a call.
+            columns: names of the arrays that are wanted, so that rows need not have what others are
+                made of. Default: all.
+
+        Raises:
+            TypeError, ValueError: as for a call, or there is no such array.
+        """
+        if isinstance(rows, Dataset):
+            return map_dataset(self, rows, learn=False)
+        return self._made(rows, False, columns=columns)[0]
+
+    def batch(self, rows: Any, learn: bool = True) -> tuple[Any, int | None]:
+        """Return the arrays of a batch, and its event time.
+
+        Args:
+            rows: a batch.
+            learn: whether it is taken into the statistics first. Default: True.
+
+        Returns:
+            As a call returns; and the latest of its timestamps in whole seconds since 1970, or None
+            where no feature is the timestamp, or `prepare` left no row.
+
+        Raises:
+            TypeError, ValueError: as for a call; a time that is missing, before 1970 or past 2106.
+        """
+        return self._made(rows, learn, with_time=True)
+
+    def _made(
+        self,
+        rows: Any,
+        learn: bool,
+        with_time: bool = False,
+        columns: Sequence[str] | None = None,
+    ) -> tuple[Any, int | None]:
+        outputs = self._wanted(columns)
+        view = self._prepared(rows)
+        seconds = self._event_time(view) if with_time else None
+        call = map if self._pool is None else self._pool.map
+        self._check_columns(view, outputs)
+        made: dict[str, Any] = {}
+        if self._times_out and self.timestamp is not None and columns is None:
+            made[self.timestamp.name] = _seconds(view.raw(column_of(self.timestamp, view)))
+        with _nothing_learned_in_part(outputs, learn):
+            for output in outputs:
+                made[output.name] = output.make(view, learn, call)
+        if self.keep_rest and view.by_place is not None:
+            for name in self._rest(view):
+                if name in made:
+                    raise ValueError(
+                        f"feature '{name}' has the name of another column of the batch: give it "
+                        "another name"
+                    )
+                made[name] = view.given(name)
+        return (tuple(made.values()) if view.by_place else made), seconds
+
+    def _prepared(self, rows: Any) -> BatchRows:
+        if not self._prepare:
+            return rows if isinstance(rows, BatchRows) else BatchRows(rows)
+        batch = rows.as_record_batch() if isinstance(rows, BatchRows) else to_record_batch(rows)
         for function in self._prepare:
             batch = to_record_batch(function(batch.to_pandas()))
-        return {
-            name: self._stack(features, batch, learn) for name, features in self._outputs.items()
-        }
+        return BatchRows(batch)
 
-    def _stack(self, features: list[Feature], batch: pa.RecordBatch, learn: bool) -> np.ndarray:
-        width = sum(feature.width for feature in features)
-        # Columns one after the other in memory, as they are written; a copy makes it rows.
-        made: np.ndarray = np.empty((width, batch.num_rows), features[0].dtype)
+    def _wanted(self, columns: Sequence[str] | None) -> list[Output]:
+        if columns is None:
+            return self._outputs
+        by_name = {output.name: output for output in self._outputs}
+        unknown = [name for name in columns if name not in by_name]
+        if unknown:
+            raise ValueError(f"columns must be of {self.column_names}, got {unknown[0]!r}")
+        return [by_name[name] for name in columns]
 
-        def work(place: int, feature: Feature) -> None:
-            values = feature.apply(_column(batch, feature.column), learn)
-            made[place : place + feature.width] = values.T if values.ndim == 2 else values
+    def _event_time(self, view: BatchRows) -> int | None:
+        if self.timestamp is None:
+            return None
+        times = view.raw(column_of(self.timestamp, view))
+        return None if self._prepare and not len(times) else event_time(self.timestamp, times)
 
-        places = np.cumsum([0] + [feature.width for feature in features[:-1]]).tolist()
-        if self._pool is None:
-            for place, feature in zip(places, features, strict=True):
-                work(place, feature)
-        else:
-            list(self._pool.map(work, places, features))
-        return np.ascontiguousarray(made.T)
+    def _check_columns(self, view: BatchRows, outputs: list[Output]) -> None:
+        """Raise ValueError where columns are missing or of different lengths."""
+        first: tuple[str, int] | None = None
+        for member in (each for output in outputs for each in output.members):
+            column = view.given(column_of(member, view))
+            if np.ndim(column) == 0 and not hasattr(column, "__len__"):
+                continue  # its feature says what is wrong with it
+            name = member.name if isinstance(member, FeatureSpec) else str(member.column)
+            if first is None:
+                first = name, len(column)
+            elif len(column) != first[1]:
+                raise ValueError(
+                    f"features must have the same number of rows, got {first[1]} of '{first[0]}' "
+                    f"and {len(column)} of '{name}'"
+                )
+
+    def _rest(self, view: BatchRows) -> list[str]:
+        """Return the names of columns that no feature reads."""
+        read = {column_of(each, view) for output in self._outputs for each in output.members}
+        time = None if self.timestamp is None else view.name_of(self.timestamp.column)
+        return [name for name in view.names if name not in read and name != time]
+
+    # ---- where it is used
+
+    def reads(self, columns: Sequence[str] | None = None) -> list[str | int] | None:
+        """Return the raw columns that arrays are made of, in order; None where `prepare` decides.
+
+        Args:
+            columns: names of the arrays. Default: all.
+        """
+        if self._prepare:
+            return None
+        outputs = self._wanted(columns)
+        return list(dict.fromkeys(each.column for output in outputs for each in output.members))
+
+    def with_times(self) -> FeaturePipeline:
+        """Return this pipeline, with the times of the rows as its first array.
+
+        A feature worker sends that; what is learned is shared with this pipeline.
+
+        Raises:
+            ValueError: no feature is the timestamp.
+        """
+        if self.timestamp is None:
+            raise ValueError("one of the features must be the timestamp: is_timestamp=True")
+        made = copy.copy(self)
+        made._times_out = True
+        made.column_names = [self.timestamp.name, *self.column_names]
+        return made
+
+    def received(self) -> FeaturePipeline:
+        """Return the pipeline of whoever gets what a feature worker made with `with_times()`.
+
+        It declares the same tables, thresholds and event time, takes the arrays as they come, and
+        learns nothing.
+        """
+        made = copy.copy(self)
+        made._outputs = [MadeOutput(output.name) for output in self._outputs]
+        made._prepare = []
+        made._times_out, made.keep_rest = False, False
+        made.column_names = [output.name for output in self._outputs]
+        if self.timestamp is not None:
+            made.timestamp = dataclasses.replace(self.timestamp, index_key=None)
+        return made
+
+    # ---- what it has learned
+
+    @property
+    def learns(self) -> bool:
+        """Whether a transform has a state."""
+        return any(each is not None for states in self.state_dict().values() for each in states)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was learned, as JSON values."""
+        """Return what was learned, as JSON values."""
         return {
-            name: [feature.state_dict() for feature in features]
-            for name, features in self._outputs.items()
+            output.name: [None if t is None else t.state_dict() for t in output.transforms]
+            for output in self._outputs
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from there.
+        """Take over what `state_dict` returned.
 
         Raises:
-            ValueError: the state is of a pipeline with other features.
+            TypeError, ValueError, KeyError: the state is of a pipeline with other features. Nothing
+                has changed then.
         """
-        shape = {name: len(features) for name, features in self._outputs.items()}
+        self._check_state(state)
+        tried = copy.deepcopy([output.transforms for output in self._outputs])
+        for transforms in (tried, [output.transforms for output in self._outputs]):
+            for output, each in zip(self._outputs, transforms, strict=True):
+                _load(each, state[output.name])
+
+    def with_state(self, state: Mapping[str, Any]) -> FeaturePipeline:
+        """Return a copy with another state; this one keeps its own.
+
+        Raises:
+            TypeError, ValueError, KeyError: as for `load_state_dict`.
+        """
+        made = copy.copy(self)
+        made._outputs = copy.deepcopy(self._outputs)
+        made.load_state_dict(state)
+        return made
+
+    def _check_state(self, state: Any) -> None:
+        shape = {output.name: len(output.members) for output in self._outputs}
+        if not isinstance(state, Mapping) or not all(
+            isinstance(learned, (list, tuple)) for learned in state.values()
+        ):
+            raise ValueError(f"state must be of a pipeline with outputs {shape}, got {state!r:.80}")
         found = {name: len(learned) for name, learned in state.items()}
         if found != shape:
             raise ValueError(f"state must be of a pipeline with outputs {shape}, got {found}")
-        for name, features in self._outputs.items():
-            for feature, learned in zip(features, state[name], strict=True):
-                feature.load_state_dict(learned)
 
 
-def _features(name: str, made: Feature | Sequence[Feature]) -> list[Feature]:
-    features = [made] if isinstance(made, Feature) else list(made)
-    if not features or not all(isinstance(feature, Feature) for feature in features):
-        raise TypeError(f"output {name!r} must be of one or more features, got {made!r}")
-    if len({feature.dtype for feature in features}) > 1:
-        raise ValueError(f"output {name!r} must be of keys only or of numbers only")
-    return features
+def _by_name(outputs: Any) -> dict[str, Any]:
+    if isinstance(outputs, FeatureSpec):
+        return {outputs.name: outputs}
+    if isinstance(outputs, Mapping):
+        if outputs:
+            return dict(outputs)
+    elif isinstance(outputs, Iterable) and not isinstance(outputs, (str, bytes)):
+        return {spec.name: spec for spec in check_specs(outputs)}
+    raise TypeError(f"outputs must be a dict of features by name, got {outputs!r}")
 
 
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    place = batch.schema.get_field_index(name)
-    if place < 0:
-        raise ValueError(f"rows must have a column {name!r}, they have {batch.schema.names}")
-    return batch.column(place)
+def _specs(given: Mapping[str, Any], outputs: list[Output]) -> tuple[FeatureSpec, ...]:
+    """Return the FeatureSpec objects in the order in which they were given."""
+    by_name = {output.name: output.specs for output in outputs}
+    specs = tuple(spec for name, made in given.items() for spec in by_name.get(name, [made]))
+    check_together(specs)
+    return specs
+
+
+def _seconds(times: Any) -> np.ndarray:
+    values = time_values(times)
+    if values.dtype.kind != "M":
+        return values
+    return values.astype("datetime64[us]").astype(np.int64) / 1e6
+
+
+def _load(transforms: list[Feature | None], states: Sequence[Any]) -> None:
+    for transform, state in zip(transforms, states, strict=True):
+        if transform is not None:
+            transform.load_state_dict(state)
+        elif state is not None:
+            raise ValueError(f"state must be None where there is no transform, got {state!r:.80}")
+
+
+@contextmanager
+def _nothing_learned_in_part(outputs: list[Output], learn: bool) -> Iterator[None]:
+    """Put transforms back where a batch fails that some of them have learned from already."""
+    transforms = [t for output in outputs for t in output.transforms if learn and t is not None]
+    before = [dict(vars(each)) for each in transforms]
+    try:
+        yield
+    except BaseException:
+        for each, attributes in zip(transforms, before, strict=True):
+            vars(each).clear()
+            vars(each).update(attributes)
+        raise

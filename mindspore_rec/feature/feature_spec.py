@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mindspore_rec.checks import check_int
+import numpy as np
 
-__all__ = ["FeatureSpec", "check_name", "check_specs", "specs_of_table"]
+from mindspore_rec.checks import check_int
+from mindspore_rec.feature.transforms import Feature
+
+__all__ = ["FeatureSpec", "check_name", "check_specs", "check_together", "specs_of_table"]
 
 MAX_THRESHOLD = (1 << 30) - 1  # of occurrences, where a row's counter saturates
 MAX_SECONDS = (1 << 31) - 1
@@ -19,7 +22,7 @@ _NAME = re.compile(r"[0-9A-Za-z_.]{1,100}")
 
 
 def check_name(argument: str, value: Any) -> str:
-    """`value` as the name of a feature or table.
+    """Return `value`, the name of a feature or table, checked.
 
     Raises:
         TypeError: it is not a str.
@@ -41,7 +44,10 @@ def check_name(argument: str, value: Any) -> str:
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """What a column of a batch is: ids of a table, or the time of the events.
+    """Declaration of a column of a batch: keys of a table, or the time of the events.
+
+    One object says everything about a feature, wherever features are asked for: `create_table`,
+    `SparseLookup`, `FeatureBatches`, `FeaturePipeline`, `EventTime`.
 
     Args:
         name: 1 to 100 letters, digits, '_' and '.'; the column's name where the keys come out.
@@ -57,7 +63,11 @@ class FeatureSpec:
             feature has no table. Default: it is not.
         batch_size: rows a batch must have, at least 1. Default: any number.
         faae_coefficient: what an occurrence of this feature counts for in its table's admission,
-            1 to 2**20. Default: 1.
+            1 to 2**20: an occurrence adds this to its key's count, which `access_threshold` is
+            compared with. Default: 1.
+        transform: how the column becomes keys: a `Category`, `Key`, `TimePart`, `QuantileBucket` or
+            other `Feature` of keys, which names the column, so `index_key` is left out. Default:
+            integers are keys as they are, strings are hashed with `table_name`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or of no use to a
@@ -70,6 +80,10 @@ class FeatureSpec:
         >>> spec = FeatureSpec("clicked_item", table_name="items", access_threshold=3)
         >>> spec.table_name, spec.column, spec.count_threshold, spec.idle_seconds
         ('items', 'clicked_item', 3, None)
+        >>> from mindspore_rec.stream import TimePart
+        >>> hour = FeatureSpec("hour", table_name="times", transform=TimePart("time", "hour"))
+        >>> hour.column
+        'time'
     """
 
     name: str
@@ -80,6 +94,7 @@ class FeatureSpec:
     is_timestamp: bool | None = None
     batch_size: int | None = None
     faae_coefficient: int = 1
+    transform: Feature | None = None
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
@@ -95,6 +110,8 @@ class FeatureSpec:
         if self.batch_size is not None:
             check_int(where + "batch_size", self.batch_size, 1, MAX_SECONDS)
         check_int(where + "faae_coefficient", self.faae_coefficient, 1, MAX_COEFFICIENT)
+        if self.transform is not None:
+            self._check_transform(where)
         if self.is_timestamp:
             self._check_timestamp(where)
         elif self.table_name is None:
@@ -106,14 +123,33 @@ class FeatureSpec:
             "access_threshold": None,
             "eviction_threshold": None,
             "faae_coefficient": 1,
+            "transform": None,
         }
         for argument, default in defaults.items():
             if getattr(self, argument) != default:
                 raise ValueError(f"{where}{argument} is for ids; with is_timestamp leave it out")
 
+    def _check_transform(self, where: str) -> None:
+        if not isinstance(self.transform, Feature):
+            raise TypeError(
+                f"{where}transform must be a Feature such as Category, got {self.transform!r}"
+            )
+        if self.transform.dtype is not np.int64 or self.transform.width != 1:
+            raise ValueError(
+                f"{where}transform must give one key a value, {type(self.transform).__name__} "
+                "gives numbers: put it into an output of its own"
+            )
+        if self.index_key is not None:
+            raise ValueError(
+                f"{where}index_key must be left out beside a transform, which names column "
+                f"{self.transform.column!r}"
+            )
+
     @property
     def column(self) -> int | str:
         """Name or place of the column in a batch."""
+        if self.transform is not None:
+            return self.transform.column
         return self.name if self.index_key is None else self.index_key
 
     @property
@@ -154,10 +190,10 @@ def _check_eviction(where: str, value: Any) -> None:
 
 
 def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
-    """Features of one batch that fit together.
+    """Return the features of one batch, after checking that they fit together.
 
     Args:
-        specs: a FeatureSpec, or an iterable of them.
+        specs: a FeatureSpec, an iterable of them, or a FeaturePipeline, which has them.
 
     Returns:
         The features.
@@ -174,6 +210,8 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
         ValueError: feature 'a' evicts by age (eviction_threshold=60) and there is no time: add a
         FeatureSpec with is_timestamp=True
     """
+    if isinstance(getattr(specs, "specs", None), tuple):
+        return specs.specs  # of a pipeline, which has checked them
     found = (specs,) if isinstance(specs, FeatureSpec) else specs
     if not isinstance(found, Iterable) or isinstance(found, (str, bytes)):
         raise TypeError(f"specs must be FeatureSpec objects, got {specs!r}")
@@ -183,10 +221,15 @@ def check_specs(specs: Any) -> tuple[FeatureSpec, ...]:
             raise TypeError(f"specs must be FeatureSpec objects, got {spec!r}")
     if all(spec.is_timestamp for spec in found):
         raise ValueError("specs must have at least one feature that is not a timestamp")
-    _check_names(found)
-    _check_thresholds(found)
-    _check_time(found)
+    check_together(found)
     return found
+
+
+def check_together(specs: tuple[FeatureSpec, ...]) -> None:
+    """Raise ValueError where features do not fit together, as `check_specs` says."""
+    _check_names(specs)
+    _check_thresholds(specs)
+    _check_time(specs)
 
 
 def _check_names(specs: tuple[FeatureSpec, ...]) -> None:
@@ -234,7 +277,7 @@ def _check_time(specs: tuple[FeatureSpec, ...]) -> None:
 
 
 def specs_of_table(specs: Any, table_name: str) -> tuple[FeatureSpec, ...]:
-    """The features that are looked up in a table.
+    """Return the features that are looked up in a table.
 
     Args:
         specs: as for `check_specs`.

@@ -53,7 +53,7 @@ class QuantileScale(Number):
     """
 
     def __init__(
-        self, column: str, buckets: int = 256, sample: int = 10_000, missing: float = 0.0
+        self, column: str | int, buckets: int = 256, sample: int = 10_000, missing: float = 0.0
     ) -> None:
         super().__init__(column, missing)
         self.buckets = check_int("buckets", buckets, 2, 1 << 16)
@@ -104,7 +104,7 @@ class QuantileScale(Number):
         }
 
     def load_state_dict(self, state: Any) -> None:
-        """Goes on from there.
+        """Take over what `state_dict` returned.
 
         Raises:
             ValueError: the state is that of another number of buckets.

@@ -41,7 +41,7 @@ class MinMaxScale(Number):
 
     def __init__(
         self,
-        column: str,
+        column: str | int,
         low: float | None = None,
         high: float | None = None,
         missing: float = 0.0,
@@ -73,7 +73,7 @@ class MinMaxScale(Number):
         return list(self._seen) if self._seen[0] <= self._seen[1] else []
 
     def load_state_dict(self, state: Any) -> None:
-        """Goes on from there."""
+        """Take over what `state_dict` returned."""
         self._seen = [float(value) for value in state] if state else [math.inf, -math.inf]
 
 
@@ -91,7 +91,7 @@ class LogScale(MinMaxScale):
         array([0.    , 0.6931, 0.    , 0.    ], dtype=float32)
     """
 
-    def __init__(self, column: str, running: bool = False, missing: float = 0.0) -> None:
+    def __init__(self, column: str | int, running: bool = False, missing: float = 0.0) -> None:
         super().__init__(column, missing=missing)
         if not isinstance(running, bool):
             raise TypeError(f"running must be a bool, got {running!r}")
@@ -110,7 +110,7 @@ class LogScale(MinMaxScale):
         return super().state_dict() if self.running else None
 
     def load_state_dict(self, state: Any) -> None:
-        """Goes on from there."""
+        """Take over what `state_dict` returned."""
         if self.running == (state is None):
             raise ValueError(f"state of column {self.column!r} must be of the same setting")
         if self.running:
@@ -133,7 +133,7 @@ class StandardScale(Number):
         [-1.0, 1.0]
     """
 
-    def __init__(self, column: str, missing: float = 0.0) -> None:
+    def __init__(self, column: str | int, missing: float = 0.0) -> None:
         super().__init__(column, missing)
         self._count, self._mean, self._squares = 0, 0.0, 0.0
 
@@ -160,5 +160,5 @@ class StandardScale(Number):
         return [self._count, self._mean, self._squares]
 
     def load_state_dict(self, state: Any) -> None:
-        """Goes on from there."""
+        """Take over what `state_dict` returned."""
         self._count, self._mean, self._squares = int(state[0]), float(state[1]), float(state[2])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of one column: from raw values to int64 keys or float32 numbers."""
+"""Transforms of one column: from raw values to int64 keys or float32 numbers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mindspore_rec.checks import check_number, check_one_of
+from mindspore_rec.checks import check_int, check_number, check_one_of
 from mindspore_rec.feature.hashing import category_keys
 
-__all__ = ["Category", "Feature", "Key", "Number", "TimeCycle", "TimePart", "time_parts"]
+__all__ = [
+    "Category",
+    "Feature",
+    "Key",
+    "Number",
+    "TimeCycle",
+    "TimePart",
+    "hashed_keys",
+    "time_parts",
+]
 
 _PARTS = {"minute": 60, "hour": 24, "weekday": 7, "day": 31, "month": 12}
 _GREATEST = float(np.finfo(np.float32).max)
@@ -21,10 +30,13 @@ _YEAR_1, _YEAR_10000 = -62_135_596_800.0, 253_402_300_800.0  # in seconds since 
 
 
 class Feature(ABC):
-    """What a model reads of one column.
+    """Base class of transforms: what a model reads of one column.
+
+    A `FeaturePipeline` takes them as they are, or inside a `FeatureSpec` that says of which table
+    the keys are.
 
     Args:
-        column: the column's name.
+        column: the column's name, or its place from 0 to 255 where batches are tuples.
     """
 
     dtype: ClassVar[type]
@@ -33,27 +45,38 @@ class Feature(ABC):
     width = 1
     """Values a row."""
 
-    def __init__(self, column: str) -> None:
-        if not isinstance(column, str) or not column:
-            raise TypeError(f"column must be a name, got {column!r}")
+    def __init__(self, column: str | int) -> None:
+        if isinstance(column, int) and not isinstance(column, bool):
+            check_int("column", column, 0, 255)
+        elif not isinstance(column, str) or not column:
+            raise TypeError(f"column must be a name or a place, got {column!r}")
         self.column = column
 
     @abstractmethod
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """The values as an array ``[B]`` or ``[B, width]``; `learn` takes them into statistics."""
+        """Return the values as an array ``[B]`` or ``[B, width]``.
+
+        Args:
+            values: the column, ``[B]``.
+            learn: whether they are taken into the statistics first.
+        """
 
     def state_dict(self) -> list[float] | None:
-        """What it has learned, as JSON values; None where it learns nothing."""
+        """Return what it has learned, as JSON values; None where it learns nothing."""
         return None
 
     def load_state_dict(self, state: Any) -> None:
-        """Goes on from there."""
+        """Take over what `state_dict` returned.
+
+        Raises:
+            ValueError: it is the state of something else.
+        """
         if state is not None:
             raise ValueError(f"state of column {self.column!r} must be None, got {state!r}")
 
 
 class Category(Feature):
-    """Keys of strings or integers, by the hash of `mindspore_rec.feature.hashing.category_keys`.
+    """Keys of strings or integers, by the hash of `mindspore_rec.category_keys`.
 
     Args:
         column: strings or integers; a missing value has a key of its own.
@@ -67,23 +90,19 @@ class Category(Feature):
 
     dtype = np.int64
 
-    def __init__(self, column: str, field: str | None = None) -> None:
+    def __init__(self, column: str | int, field: str | None = None) -> None:
         super().__init__(column)
-        self.field = column if field is None else field
+        if field is None and isinstance(column, int):
+            raise ValueError(f"field must be given where column is a place, got column={column}")
+        self.field = str(column) if field is None else field
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """The keys."""
-        if pa.types.is_dictionary(values.type) and len(values.dictionary) > len(values):
-            # a slice: hash the values that it has, not all that its block has
-            used, places = np.unique(pc.fill_null(values.indices, -1), return_inverse=True)
-            known = pa.array(used, pa.int64(), mask=used < 0)
-            keys = category_keys(self.field, values.dictionary.take(known))
-            return keys[places]
-        return category_keys(self.field, values)
+        """Return the keys, int64 ``[B]``."""
+        return hashed_keys(self.field, values)
 
 
 class Key(Feature):
-    """Keys that are there already, as int64.
+    """Keys as they are in the column, as int64.
 
     Args:
         column: integers without missing values.
@@ -96,7 +115,7 @@ class Key(Feature):
     dtype = np.int64
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """The keys."""
+        """Return the keys, int64 ``[B]``."""
         if not pa.types.is_integer(values.type) or values.null_count:
             raise ValueError(
                 f"column {self.column!r} must be integers without missing values, it is "
@@ -120,12 +139,12 @@ class Number(Feature):
 
     dtype: ClassVar[type] = np.float32
 
-    def __init__(self, column: str, missing: float = 0.0) -> None:
+    def __init__(self, column: str | int, missing: float = 0.0) -> None:
         super().__init__(column)
         self.missing = check_number("missing", missing)
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """The numbers."""
+        """Return the numbers, float32 ``[B]``."""
         numbers = self._numbers(values)
         there = np.abs(numbers) <= _GREATEST
         numbers[~there] = 0.0  # one absurd value must not spoil what is learned for good
@@ -135,7 +154,7 @@ class Number(Feature):
         return made.astype(np.float32)
 
     def _numbers(self, values: pa.Array) -> np.ndarray:
-        """float64, NaN where missing; a copy."""
+        """Return a float64 copy, NaN where a value is missing."""
         if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
             raise ValueError(f"column {self.column!r} must be numbers, it is {values.type}")
         return np.array(values.to_numpy(zero_copy_only=False), np.float64)
@@ -161,12 +180,12 @@ class TimePart(Feature):
 
     dtype = np.int64
 
-    def __init__(self, column: str, part: str) -> None:
+    def __init__(self, column: str | int, part: str) -> None:
         super().__init__(column)
         self.part = check_one_of("part", part, tuple(_PARTS))
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """The keys."""
+        """Return the keys, int64 ``[B]``."""
         parts, there = time_parts(self.column, values, self.part)
         return category_keys(f"{self.column}.{self.part}", pa.array(parts, mask=~there))
 
@@ -186,12 +205,12 @@ class TimeCycle(Feature):
     dtype = np.float32
     width = 2
 
-    def __init__(self, column: str, part: str) -> None:
+    def __init__(self, column: str | int, part: str) -> None:
         super().__init__(column)
         self.part = check_one_of("part", part, tuple(_PARTS))
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """Sine and cosine."""
+        """Return sine and cosine, float32 ``[B, 2]``."""
         parts, there = time_parts(self.column, values, self.part)
         angle = parts * (2 * np.pi / _PARTS[self.part])
         return (np.stack([np.sin(angle), np.cos(angle)], axis=1) * there[:, None]).astype(
@@ -199,8 +218,26 @@ class TimeCycle(Feature):
         )
 
 
-def time_parts(column: str, values: pa.Array, part: str) -> tuple[np.ndarray, np.ndarray]:
-    """int64 parts of times, 0 where missing, and which are not missing."""
+def hashed_keys(field: str, values: pa.Array) -> np.ndarray:
+    """Return `category_keys(field, values)`; of a dictionary only the values in use are hashed.
+
+    Args:
+        field: what salts the hash.
+        values: strings or integers ``[B]``.
+
+    Raises:
+        TypeError, ValueError: as for `category_keys`.
+    """
+    if pa.types.is_dictionary(values.type) and len(values.dictionary) > len(values):
+        # a slice: hash the values that it has, not all that its block has
+        used, places = np.unique(pc.fill_null(values.indices, -1), return_inverse=True)
+        known = pa.array(used, pa.int64(), mask=used < 0)
+        return category_keys(field, values.dictionary.take(known))[places]
+    return category_keys(field, values)
+
+
+def time_parts(column: str | int, values: pa.Array, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return int64 parts of times, 0 where one is missing, and a mask of those that are there."""
     if pa.types.is_timestamp(values.type):
         seconds = values.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
     elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
