@@ -36,7 +36,8 @@ class FeatureBatches:
     Args:
         source: a `mindspore.dataset.Dataset`, or an iterable of dicts or tuples of columns, whole
             batches. It may be endless.
-        specs: features of a batch, FeatureSpec objects.
+        specs: features of a batch, FeatureSpec objects, or a FeaturePipeline, which learns in
+            training only.
         tables: the network, or its tables, that are told the time. Needed in training where a
             feature is the timestamp, and only then.
         is_train: False for evaluation: tables are not told the time, and a source whose columns
@@ -69,11 +70,11 @@ class FeatureBatches:
         check_source(source, "source")
         if not isinstance(is_train, bool):
             raise TypeError(f"is_train must be a bool, got {is_train!r}")
-        self._insert = InsertFunc(specs, with_time=is_train)
+        self._insert = InsertFunc(specs, with_time=is_train, learn=is_train)
         self._tables = self._told(tables, is_train)
         self._count = batch_count(source)
         self.source = self._insert(source) if isinstance(source, Dataset) else source
-        self._place = len(self._insert.features) if self._tables else None
+        self._place = self._insert.time_place if self._tables else None
 
     def _told(self, tables: Any, is_train: bool) -> tuple[MapParameter, ...]:
         timestamp = self._insert.timestamp
