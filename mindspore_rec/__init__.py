@@ -11,6 +11,7 @@ from mindspore_rec.checkpoint import (
 from mindspore_rec.feature.convert import convert, revert
 from mindspore_rec.feature.create_table import create_table
 from mindspore_rec.feature.feature_spec import FeatureSpec
+from mindspore_rec.feature.hashing import category_keys
 from mindspore_rec.feature.insert_func import get_insert_func
 from mindspore_rec.feature.session import init, terminate
 from mindspore_rec.feature.sparse_lookup import SparseLookup, sparse_lookup
@@ -146,6 +147,7 @@ __all__ = [
     "TrainStep",
     "TrainSummary",
     "__version__",
+    "category_keys",
     "check_covered",
     "convert",
     "create_table",
