@@ -19,6 +19,7 @@ from mindspore.graph.api import _pynative_executor
 
 from mindspore_rec import _native
 from mindspore_rec._native import (
+    NameTakenError,
     NoOptimizerError,
     OutOfMemoryError,
     StaleHandleError,
@@ -27,6 +28,7 @@ from mindspore_rec._native import (
 from mindspore_rec.graph.operator_errors import operator_errors
 
 __all__ = [
+    "NameTakenError",
     "NoOptimizerError",
     "OutOfMemoryError",
     "StaleHandleError",

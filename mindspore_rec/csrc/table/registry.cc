@@ -90,9 +90,9 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace)
     const Locked registry;
     std::vector<int64_t>& holders = registry->names[config.name];
     if (!holders.empty() && !replace) {
-      throw std::invalid_argument("name '" + config.name +
-                                  "' is already used by an open table; close that table or choose "
-                                  "another name");
+      throw NameTaken(
+          "name '" + config.name +
+          "' is already used by an open table; close that table or choose another name");
     }
     holders.reserve(holders.size() + 1);
     numbered.id = registry->next++;

@@ -35,14 +35,20 @@ struct Registered {
   std::atomic<bool> rows_missing{false};
 };
 
+// An open table has the name.
+struct NameTaken : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
 // The table's name is that of a newer one.
 struct TableReplaced : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Makes a table. Throws std::invalid_argument where the name is empty or that of an open table;
-// with `replace` the new table takes the name over instead, and FindTable refuses the older one
-// until the new one is closed. Any thread. In a forked child the parent's tables are not open.
+// Makes a table. Throws std::invalid_argument where the name is empty, NameTaken where an open
+// table has it; with `replace` the new table takes the name over instead, and FindTable refuses the
+// older one until the new one is closed. Any thread. In a forked child the parent's tables are not
+// open.
 std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
 
 // Throws TableClosed where that table was closed, TableReplaced where a newer one has its name,
