@@ -10,7 +10,7 @@ from typing import Any
 from mindspore_rec.checks import check_int
 from mindspore_rec.native import get_num_threads, set_num_threads
 from mindspore_rec.parameter import TableParameter
-from mindspore_rec.parameter.map_parameter import MAX_SEED
+from mindspore_rec.parameter.table_config import MAX_SEED
 
 __all__ = ["Session", "adopt", "default_seed", "init", "terminate"]
 

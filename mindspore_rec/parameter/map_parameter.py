@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import numbers
@@ -19,20 +20,17 @@ from mindspore_rec.native import TableClosedError, custom_op
 from mindspore_rec.parameter import graph_syntax  # noqa: F401  (makes m[k] work in a graph)
 from mindspore_rec.parameter.dynamics import DynamicTable
 from mindspore_rec.parameter.initializers import row_initializer
-from mindspore_rec.parameter.policies import (
-    MAX_COUNT,
-    NEVER,
-    Admission,
-    CountAdmission,
-    Eviction,
-    check_admission,
-    check_eviction,
-    check_unknown_value,
+from mindspore_rec.parameter.policies import Admission, CountAdmission, Eviction
+from mindspore_rec.parameter.table_config import EVERY_KEY, MAX_DIM, MAX_SEED, TableConfig
+from mindspore_rec.parameter.upstream import (
+    admission_of,
+    check_described_once,
+    check_hash_config,
+    eviction_of,
 )
 
 SLICE_BYTES = 1 << 30
-_EXPORT = "export"  # who holds the mark of incremental exports
-MAX_SEED = (1 << 64) - 1
+_EXPORT = "export"  # holder of the mark of incremental exports
 UNCHANGED, MODIFIED, ERASED = 0, 1, 2
 
 _counter = itertools.count()
@@ -81,6 +79,9 @@ class MapParameter(DynamicTable):
             the number of `default_value`, zeros where that is a distribution.
         serving_unknown_value: the same in evaluation and prediction. Default: `unknown_value`.
         cache: the tiers its rows live in, a `CacheConfig`. Default: all rows in host memory.
+        config: a `TableConfig` in place of the arguments above that describe the table; beside it
+            only `value_shape` (of `config.dim` elements), `key_tensor` and `value_tensor` may be
+            given.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -124,48 +125,48 @@ class MapParameter(DynamicTable):
         unknown_value: Any = None,
         serving_unknown_value: Any = None,
         cache: CacheConfig | None = None,
+        config: TableConfig | None = None,
     ) -> None:
+        check_described_once(MapParameter.__init__, locals(), config)
+        if config is not None:
+            check_hash_config("MapParameter", config)
+            name, key_dtype, value_dtype = config.name, config.key_dtype, config.value_dtype
+            if value_shape is None and value_tensor is None:
+                value_shape = config.dim
         if name is None:
             name = f"map_parameter_{next(_counter)}"
         if not isinstance(name, str) or not name:
             raise TypeError(f"name must be a non-empty str, got {name!r}")
-        if not isinstance(requires_grad, bool):
-            raise TypeError(f"table '{name}': requires_grad must be a bool, got {requires_grad!r}")
+        where = f"table '{name}': "
         _check_pair(name, key_tensor, value_tensor)
         key_dtype = _one_of(name, "key", key_dtype, key_tensor, ms.int32, (ms.int32, ms.int64))
         value_dtype = _one_of(name, "value", value_dtype, value_tensor, ms.float32, (ms.float32,))
         shape = _value_shape(name, value_shape, value_tensor)
         dim = math.prod(shape)
-        where = f"table '{name}': "
-        admission = _admission(where, admission, permit_filter_value)
-        eviction = _eviction(where, eviction, evict_filter_value)
-        init = row_initializer(default_value, fan_in=dim, fan_out=dim, argument="default_value")
-        unknown = check_unknown_value(where + "unknown_value", unknown_value, dim)
-        serving = check_unknown_value(where + "serving_unknown_value", serving_unknown_value, dim)
-        rules = {} if eviction is None else eviction.native_arguments()
-        super().__init__(
-            requires_grad=requires_grad,
-            key_dtype=key_dtype,
-            cache=cache,
-            name=name,
-            dim=dim,
-            seed=check_int(where + "seed", seed, 0, MAX_SEED),
-            unknown_value=[init.unknown_value] if unknown is None else unknown,
-            serving_unknown_value=serving or [],
-            **admission.native_arguments(),
-            **rules,
-            **init.native_arguments(),
-        )
-        self.value_dtype = value_dtype
+        if config is None:
+            row_initializer(default_value, fan_in=dim, fan_out=dim, argument="default_value")
+            config = TableConfig(
+                dim,
+                name=name,
+                key_dtype=key_dtype,
+                value_dtype=value_dtype,
+                initializer=default_value,
+                seed=check_int(where + "seed", seed, 0, MAX_SEED),
+                requires_grad=requires_grad,
+                admission=admission_of(where, admission, permit_filter_value),
+                eviction=eviction_of(where, eviction, evict_filter_value),
+                unknown_value=unknown_value,
+                serving_unknown_value=serving_unknown_value,
+                cache=cache,
+            )
+        elif dim != config.dim:
+            raise ValueError(
+                f"{where}value_shape must have config.dim={config.dim} elements, got {shape}"
+            )
+        super().__init__(dataclasses.replace(config, name=name))
         self.value_shape = shape
-        self.default_value = default_value
-        self.admission = admission
-        self.eviction = eviction
-        self.permit_filter_value = permit_filter_value
-        self.evict_filter_value = evict_filter_value
-        self.unknown_value = unknown_value
-        self.serving_unknown_value = serving_unknown_value
-        self.seed = seed
+        self.admission = EVERY_KEY if config.admission is None else config.admission
+        self.eviction = config.eviction
         self._flat = len(shape) == 1
         self._slices: tuple[bool, np.ndarray, int] | None = None
         self._clones = 0
@@ -176,6 +177,45 @@ class MapParameter(DynamicTable):
         if key_tensor is not None and value_tensor is not None:
             keys = np.ascontiguousarray(key_tensor.asnumpy())
             self.native.put(keys, np.ascontiguousarray(value_tensor.asnumpy()))
+
+    # ---- the description, by upstream's names too
+
+    @property
+    def value_dtype(self) -> Any:
+        """Dtype of the values."""
+        return self.config.value_dtype
+
+    @property
+    def default_value(self) -> Any:
+        """First value of a row: `config.initializer`."""
+        return self.config.initializer
+
+    @property
+    def permit_filter_value(self) -> int:
+        """Count of occurrences by which a key is admitted; 1 where admission is not by count."""
+        count = self.admission.threshold if isinstance(self.admission, CountAdmission) else 1
+        return 1 if count is None else count
+
+    @property
+    def evict_filter_value(self) -> int:
+        """Number of steps after which an unseen row is evicted, `sys.maxsize` for never."""
+        steps = None if self.eviction is None else self.eviction.max_idle_steps
+        return sys.maxsize if steps is None or steps == -1 else steps
+
+    @property
+    def unknown_value(self) -> float | tuple[float, ...] | None:
+        """What a key without a row reads, as given: `config.unknown_value`."""
+        return self.config.unknown_value
+
+    @property
+    def serving_unknown_value(self) -> float | tuple[float, ...] | None:
+        """What a key without a row reads in evaluation: `config.serving_unknown_value`."""
+        return self.config.serving_unknown_value
+
+    @property
+    def seed(self) -> int:
+        """Seed of the first values."""
+        return self.config.seed or 0
 
     def _make_map_operators(self) -> None:
         zeros = ops.zeros_like
@@ -437,21 +477,20 @@ class MapParameter(DynamicTable):
         Args:
             init: the clone's `default_value`, or 'same'.
         """
+        if not (isinstance(init, str) and init == "same"):
+            row_initializer(init, fan_in=self.dim, fan_out=self.dim, argument="init")
+            changes: dict[str, Any] = {"initializer": init}
+        else:
+            changes = {}
         self._clones += 1
-        return MapParameter(
+        config = dataclasses.replace(
+            self.config,
             name=f"{self.name}.clone{self._clones}",
             requires_grad=self.requires_grad,
-            key_dtype=self.key_dtype,
-            value_dtype=self.value_dtype,
-            value_shape=self.value_shape,
-            default_value=self.default_value if isinstance(init, str) and init == "same" else init,
-            admission=self.admission,
             eviction=self.eviction,
-            unknown_value=self.unknown_value,
-            serving_unknown_value=self.serving_unknown_value,
-            seed=self.seed,
-            cache=self.cache,
+            **changes,
         )
+        return MapParameter(config=config, value_shape=self.value_shape)
 
     def _pack(self, rows: dict[str, np.ndarray], status: int) -> ExportedData:
         present = rows["present"]
@@ -463,28 +502,6 @@ class MapParameter(DynamicTable):
         statuses[: len(values)] = status
         key_type = np.int32 if self.key_dtype == ms.int32 else np.int64
         return keys.astype(key_type), values.reshape((-1, *self.value_shape)), statuses
-
-
-def _admission(where: str, given: Any, permit: int) -> Admission:
-    permit = check_int(where + "permit_filter_value", permit, 1, MAX_COUNT)
-    admission = check_admission(given)
-    if admission is None:
-        return CountAdmission(permit)
-    if permit != 1:
-        raise ValueError(f"{where}permit_filter_value must be left out with admission=")
-    return admission
-
-
-def _eviction(where: str, given: Any, evict: int) -> Eviction | None:
-    evict = check_int(where + "evict_filter_value", evict, 1, sys.maxsize)
-    # "Never" is the largest int of upstream; no run gets near half of it.
-    never = evict > sys.maxsize // 2
-    eviction = check_eviction(given)
-    if eviction is not None and not never:
-        raise ValueError(f"{where}evict_filter_value must be left out with eviction=")
-    if eviction is None and not never:
-        return Eviction(max_idle_steps=min(evict, NEVER))
-    return eviction
 
 
 def _check_pair(name: str, key_tensor: Tensor | None, value_tensor: Tensor | None) -> None:
@@ -523,7 +540,7 @@ def _value_shape(name: str, given: Any, tensor: Tensor | None) -> tuple[int, ...
         where = f"table '{name}': value_shape"
         if not isinstance(given, (tuple, list)):
             raise TypeError(f"{where} must be an int, or a tuple or list of ints, got {given!r}")
-        given = tuple(check_int(where, n, 1, 8192) for n in given)
+        given = tuple(check_int(where, n, 1, MAX_DIM) for n in given)
         if not given:
             raise ValueError(f"{where} must have at least one dimension, got ()")
     if tensor is not None:
@@ -534,8 +551,8 @@ def _value_shape(name: str, given: Any, tensor: Tensor | None) -> tuple[int, ...
             )
         given = tuple(tensor.shape[1:])
     shape: tuple[int, ...] = given if given is not None else (1,)
-    if math.prod(shape) > 8192:
+    if math.prod(shape) > MAX_DIM:
         raise ValueError(
-            f"table '{name}': value_shape must have at most 8192 elements, got {shape}"
+            f"table '{name}': value_shape must have at most {MAX_DIM} elements, got {shape}"
         )
     return shape

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 from mindspore import Tensor
 
 from mindspore_rec.cache.config import CacheConfig
-from mindspore_rec.checks import check_int, check_one_of
+from mindspore_rec.checks import check_int
 from mindspore_rec.parameter.initializers import row_initializer
-from mindspore_rec.parameter.map_parameter import MAX_SEED
+from mindspore_rec.parameter.table_config import MAX_DIM, MAX_SEED, MAX_VOCAB_SIZE, TableConfig
 from mindspore_rec.parameter.table_parameter import TableParameter
+from mindspore_rec.parameter.upstream import REQUIRED, check_described_once, check_static_config
 
 _counter = itertools.count()
 
@@ -36,6 +38,7 @@ class StaticParameter(TableParameter):
         requires_grad: whether training changes it. Default: True.
         seed: of the first values. Default: 0.
         cache: the tiers its rows live in, a `CacheConfig`. Default: all rows in host memory.
+        config: a `TableConfig` with `vocab_size`, in place of the arguments above.
 
     Example:
         >>> from mindspore_rec import StaticParameter
@@ -46,8 +49,8 @@ class StaticParameter(TableParameter):
 
     def __init__(
         self,
-        vocab_size: int,
-        embedding_size: int,
+        vocab_size: int = REQUIRED,
+        embedding_size: int = REQUIRED,
         param_init: Any = "normal",
         *,
         name: str | None = None,
@@ -55,40 +58,36 @@ class StaticParameter(TableParameter):
         requires_grad: bool = True,
         seed: int = 0,
         cache: CacheConfig | None = None,
+        config: TableConfig | None = None,
     ) -> None:
+        check_described_once(StaticParameter.__init__, locals(), config)
+        name = config.name if config is not None else name
         if name is None:
             name = f"embedding_table_{next(_counter)}"
-        where = f"table '{name}': "
-        vocab_size = check_int(where + "vocab_size", vocab_size, 1, 1 << 35)
-        embedding_size = check_int(where + "embedding_size", embedding_size, 1, 8192)
-        check_one_of(where + "out_of_range", out_of_range, ("error", "zeros"))
         values = param_init if isinstance(param_init, Tensor) else None
-        if values is not None and (
-            tuple(values.shape) != (vocab_size, embedding_size) or values.dtype != ms.float32
-        ):
-            raise ValueError(
-                f"table '{name}': param_init must be a float32 Tensor of shape "
-                f"{(vocab_size, embedding_size)}, got {values.dtype} {tuple(values.shape)}"
+        if config is None:
+            where = f"table '{name}': "
+            vocab_size = check_int(where + "vocab_size", vocab_size, 1, MAX_VOCAB_SIZE)
+            embedding_size = check_int(where + "embedding_size", embedding_size, 1, MAX_DIM)
+            initializer = 0.0 if values is not None else param_init
+            row_initializer(
+                initializer, fan_in=embedding_size, fan_out=vocab_size, argument="param_init"
             )
-        init = row_initializer(
-            0.0 if values is not None else param_init,
-            fan_in=embedding_size,
-            fan_out=vocab_size,
-            argument="param_init",
-        )
-        super().__init__(
-            requires_grad=requires_grad,
-            key_dtype=ms.int64,
-            cache=cache,
-            name=name,
-            dim=embedding_size,
-            seed=check_int(where + "seed", seed, 0, MAX_SEED),
-            vocabulary=vocab_size,
-            outside_zeros=out_of_range == "zeros",
-            **init.native_arguments(),
-        )
-        self.vocab_size = vocab_size
-        self.out_of_range = out_of_range
+            config = TableConfig(
+                embedding_size,
+                name=name,
+                initializer=initializer,
+                seed=check_int(where + "seed", seed, 0, MAX_SEED),
+                requires_grad=requires_grad,
+                vocab_size=vocab_size,
+                out_of_range=out_of_range,
+                cache=cache,
+            )
+            _check_values(name, values, (vocab_size, embedding_size))
+        size = check_static_config("StaticParameter", config)
+        super().__init__(dataclasses.replace(config, name=name))
+        self.vocab_size = size
+        self.out_of_range = config.out_of_range
         if values is not None:
             self.set_data(values)
             self._rows_given = None
@@ -120,3 +119,11 @@ class StaticParameter(TableParameter):
         keys = np.arange(self.vocab_size, dtype=np.int64)
         self.native.import_rows(keys, np.ascontiguousarray(array))
         self.keep_rows()
+
+
+def _check_values(name: str, values: Tensor | None, shape: tuple[int, int]) -> None:
+    if values is not None and (tuple(values.shape) != shape or values.dtype != ms.float32):
+        raise ValueError(
+            f"table '{name}': param_init must be a float32 Tensor of shape {shape}, "
+            f"got {values.dtype} {tuple(values.shape)}"
+        )

@@ -27,6 +27,7 @@ MAX_DIM = 8192
 MAX_SEED = (1 << 64) - 1
 MAX_VOCAB_SIZE = 1 << 35
 OUT_OF_RANGE = ("error", "zeros")
+EVERY_KEY = CountAdmission(1)  # a key gets its row when it is first seen in training
 
 _HASH_ONLY = ("admission", "eviction", "unknown_value", "serving_unknown_value")
 
@@ -183,7 +184,7 @@ class TableConfig:
                 "outside_zeros": self.out_of_range == "zeros",
             }
         unknown = init.unknown_value if self.unknown_value is None else self.unknown_value
-        admission = CountAdmission(1) if self.admission is None else self.admission
+        admission = EVERY_KEY if self.admission is None else self.admission
         eviction = {} if self.eviction is None else self.eviction.native_arguments()
         return arguments | {
             "unknown_value": _row(unknown),

@@ -15,11 +15,12 @@ from mindspore.graph.api import _pynative_executor
 
 from mindspore_rec import _native
 from mindspore_rec.cache.attach import attach
-from mindspore_rec.cache.config import CacheConfig, check_cache
+from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.cache.device import DeviceTier
-from mindspore_rec.native import custom_op
+from mindspore_rec.native import NameTakenError, custom_op
 from mindspore_rec.parameter.anchor import new_anchor
 from mindspore_rec.parameter.marks import ChangeMarks
+from mindspore_rec.parameter.table_config import TableConfig
 
 COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
 
@@ -49,36 +50,46 @@ def _named(name: str) -> list[TableParameter]:
     ]
 
 
-def _new_table(cache: CacheConfig | None, **arguments: Any) -> _native.Table:
-    table = _named_table(cache, **arguments)
-    if cache is not None:
+def _new_table(config: TableConfig) -> _native.Table:
+    """Make the native table that a config describes, with the tiers of its cache."""
+    table = _named_table(config)
+    if config.cache is not None:
         try:
-            attach(table, cache)
+            attach(table, config.cache)
         except BaseException:
             table.close()
             raise
     return table
 
 
-def _named_table(cache: CacheConfig | None, **arguments: Any) -> _native.Table:
+def _named_table(config: TableConfig) -> _native.Table:
+    arguments = config.native_arguments()
     try:
         return _native.Table(**arguments)
-    except ValueError as error:
-        if "already used" not in str(error):
-            raise
-    below = cache is not None and cache.has_lower_tier
-    for older in open_tables(arguments["name"]):
-        # A lower tier is found by the table's name: a directory, keys on a server.
-        if below and older.cache is not None and older.cache.has_lower_tier:
-            raise ValueError(
+    except NameTakenError:
+        _check_replaceable(config)
+    # `net = Net()`, run again in a notebook: the name `net` holds the older network until the newer
+    # one is made. What is older keeps its rows, and is an error where it is used.
+    return _native.Table(**arguments, replace=True)
+
+
+def _check_replaceable(config: TableConfig) -> None:
+    """Raise NameTakenError where an older table of that name and the new one would share a tier.
+
+    A lower tier is found by the table's name: it is a directory, or keys on a server.
+    """
+    for older in open_tables(config.name or ""):
+        if _has_lower_tier(config.cache) and _has_lower_tier(older.cache):
+            raise NameTakenError(
                 f"name '{older.name}' is already used by an open table, whose rows are in tiers "
                 "below memory, where a second table of that name would write too; close the older "
                 "network's tables first, `for table in mindspore_rec.tables_of(older_net): "
                 "table.close()`, or choose another name"
             )
-    # `net = Net()`, run again in a notebook: the name `net` holds the older network until the newer
-    # one is made. What is older keeps its rows, and is an error where it is used.
-    return _native.Table(**arguments, replace=True)
+
+
+def _has_lower_tier(cache: CacheConfig | None) -> bool:
+    return cache is not None and cache.has_lower_tier
 
 
 class TableParameter(nn.Cell):
@@ -102,18 +113,12 @@ class TableParameter(nn.Cell):
         marks: since when its changes are kept, and for whom.
     """
 
-    def __init__(
-        self,
-        *,
-        requires_grad: bool,
-        key_dtype: Any,
-        cache: CacheConfig | None,
-        **native_arguments: Any,
-    ) -> None:
+    def __init__(self, config: TableConfig) -> None:
         super().__init__(auto_prefix=False)
-        self.key_dtype = key_dtype
-        self.cache = check_cache(cache)
-        table = _new_table(self.cache, **native_arguments)
+        self.config = config
+        self.key_dtype = config.key_dtype
+        self.cache = config.cache
+        table = _new_table(config)
         self._table = table
         self._table_name = table.name
         self._rows_given: int | None = None  # the step at which somebody said which rows it has
@@ -123,14 +128,14 @@ class TableParameter(nn.Cell):
         self.marks = ChangeMarks(table)
         self.descriptor = self.make_descriptor()
         self.like = Tensor(np.zeros(table.dim, np.float32))
-        self.anchor = new_anchor(self, table.name, bool(requires_grad))
-        table.set_trainable(bool(requires_grad))
+        self.anchor = new_anchor(self, table.name, config.requires_grad)
+        table.set_trainable(config.requires_grad)
         self._no_weights = Tensor(np.zeros(1, np.float32))
         self._no_offsets = Tensor(np.zeros(1, np.int64))
         self._make_operators()
         self.device: DeviceTier | None = None
         if self.cache is not None and self.cache.device_rows is not None:
-            unknown = np.asarray(native_arguments.get("unknown_value") or [0.0], np.float32)
+            unknown = np.asarray(config.native_arguments().get("unknown_value", 0.0), np.float32)
             self.device = DeviceTier(
                 table, self.cache.device_rows, self.cache.policy, self.descriptor, unknown
             )
