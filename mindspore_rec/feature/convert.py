@@ -26,7 +26,8 @@ from mindspore_rec.feature.conversion_targets import (
     replace_in,
     walk,
 )
-from mindspore_rec.nn.embedding import EmbeddingLookup, HashEmbeddingLookup, _TableLookup
+from mindspore_rec.nn.embedding import EmbeddingLookup, HashEmbeddingLookup
+from mindspore_rec.nn.lookup import TableLookup
 from mindspore_rec.parameter import MapParameter, StaticParameter
 from mindspore_rec.parameter.table_parameter import open_tables
 
@@ -191,7 +192,7 @@ def _new_cell(
             if kind == "hash":
                 new: Any = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)
             else:
-                new = _TableLookup(table, None, padding)
+                new = TableLookup(table, None, padding)
         elif kind == "hash":
             new = HashEmbeddingLookup(target.dim, name=name, padding_key=padding, **described)
         else:

@@ -10,9 +10,8 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 
-from mindspore_rec.checks import check_int
 from mindspore_rec.native import custom_op
-from mindspore_rec.nn.embedding import MAX_COEFFICIENT, _padding_key
+from mindspore_rec.nn.lookup import check_coefficient, check_padding_key
 from mindspore_rec.parameter import TableParameter
 
 __all__ = ["GroupedEmbedding"]
@@ -76,7 +75,7 @@ class GroupedEmbedding(nn.Cell):
                     f"tables must have rows of one size: '{tables[0].name}' has {tables[0].dim} "
                     f"floats, '{table.name}' {table.dim}"
                 )
-        self.padding_key = _padding_key(padding_key)
+        self.padding_key = check_padding_key(padding_key)
         coefficients = _coefficients(faae_coefficient, len(tables))
         self.tables = nn.CellList(tables, auto_prefix=False)
         self.embedding_size = tables[0].dim
@@ -120,4 +119,4 @@ def _coefficients(given: Any, columns: int) -> list[int]:
     each = list(given) if isinstance(given, (list, tuple)) else [given] * columns
     if len(each) != columns:
         raise ValueError(f"faae_coefficient must be one number or {columns}, got {len(each)}")
-    return [check_int("faae_coefficient", value, 1, MAX_COEFFICIENT) for value in each]
+    return [check_coefficient(value) for value in each]

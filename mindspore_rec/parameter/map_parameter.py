@@ -26,6 +26,7 @@ from mindspore_rec.parameter.upstream import (
     admission_of,
     check_described_once,
     check_hash_config,
+    describing_arguments,
     eviction_of,
 )
 
@@ -127,7 +128,7 @@ class MapParameter(DynamicTable):
         cache: CacheConfig | None = None,
         config: TableConfig | None = None,
     ) -> None:
-        check_described_once(MapParameter.__init__, locals(), config)
+        check_described_once(describing_arguments(MapParameter.__init__, locals()), config)
         if config is not None:
             check_hash_config("MapParameter", config)
             name, key_dtype, value_dtype = config.name, config.key_dtype, config.value_dtype

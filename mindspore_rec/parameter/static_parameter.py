@@ -16,7 +16,12 @@ from mindspore_rec.checks import check_int
 from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.table_config import MAX_DIM, MAX_SEED, MAX_VOCAB_SIZE, TableConfig
 from mindspore_rec.parameter.table_parameter import TableParameter
-from mindspore_rec.parameter.upstream import REQUIRED, check_described_once, check_static_config
+from mindspore_rec.parameter.upstream import (
+    REQUIRED,
+    check_described_once,
+    check_static_config,
+    describing_arguments,
+)
 
 _counter = itertools.count()
 
@@ -60,7 +65,10 @@ class StaticParameter(TableParameter):
         cache: CacheConfig | None = None,
         config: TableConfig | None = None,
     ) -> None:
-        check_described_once(StaticParameter.__init__, locals(), config)
+        describing = describing_arguments(StaticParameter.__init__, locals())
+        check_described_once(
+            describing, config, vocab_size=vocab_size, embedding_size=embedding_size
+        )
         name = config.name if config is not None else name
         if name is None:
             name = f"embedding_table_{next(_counter)}"

@@ -33,6 +33,7 @@ __all__ = [
     "check_described_once",
     "check_hash_config",
     "check_static_config",
+    "describing_arguments",
     "eviction_of",
     "given_arguments",
 ]
@@ -54,7 +55,7 @@ _DESCRIBING = frozenset(
         *("permit_filter_value", "evict_filter_value", "admission", "eviction", "requires_grad"),
         *("unknown_value", "serving_unknown_value", "out_of_range", "cache", "vocab_cache_size"),
         *("device_vocabulary_size", "host_vocabulary_size", "ssd_vocabulary_size"),
-        "ssd_data_path",
+        *("ssd_data_path", "config"),
     )
 )
 
@@ -81,37 +82,49 @@ def _same(value: Any, default: Any) -> bool:
     return not isinstance(value, (Tensor, np.ndarray)) and bool(value == default)
 
 
-def check_described_once(
-    function: Callable[..., Any], values: Mapping[str, Any], config: Any
-) -> None:
+def describing_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> list[str]:
+    """Return those of the `given_arguments` that describe a table, `config` among them.
+
+    Args:
+        function: the maker that was called.
+        values: its arguments by name, such as `locals()` at its beginning.
+
+    Example:
+        >>> def maker(dim, seed=0, max_norm=None): ...
+        >>> describing_arguments(maker, {"dim": 8, "seed": 0, "max_norm": 1.0})
+        ['dim']
+    """
+    return [name for name in given_arguments(function, values) if name in _DESCRIBING]
+
+
+def check_described_once(describing: list[str], config: Any, **required: Any) -> None:
     """Check that a maker's arguments describe its table, or `config` does, and not both.
 
     Args:
-        function: the maker, whose arguments without a default are `REQUIRED`.
-        values: its arguments by name, such as `locals()` at its beginning.
+        describing: names of its `describing_arguments`.
         config: its argument `config`.
+        **required: its arguments that have no default upstream.
 
     Raises:
-        TypeError: `config` is neither None nor a TableConfig; it is None, and an argument that is
-            required without it is missing.
+        TypeError: `config` is neither None nor a TableConfig; or it is None, and an argument that
+            is required without it is missing.
         ValueError: `config` is given and an argument that describes a table too.
 
     Example:
-        >>> def maker(dim=REQUIRED, seed=0, *, config=None): ...
-        >>> check_described_once(maker, {"dim": REQUIRED, "seed": 3}, TableConfig(8))
+        >>> check_described_once(["seed", "config"], TableConfig(8), dim=REQUIRED)
         Traceback (most recent call last):
         ...
         ValueError: seed describes the table, as config does: with config= leave it out
     """
     if config is None:
-        missing = [name for name, value in values.items() if value is REQUIRED]
-        if missing:
-            raise TypeError(f"{missing[0]} must be given, or config=TableConfig(...)")
+        for argument, value in required.items():
+            if value is REQUIRED:
+                raise TypeError(f"{argument} must be given, or config=TableConfig(...)")
         return
     if not isinstance(config, TableConfig):
         raise TypeError(f"config must be a TableConfig, got {config!r}")
-    for argument in given_arguments(function, values):
-        if argument in _DESCRIBING:
+    for argument in describing:
+        if argument != "config":
             raise ValueError(
                 f"{argument} describes the table, as config does: with config= leave it out"
             )

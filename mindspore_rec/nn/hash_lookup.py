@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HashEmbeddingLookup: rows of any ids, from a hash table; and how it and its siblings get one."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import sys
+from typing import Any
+
+import mindspore as ms
+
+from mindspore_rec.cache.config import CacheConfig
+from mindspore_rec.checks import check_int
+from mindspore_rec.nn.lookup import (
+    TableLookup,
+    check_coefficient,
+    check_max_norm,
+    check_padding_key,
+    check_sparse,
+)
+from mindspore_rec.parameter import Admission, Eviction, MapParameter, TableConfig
+from mindspore_rec.parameter.initializers import row_initializer
+from mindspore_rec.parameter.table_config import MAX_DIM
+from mindspore_rec.parameter.upstream import (
+    REQUIRED,
+    admission_of,
+    check_described_once,
+    check_hash_config,
+    describing_arguments,
+    eviction_of,
+)
+
+__all__ = ["HashEmbeddingLookup", "hash_config", "new_hash_table", "shared_table"]
+
+_unnamed = itertools.count()
+
+
+class HashEmbeddingLookup(TableLookup):
+    """Embedding lookup in a hash table: any id is legal, rows appear as ids do.
+
+    In training (`set_train()` on the network) an unknown id gets a row; in evaluation the table
+    does not change and an unknown or not admitted id reads zeros (the number, where `param_init` is
+    one). Several lookups of one table in one network are one optimizer step over the summed
+    gradients.
+
+    Args:
+        embedding_size: floats in a row, 1 to 8192.
+        key_dtype: `int32` or `int64`. Ids of int64 are refused by an int32 table. Default: `int32`.
+        param_init: first value of a row, as `MapParameter`'s `default_value`. Default: 'normal'.
+        sparse: must be True: gradients of a table are per key.
+        max_norm: rows with a larger L2 norm are scaled to it on the way out. Default: no limit.
+        permit_filter_value: an id is admitted in the batch in which its count of occurrences
+            reaches this. Default: 1.
+        evict_filter_value: a row not seen in training for that many steps is evicted. Default:
+            never.
+        vocab_cache_size: must be 0; upstream's rows on the device are `cache`'s `device_rows`.
+        name: the table's name; of two open tables with one name only the newer can be used.
+            Default: `hash_embedding_<n>`.
+        padding_key: an id that reads zeros and is never trained. Default: none.
+        table: an existing MapParameter to share; then the arguments that describe a table must be
+            left at their defaults.
+        seed: of the first values. Default: 0.
+        admission: who gets a row, as for `MapParameter`, instead of `permit_filter_value`.
+        eviction: who leaves, as for `MapParameter`, instead of `evict_filter_value`.
+        unknown_value: what an id without a row reads, as for `MapParameter`.
+        serving_unknown_value: the same in evaluation and prediction.
+        faae_coefficient: what one occurrence in this lookup counts for in admission, 1 to 2**20.
+            Default: 1.
+        cache: the tiers the rows live in, a `CacheConfig`. Default: all rows in host memory.
+
+    Inputs:
+        ids: int32 or int64 Tensor of any shape, static or dynamic.
+
+    Outputs:
+        float32 Tensor `[*ids.shape, embedding_size]`.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        RuntimeError: ids of another dtype; training without an optimizer that covers the table.
+
+    After `mindspore_rec.HashEmbeddingLookup` of MindRec 0.3.
+
+    Example:
+        >>> import mindspore as ms
+        >>> from mindspore import Tensor
+        >>> from mindspore_rec import HashEmbeddingLookup
+        >>> embedding = HashEmbeddingLookup(4, ms.int64, "ones", name="doc.hash_embedding")
+        >>> embedding(Tensor([[7, -1, 1 << 62]], ms.int64)).shape
+        (1, 3, 4)
+    """
+
+    def __init__(
+        self,
+        embedding_size: int = REQUIRED,
+        key_dtype: Any = ms.int32,
+        param_init: Any = "normal",
+        sparse: bool = True,
+        max_norm: float | None = None,
+        permit_filter_value: int = 1,
+        evict_filter_value: int = sys.maxsize,
+        vocab_cache_size: int = 0,
+        *,
+        name: str | None = None,
+        padding_key: int | None = None,
+        table: MapParameter | None = None,
+        seed: int = 0,
+        admission: Admission | None = None,
+        eviction: Eviction | None = None,
+        unknown_value: Any = None,
+        serving_unknown_value: Any = None,
+        faae_coefficient: int = 1,
+        cache: CacheConfig | None = None,
+        config: TableConfig | None = None,
+    ) -> None:
+        check_sparse(sparse)
+        _refuse_vocab_cache(vocab_cache_size)
+        check_max_norm(max_norm)
+        check_padding_key(padding_key)
+        faae_coefficient = check_coefficient(faae_coefficient)
+        describing = describing_arguments(HashEmbeddingLookup.__init__, locals())
+        if table is not None:
+            table = shared_table(table, embedding_size, describing)
+        else:
+            check_described_once(describing, config, embedding_size=embedding_size)
+            if config is None:
+                config = hash_config(
+                    embedding_size=embedding_size,
+                    key_dtype=key_dtype,
+                    param_init=param_init,
+                    permit_filter_value=permit_filter_value,
+                    evict_filter_value=evict_filter_value,
+                    name=name,
+                    seed=seed,
+                    admission=admission,
+                    eviction=eviction,
+                    unknown_value=unknown_value,
+                    serving_unknown_value=serving_unknown_value,
+                    cache=cache,
+                )
+            table = new_hash_table("HashEmbeddingLookup", config)
+        super().__init__(table, max_norm, padding_key, faae_coefficient)
+        self.key_dtype = table.key_dtype
+
+
+def hash_config(
+    *,
+    embedding_size: int,
+    key_dtype: Any,
+    param_init: Any,
+    permit_filter_value: int,
+    evict_filter_value: int,
+    name: str | None,
+    seed: int,
+    admission: Admission | None,
+    eviction: Eviction | None,
+    unknown_value: Any,
+    serving_unknown_value: Any,
+    cache: CacheConfig | None,
+) -> TableConfig:
+    """Return the description of a hash table from the arguments of MindRec's signature.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+    """
+    size = check_int("embedding_size", embedding_size, 1, MAX_DIM)
+    row_initializer(param_init, fan_in=size, fan_out=size, argument="param_init")
+    where = "" if name is None else f"table '{name}': "
+    return TableConfig(
+        size,
+        name=name,
+        key_dtype=key_dtype,
+        initializer=param_init,
+        seed=seed,
+        admission=admission_of(where, admission, permit_filter_value),
+        eviction=eviction_of(where, eviction, evict_filter_value),
+        unknown_value=unknown_value,
+        serving_unknown_value=serving_unknown_value,
+        cache=cache,
+    )
+
+
+def new_hash_table(maker: str, config: TableConfig) -> MapParameter:
+    """Make the hash table of an embedding cell; one without a name is `hash_embedding_<n>`.
+
+    Args:
+        maker: name of the cell's class, for messages.
+        config: the table's description.
+
+    Raises:
+        ValueError: the config is of a static table.
+    """
+    check_hash_config(maker, config)
+    if config.name is None:
+        config = dataclasses.replace(config, name=f"hash_embedding_{next(_unnamed)}")
+    return MapParameter(config=config)
+
+
+def shared_table(table: Any, embedding_size: int, describing: list[str]) -> MapParameter:
+    """Return the table that a cell was given as `table=`, which then nothing may describe.
+
+    Args:
+        table: what was given.
+        embedding_size: what the cell was given as its size, or REQUIRED.
+        describing: names of the given arguments that describe a table.
+
+    Raises:
+        TypeError: `table` is no MapParameter.
+        ValueError: an argument describes a new table, or the size is not that of the table.
+    """
+    if not isinstance(table, MapParameter):
+        raise TypeError(f"table must be a MapParameter, got {type(table).__name__}")
+    for argument in describing:
+        if argument != "embedding_size":
+            raise ValueError(f"{argument} describes a new table; with table= it must be left out")
+    if embedding_size is REQUIRED:
+        return table
+    if check_int("embedding_size", embedding_size, 1, MAX_DIM) != table.dim:
+        raise ValueError(
+            f"embedding_size must be that of table '{table.name}', {table.dim}, "
+            f"got {embedding_size}"
+        )
+    return table
+
+
+def _refuse_vocab_cache(vocab_cache_size: int) -> None:
+    if check_int("vocab_cache_size", vocab_cache_size, 0, 1 << 40) != 0:
+        raise ValueError(
+            f"vocab_cache_size must be 0 for a hash table, got {vocab_cache_size}: rows on the "
+            "device over a table on the host are "
+            f"cache=CacheConfig(device_rows={vocab_cache_size}), without a parameter server"
+        )
