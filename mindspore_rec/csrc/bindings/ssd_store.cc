@@ -175,7 +175,7 @@ py::dict Stats(const SsdStore& store) {
   out["tombstone_records"] = s.tombstone_records;
   out["rebuilt_footers"] = s.rebuilt_footers;
   out["damaged_segments"] = s.damaged_segments;
-  out["throttle_seconds"] = static_cast<double>(s.throttle_ns) * 1e-9;
+  out["throttle_seconds"] = s.throttled.count();
   out["io"] = self.io_name();
   return out;
 }

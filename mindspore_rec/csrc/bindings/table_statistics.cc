@@ -11,19 +11,16 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
+py::int_ ToPython(int64_t n) { return n; }
+py::float_ ToPython(double ratio) { return ratio; }
+py::int_ ToPython(Bytes bytes) { return bytes.count; }
+py::float_ ToPython(Seconds seconds) { return seconds.count(); }
+
 py::dict Stats(const PyTable& self) {
   const TableStats stats = WithoutPython([&] { return self->Stats(); });
   py::dict out;
-  for (const auto& [name, value] : stats) {
-    const std::string seconds = "_seconds";
-    const bool timed = name.size() > seconds.size() &&
-                       name.compare(name.size() - seconds.size(), seconds.size(), seconds) == 0;
-    if (timed || name == "load_factor") {
-      out[py::str(name)] = value;
-    } else {
-      out[py::str(name)] = static_cast<int64_t>(value);
-    }
-  }
+  ForEachStatistic(
+      stats, [&](const std::string& name, auto value) { out[py::str(name)] = ToPython(value); });
   return out;
 }
 

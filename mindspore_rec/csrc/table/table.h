@@ -32,6 +32,7 @@
 #include "table/gradient_sum.h"
 #include "table/shard.h"
 #include "table/table_core.h"
+#include "table/table_stats.h"
 #include "util/siphash.h"
 
 namespace msrec {
@@ -74,9 +75,6 @@ struct Explanation {
   int64_t step = 0;  // the table's clock
   uint32_t time = 0;
 };
-
-// Sums over the shards of what happened to rows.
-using TableStats = std::vector<std::pair<std::string, double>>;
 
 class Table {
  public:
@@ -367,7 +365,7 @@ class Table {
   void ForEachBlock(const IdView& ids, const char* what, const char* done,
                     const std::function<void(const IdView&, size_t)>& fn);
   size_t AllRows() const;
-  void AddTierStats(TableStats* stats);
+  TierStatistics StatsOfTiers() const;
   bool KnownAbsent(int64_t key) const;
 
   // table_prefetch.cc

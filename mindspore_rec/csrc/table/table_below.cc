@@ -371,39 +371,4 @@ void Table::ClearBelow() {
   below_->rows = 0;
 }
 
-void Table::AddTierStats(TableStats* stats) {
-  if (below_ == nullptr) return;
-  const Below& below = *below_;
-  const auto add = [&](const std::string& name, auto value) {
-    stats->emplace_back(name, static_cast<double>(value));
-  };
-  add("host_rows", core_.Rows());
-  add("host_capacity_rows", HostCapacity());
-  add("looked_up_keys", below.asked);
-  add("host_hits", below.host_hits);
-  add("host_misses", below.host_misses);
-  add("prefetched_rows", below.prefetched);
-  add("written_down_rows", below.written_down);
-  add("lookup_wait_seconds", below.lookup_wait);
-  add("prefetch_wait_seconds", below.prefetch_wait);
-  add("below_rows", below.rows);
-  add("failed_evictions", below.failed_evictions);
-  if (below.queue == nullptr) return;
-  add("queued_rows", below.queue->waiting_rows());
-  for (size_t i = 0; i < below.chain->levels().size(); ++i) {
-    const TierChain::Level& level = below.chain->levels()[i];
-    const TierChain::Traffic traffic = below.chain->traffic(i);
-    const TierStats tier = level.tier->Stats();
-    add(level.kind + "_rows", tier.rows);
-    add(level.kind + "_hits", traffic.hits);
-    add(level.kind + "_written_rows", traffic.written_rows);
-    add(level.kind + "_spilled_rows", traffic.spilled_rows);
-    add(level.kind + "_read_bytes", tier.read_bytes);
-    add(level.kind + "_written_bytes", tier.written_bytes + tier.gc_bytes);
-    add(level.kind + "_disk_bytes", tier.disk_bytes);
-    add(level.kind + "_index_bytes", tier.index_bytes);
-    add(level.kind + "_buffer_bytes", tier.buffer_bytes);
-  }
-}
-
 }  // namespace msrec

@@ -125,8 +125,7 @@ void SsdTier::WaitForCollector() {
     collected_.wait(lock);
   }
   --throttled_writers_;
-  stats_.throttle_ns += static_cast<uint64_t>(
-      std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
+  stats_.throttled += std::chrono::steady_clock::now() - start;
 }
 
 void SsdTier::WaitForSpace() {

@@ -12,6 +12,8 @@
 #include <memory>
 #include <vector>
 
+#include "util/units.h"
+
 namespace msrec {
 
 struct TierStats {
@@ -28,7 +30,7 @@ struct TierStats {
   uint64_t tombstone_records = 0;
   uint64_t rebuilt_footers = 0;   // damaged ones whose keys were read from the records instead
   uint64_t damaged_segments = 0;  // that garbage collection leaves alone
-  uint64_t throttle_ns = 0;       // writers waited for garbage collection
+  Seconds throttled{0};           // writers waited for garbage collection
 };
 
 // A walk over all rows of a tier, a part at a time. For one thread; destroyed before the tier is.

@@ -10,6 +10,7 @@
 
 #include "fault_env.h"
 #include "map_tier.h"
+#include "statistics.h"
 #include "table/table.h"
 #include "table_state.h"
 #include "testing.h"
@@ -126,7 +127,7 @@ TableState StateOf(Table* table) {
 #define EXPECT_STATE(table, expected) EXPECT_EQ(StateOf(&(table)).Difference(expected), "")
 
 double Stat(Table* table, const std::string& name) {
-  for (const auto& [each, value] : table->Stats()) {
+  for (const auto& [each, value] : Named(table->Stats())) {
     if (each == name) return value;
   }
   ADD_FAILURE() << "no statistic " << name;

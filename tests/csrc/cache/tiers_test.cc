@@ -15,6 +15,7 @@
 
 #include "fault_env.h"
 #include "map_tier.h"
+#include "statistics.h"
 #include "table/table.h"
 #include "testing.h"
 #include "tier_testing.h"
@@ -100,7 +101,7 @@ void ExpectSame(Table* table, Table* twin) {
 }
 
 double Stat(Table* table, const std::string& name) {
-  for (const auto& [each, value] : table->Stats()) {
+  for (const auto& [each, value] : Named(table->Stats())) {
     if (each == name) return value;
   }
   ADD_FAILURE() << "no statistic " << name;
@@ -177,7 +178,7 @@ TEST_P(TableTiersConcurrent, PrefetchTrainingAndReadersGiveTheBitsOfMemory) {
     for (uint64_t round = 0; !done; ++round) {
       std::vector<float> out(200 * kDim);
       table.LookupEval(View(Rng(round).Keys(200, 3000)), {}, out.data());
-      const auto rows = table.Stats();
+      const auto rows = Named(table.Stats());
       ASSERT_FALSE(rows.empty());
       if (round % 5 == 0) AllRows(table.Export(true));
       if (round % 7 == 0) {

@@ -16,6 +16,7 @@
 
 #include "digest.h"
 #include "map_tier.h"
+#include "statistics.h"
 #include "table/table.h"
 #include "testing.h"
 #include "tier_testing.h"
@@ -63,7 +64,7 @@ class Log {
       evicted.insert(evicted.end(), {each.key, each.step, static_cast<int64_t>(each.reason)});
     }
     Add("evicted", evicted);
-    for (const auto& [name, value] : table->Stats()) {
+    for (const auto& [name, value] : Named(table->Stats())) {
       if (IsUnlike(name)) continue;
       text_ += life_ + " " + name + " " + std::to_string(value) + "\n";
     }

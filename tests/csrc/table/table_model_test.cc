@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <string>
 
+#include "statistics.h"
+
 namespace msrec {
 namespace {
 
@@ -59,7 +61,7 @@ class Life {
   }
 
   double Stat(const std::string& wanted) {
-    for (const auto& [name, value] : table_.Stats()) {
+    for (const auto& [name, value] : Named(table_.Stats())) {
       if (name == wanted) return value;
     }
     return -1.0;
@@ -443,7 +445,7 @@ class Life {
       ASSERT_NE(it, exported.end()) << key;
       ASSERT_TRUE(Same(it->second, row)) << key;
     }
-    for (const auto& [name, value] : table_.Stats()) {
+    for (const auto& [name, value] : Named(table_.Stats())) {
       if (name == "rows") ASSERT_EQ(value, rows.size());
       if (name == "candidates") ASSERT_EQ(value, model_.candidates());
     }

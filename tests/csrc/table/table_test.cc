@@ -10,6 +10,7 @@
 
 #include <map>
 
+#include "statistics.h"
 #include "table/registry.h"
 #include "testing.h"
 
@@ -34,7 +35,7 @@ Rule Sgd() {
 }
 
 double Stat(Table* table, const std::string& wanted) {
-  for (const auto& [name, value] : table->Stats()) {
+  for (const auto& [name, value] : Named(table->Stats())) {
     if (name == wanted) return value;
   }
   ADD_FAILURE() << "no statistic " << wanted;
