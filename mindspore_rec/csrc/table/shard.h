@@ -21,7 +21,7 @@
 #include "table/batch.h"
 #include "table/candidates.h"
 #include "table/change_log.h"
-#include "table/device_rows.h"
+#include "device/device_rows.h"
 #include "table/index.h"
 #include "table/row_layout.h"
 #include "table/slab_store.h"

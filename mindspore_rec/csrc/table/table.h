@@ -28,7 +28,7 @@
 
 #include "table/batch.h"
 #include "table/below.h"
-#include "table/device_rows.h"
+#include "device/device_rows.h"
 #include "table/gradient_sum.h"
 #include "table/shard.h"
 #include "table/table_core.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "table/batch.h"
-#include "table/device_rows.h"
+#include "device/device_rows.h"
 #include "table/shard.h"
 #include "table/step_lookups.h"
 #include "table/table_config.h"

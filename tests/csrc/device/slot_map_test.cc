@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/slot_map.h"
+#include "device/slot_map.h"
 
 #include <gtest/gtest.h>
 

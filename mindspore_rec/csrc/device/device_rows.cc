@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/device_rows.h"
+#include "device/device_rows.h"
 
 #include <algorithm>
 #include <cstring>

@@ -18,7 +18,7 @@
 
 #include "table/batch.h"
 #include "table/row_layout.h"
-#include "table/slot_map.h"
+#include "device/slot_map.h"
 
 namespace msrec {
 
