@@ -19,8 +19,7 @@ import numpy as np
 
 from examples.online_learning.events import EventSet, open_events
 from examples.online_learning.parts import EVENTS, Status, parser, stopped_in_order
-from mindspore_rec.stream import ArrowFormat, pack
-from mindspore_rec.stream.kafka_client import KafkaClient, KafkaWriter, ensure_topic
+from mindspore_rec.stream import ArrowFormat, KafkaClient, KafkaWriter, ensure_topic, pack
 
 TICK = 0.05  # seconds between two messages
 MESSAGE_ROWS = 2000

@@ -19,7 +19,6 @@ os.environ.setdefault("GLOG_v", "3")  # MindSpore's own log: errors only
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `datasets` and `models` are not in the wheel
 
 import mindspore as ms
-import pyarrow as pa
 from mindspore.train import Callback, RunContext
 
 from examples.online_learning.events import EventSet, open_events
@@ -32,56 +31,27 @@ from examples.online_learning.network import (
 )
 from examples.online_learning.parts import DATASET, NAMESPACE, Status, parser
 from mindspore_rec import ProgressiveValidation, RecCheckpoint, RecModel
-from mindspore_rec.nn.embedding import tables_of
-from mindspore_rec.stream import DataReceiver, Journal, StreamingDataset, to_arrays
-from mindspore_rec.stream.kafka_client import ensure_topic
+from mindspore_rec.stream import DataReceiver, Journal, StreamingDataset, ensure_topic
 
 
-class Inputs:
-    """What the network reads: a batch's arrays without the time at which events were sent.
-
-    Args:
-        dense: numbers of an event.
-    """
-
-    def __init__(self, dense: int) -> None:
-        self.column_names = ["ids", "dense", "label"] if dense else ["ids", "label"]
-
-    def __call__(self, rows: pa.RecordBatch) -> dict[str, Any]:
-        """The arrays by name."""
-        arrays = to_arrays(rows)
-        return {name: arrays[name] for name in self.column_names}
-
-
-class Watch(Callback):
-    """Tells the tables the time of the events, and the runner how the training does.
+class Reports(Callback):
+    """Reports to the runner how the training does.
 
     Args:
         stream: what is trained on.
-        net: what is trained.
         online: its figures.
-        status: where they are told.
+        status: where they are written.
     """
 
     def __init__(
-        self,
-        stream: StreamingDataset,
-        net: ms.nn.Cell,
-        online: ProgressiveValidation,
-        status: Status,
+        self, stream: StreamingDataset, online: ProgressiveValidation, status: Status
     ) -> None:
         super().__init__()
         self._stream, self._online, self._status = stream, online, status
-        self._tables = tables_of(net)
         self._next = 0.0
 
-    def on_train_step_begin(self, run_context: RunContext) -> None:
-        """The newest event of the step: a checkpoint's watermark."""
-        for table in self._tables:
-            table.set_event_time(int(self._stream.source.watermark or 1))
-
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Says how it does."""
+        """Write the figures, twice a second."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + 0.5
@@ -92,18 +62,19 @@ class Watch(Callback):
 
 def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None:
     """Runs until it is stopped; SIGTERM and Ctrl-C finish the step and save."""
-    ensure_topic(brokers, f"{NAMESPACE}.{DATASET}", 1, {})
+    ensure_topic(brokers, f"{NAMESPACE}.{DATASET}")
+    pipeline = events.pipeline()
     receiver = DataReceiver(
         brokers,
         NAMESPACE,
         dataset_name=DATASET,
-        schema=SentPipeline(events.pipeline()).schema(events.batch(0, 1, sent=0.0)),
+        schema=SentPipeline(pipeline).schema(events.batch(0, 1, sent=0.0)),
         batch_size=options.batch,
-        event_time="sent",
+        event_time="sent",  # of a batch's events: set on the tables just before its step
         max_wait_seconds=options.wait,
         journal=Journal(directory / "trainer.journal"),
     )
-    stream = StreamingDataset(receiver, Inputs(events.dense))
+    stream = StreamingDataset(receiver, columns=pipeline.column_names)
     shape: dict[str, Any] = {"fields": events.fields, "dense": events.dense}
     net = build(**shape)
     model = RecModel(net, online_loss(), online_optimizer(net))
@@ -120,8 +91,8 @@ def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None
     with stream:
         restored = checkpoint.restore(model, stream)
         print(f"trainer: {'starts' if restored is None else f'goes on at step {restored}'}")
-        watch = Watch(stream, net, online, Status(directory, "trainer"))
-        model.online_train(stream, [watch, online, checkpoint], progress=options.progress)
+        reports = Reports(stream, online, Status(directory, "trainer"))
+        model.online_train(stream, [reports, online, checkpoint], progress=options.progress)
 
 
 def main() -> None:

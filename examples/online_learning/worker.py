@@ -27,8 +27,14 @@ from examples.online_learning.parts import (
     parser,
     stopped_in_order,
 )
-from mindspore_rec.stream import DataSender, FeatureWorker, Journal, KafkaSource, StreamingDataset
-from mindspore_rec.stream.kafka_client import ensure_topic
+from mindspore_rec.stream import (
+    DataSender,
+    FeatureWorker,
+    Journal,
+    KafkaSource,
+    StreamingDataset,
+    ensure_topic,
+)
 
 
 class Watched(SentPipeline):
@@ -48,7 +54,7 @@ class Watched(SentPipeline):
 def work(brokers: str, events: EventSet, directory: Path, batch: int, wait: float) -> None:
     """Runs until it is stopped."""
     directory.mkdir(parents=True, exist_ok=True)
-    ensure_topic(brokers, EVENTS, 1, {})
+    ensure_topic(brokers, EVENTS)
     source = KafkaSource(
         brokers,
         EVENTS,

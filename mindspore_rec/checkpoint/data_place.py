@@ -1,43 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the place in the data of a training can be saved, is not needed, or would be lost."""
+"""DataPlace: what of the data's place a checkpoint saves, and what it refuses to lose."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from mindspore.dataset import Dataset, GeneratorDataset
+from mindspore_rec.stream.batch_sources import batch_source
+from mindspore_rec.stream.batches import BatchSource
+from mindspore_rec.stream.read_watch import ReadWatch
 
-from mindspore_rec.training_reads import Watch
+__all__ = ["DataPlace", "check_place"]
 
-__all__ = ["batches_of", "check_place", "has_place", "watch_of"]
+NAME = "train_dataset"  # of the data among the states of a checkpoint
 
 _WHAT_TO_DO = (
     "Train on the stream itself, with what changes its batches as the transform of a "
-    "StreamingDataset, or on FeatureBatches(stream). RecCheckpoint(data_starts_over=True) says "
-    "that the data may begin anew after a restart"
+    "StreamingDataset, as FeatureBatches(stream) or in a BatchWrapper of it. "
+    "RecCheckpoint(data_starts_over=True) says that the data may begin anew after a restart"
 )
+_LOST = f"its place cannot be saved: after a restart batches would be trained twice or never. \
+{_WHAT_TO_DO}"
 
 
-def has_place(data: Any) -> bool:
-    """Whether data have a state that can be saved."""
-    return hasattr(data, "state_dict") and hasattr(data, "load_state_dict")
-
-
-def batches_of(data: Any) -> int:
-    """Batches taken of data in their life; 0 where they have no state."""
-    return int(data.state_dict()["batches"]) if has_place(data) else 0
-
-
-def check_place(data: Any, argument: str = "train_dataset") -> None:
-    """Refuses data whose place would be lost.
+def check_place(data: Any, argument: str = NAME) -> None:
+    """Refuse data whose place would be lost.
 
     Args:
-        data: what is trained on. What can begin anew and has an end is its own place: an epoch
-            begins at its beginning.
+        data: what is trained on, or None.
         argument: the name to put in the message.
 
     Raises:
-        ValueError: it is read once, or without an end that is known, and has no state.
+        TypeError: it is nothing that batches can come from.
+        ValueError: it cannot be resumed.
 
     Example:
         >>> check_place([1, 2])
@@ -49,76 +44,96 @@ def check_place(data: Any, argument: str = "train_dataset") -> None:
     """
     if data is None:
         return
-    if has_place(data):
-        _check_state(data, argument)
-        return
-    found = _without_place(data)
-    if found is not None:
-        raise ValueError(
-            f"{argument} {found}, and its place cannot be saved: after a restart batches would be "
-            f"trained twice or never. {_WHAT_TO_DO}"
+    reason = batch_source(data, argument).cannot_resume
+    if reason is not None:
+        raise ValueError(f"{argument} {reason}, and {_LOST}")
+
+
+class DataPlace:
+    """Place in the data of one training, as a `RecCheckpoint` sees it.
+
+    Args:
+        starts_over: whether the data may begin anew after a restart: nothing is then saved of them,
+            whatever they are, and nothing is refused.
+    """
+
+    def __init__(self, starts_over: bool) -> None:
+        self._starts_over = starts_over
+        self._source: BatchSource | None = None
+        self._began = 0  # number of the last batch before this training
+        self._watch: ReadWatch | None = None
+
+    def check(self, data: Any) -> None:
+        """Refuse data whose place would be lost; see `check_place`."""
+        if not self._starts_over:
+            check_place(data)
+
+    def stateful(self, data: Any) -> dict[str, BatchSource]:
+        """Return the data's source under its name, if it has a state that is to be saved."""
+        if data is None or self._starts_over:
+            return {}
+        source = batch_source(data, NAME)
+        return {NAME: source} if source.has_state else {}
+
+    def check_restored(self, data: Any, saved: Mapping[str, Any] | None, path: Any) -> None:
+        """Refuse data other than those that a checkpoint's state was loaded into.
+
+        Args:
+            data: what is trained on.
+            saved: the data's state in that checkpoint, None where it has none.
+            path: of that checkpoint, for the message.
+
+        Raises:
+            ValueError: the data would begin anew, or where they were not saved.
+        """
+        source = self.stateful(data).get(NAME)
+        if saved is None and source is not None:
+            raise ValueError(
+                f"{NAME} has a place and {path} has none for it, so it would begin anew: give it "
+                "to restore(), or say data_starts_over=True"
+            )
+        if saved is not None and (source is None or source.batches != saved["batches"]):
+            raise ValueError(
+                f"{NAME} must be what restore() was given: {path} has the place of a stream after "
+                f"{saved['batches']} batches"
+            )
+
+    def begin(self, data: Any) -> None:
+        """Begin a training on data; `state` is then of them."""
+        self._source = self.stateful(data).get(NAME)
+        self._began = 0 if self._source is None else self._source.batches
+
+    def watch(self, data: Any) -> None:
+        """Refuse, from now on, streams that the training reads and that `state` does not cover."""
+        if self._starts_over or data is None:
+            return
+        source = batch_source(data, NAME)
+        refusal = (
+            f"{NAME} is a {type(data).__name__} that reads a stream which RecCheckpoint does not "
+            f"know, and {_LOST}"
         )
+        self._watch = ReadWatch(source.covered_streams(), source.reads_in_pipeline, refusal)
+        self._watch.begin()
 
+    def state(self, batch: Any) -> dict[str, Any]:
+        """Return the data's state as of a batch, under its name; nothing where it has none.
 
-def watch_of(data: Any) -> Watch:
-    """Finds out a stream that data hide and whose place is therefore not saved."""
-    known = []
-    each = data
-    while each is not None:  # FeatureBatches has StreamingDataset has StreamSource
-        known.append(each)
-        each = getattr(each, "source", None)
-    refusal = (
-        f"train_dataset is a {type(data).__name__} that reads a stream which RecCheckpoint does "
-        "not know, and its place cannot be saved: after a restart batches would be trained twice "
-        f"or never. {_WHAT_TO_DO}"
-    )
-    return Watch(known if has_place(data) else [], bool(_generators(data)), refusal)
+        Args:
+            batch: the `Batch` that was trained last; None before the first.
+        """
+        if self._source is None:
+            return {}
+        number = self._began if batch is None else batch.number
+        if number is None:
+            raise ValueError(
+                f"{NAME} is a {type(self._source).__name__} with a state whose batches have no "
+                "number, so nobody knows the state after the one that was trained: set Batch.number"
+            )
+        return {NAME: self._source.state_dict(batches=number)}
 
-
-def _check_state(data: Any, argument: str) -> None:
-    try:
-        taken = data.state_dict()["batches"]
-        data.state_dict(batches=taken)
-    except (TypeError, KeyError, IndexError) as error:
-        raise ValueError(
-            f"{argument} is a {type(data).__name__} whose state_dict does not tell 'batches' and "
-            "take batches=N, the batches that were trained, as a StreamingDataset's does: "
-            f"{_WHAT_TO_DO}"
-        ) from error
-
-
-def _without_place(data: Any) -> str | None:
-    """Return what is wrong with data that have no state, or None."""
-    inner = getattr(data, "source", None)
-    if inner is not None and type(data).__name__ == "FeatureBatches":
-        found = _without_place(inner)
-        return None if found is None else f"is FeatureBatches whose source {found}"
-    for each in _generators(data):
-        source = each.source
-        if has_place(source):
-            return f"is a GeneratorDataset over a {type(source).__name__}, which reads it ahead"
-        if not _has_length(source):
-            return f"is a GeneratorDataset over a {_kind(source)} without a length"
-    if isinstance(data, Dataset) or _has_length(data):
-        return None
-    return f"is a {_kind(data)}"
-
-
-def _generators(data: Any) -> list[Any]:
-    if type(data).__name__ == "FeatureBatches":
-        data = data.source
-    if not isinstance(data, Dataset):
-        return []
-    found = [data] if isinstance(data, GeneratorDataset) else []
-    return found + [each for child in data.children for each in _generators(child)]
-
-
-def _has_length(data: Any) -> bool:
-    try:
-        return len(data) >= 0
-    except TypeError:
-        return False
-
-
-def _kind(data: Any) -> str:
-    return getattr(data, "__name__", None) or type(data).__name__
+    def end(self) -> None:
+        """End the training."""
+        self._source = None
+        if self._watch is not None:
+            self._watch.end()
+            self._watch = None

@@ -25,7 +25,8 @@ from mindspore_rec.checkpoint.chain import (
     newest_chain,
     verify_chain,
 )
-from mindspore_rec.checkpoint.data_place import batches_of, check_place, has_place, watch_of
+from mindspore_rec.checkpoint.data_place import NAME as DATA
+from mindspore_rec.checkpoint.data_place import DataPlace
 from mindspore_rec.checkpoint.directory import training_cell
 from mindspore_rec.checkpoint.errors import CheckpointError, reading
 from mindspore_rec.checkpoint.load import check_load, load_chain
@@ -44,7 +45,6 @@ from mindspore_rec.checkpoint.worker import Worker
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.parameter import TableParameter
-from mindspore_rec.training_reads import Watch
 
 __all__ = ["RecCheckpoint", "Save"]
 
@@ -89,9 +89,10 @@ class RecCheckpoint(Callback):
     bits as one that was never interrupted, as far as its data and its callbacks depend on nothing
     else. (Eviction by capacity picks from samples, and picks others after a restart.)
 
-    What is trained on is a stream with a state (a `StreamingDataset`, or `FeatureBatches` of one),
-    or begins anew with each run and has a length: a list, a finite Dataset. Anything else, such as
-    a generator or a `GeneratorDataset` over a stream, is refused before the first step, unless
+    What is trained on is a source of batches with a state (a `StreamingDataset`, or a
+    `BatchWrapper` of one such as `FeatureBatches`), or begins anew with each run and has a length:
+    a list, a finite Dataset. Anything else, such as a generator or a `GeneratorDataset` over a
+    stream, is refused before the first step with the reason why it cannot be resumed, unless
     `data_starts_over` says that its place may be lost.
 
     Where nothing can be written, as on a full disk, a warning is logged, training goes on, and the
@@ -187,7 +188,7 @@ class RecCheckpoint(Callback):
         self._states = _check_states(states)
         if not isinstance(data_starts_over, bool):
             raise TypeError(f"data_starts_over must be a bool, got {data_starts_over!r}")
-        self._starts_over = data_starts_over
+        self._data = DataPlace(data_starts_over)
         if announce is not None and not callable(announce):
             raise TypeError(f"announce must be callable, got {announce!r}")
         self._announce = announce
@@ -198,10 +199,8 @@ class RecCheckpoint(Callback):
         self._run: str | None = None
         self._last: Entry | None = None  # the newest state that is in the directory
         self._began = 0  # self.step when this training began
-        self._trained_before = 0  # batches of the stream's life before this training
         self._saved_step = -1
         self._restored: dict[str, Any] | None = None  # states, until the training begins
-        self._watch: Watch | None = None
         self._unsaved: list[tuple[TableParameter, int]] = []  # marks of what is being written
         self._writer: Worker | None = None
         self._merger: Worker | None = None
@@ -228,8 +227,7 @@ class RecCheckpoint(Callback):
         """
         if self._lock is not None:
             raise RuntimeError("restore() is for before the training")
-        if not self._starts_over:
-            check_place(train_dataset)
+        self._data.check(train_dataset)
         if not self.directory.is_dir():
             return None
         with lock(self.directory):
@@ -243,7 +241,7 @@ class RecCheckpoint(Callback):
                 if not isinstance(states["objects"], dict):
                     raise TypeError("objects must be an object")
                 check_random_state(states["random"])
-            wanted = {**self._states, **self._dataset_state(train_dataset)}
+            wanted = {**self._states, **self._data.stateful(train_dataset)}
             if wanted.keys() != states["objects"].keys():
                 raise ValueError(
                     f"states and train_dataset must be those that were saved: {last.path} has the "
@@ -292,7 +290,7 @@ class RecCheckpoint(Callback):
         try:
             self._clean()
             self._began = self.step
-            self._trained_before = batches_of(run.train_dataset)
+            self._data.begin(run.train_dataset)
             self._writer, self._merger = Worker("checkpoint"), Worker("merge")
             tables = {table.name: table for table in tables_of(cell)}
             if self._last is None:
@@ -300,9 +298,7 @@ class RecCheckpoint(Callback):
         except BaseException:
             self._close()
             raise
-        if not self._starts_over:
-            self._watch = watch_of(run.train_dataset)
-            self._watch.begin()
+        self._data.watch(run.train_dataset)
         self._restored = None
         now = time.monotonic()
         self._full.restart(now)
@@ -453,32 +449,16 @@ class RecCheckpoint(Callback):
 
     def _all_states(self, run: Any) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._states.items()}
-        for name, dataset in self._dataset_state(run.train_dataset).items():
-            objects[name] = dataset.state_dict(batches=self._trained_before + run.cur_step_num)
+        # The batch, not the source: that one may have read ahead of the training.
+        objects.update(self._data.state(run.get("train_batch")))
         return {"objects": objects, "random": random_state()}
 
     # ---- the data
 
-    def _dataset_state(self, dataset: Any) -> dict[str, Any]:
-        return {"train_dataset": dataset} if has_place(dataset) and not self._starts_over else {}
-
     def _check_data(self, dataset: Any) -> None:
-        if not self._starts_over:
-            check_place(dataset)
-        if self._restored is None:
-            return
-        saved = self._restored.get("train_dataset")
-        placed = bool(self._dataset_state(dataset))
-        if saved is None and placed:
-            raise ValueError(
-                f"train_dataset has a place and {self._last_path()} has none for it, so it would "
-                "begin anew: give it to restore(), or say data_starts_over=True"
-            )
-        if saved is not None and (not placed or batches_of(dataset) != saved["batches"]):
-            raise ValueError(
-                f"train_dataset must be what restore() was given: {self._last_path()} has the "
-                f"place of a stream after {saved['batches']} batches"
-            )
+        self._data.check(dataset)
+        if self._restored is not None:
+            self._data.check_restored(dataset, self._restored.get(DATA), self._last_path())
 
     def _last_path(self) -> Path:
         assert self._last is not None
@@ -497,9 +477,7 @@ class RecCheckpoint(Callback):
             )
 
     def _close(self) -> None:
-        if self._watch is not None:
-            self._watch.end()
-            self._watch = None
+        self._data.end()
         for worker in (self._writer, self._merger):
             if worker is not None:
                 worker.close()
@@ -519,8 +497,8 @@ def _check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
         raise TypeError(f"states must be a dict of objects by name, got {type(states).__name__}")
     found = dict(states or {})
     for name, each in found.items():
-        if not isinstance(name, str) or name == "train_dataset":
-            raise ValueError(f"states must have names other than 'train_dataset', got {name!r}")
+        if not isinstance(name, str) or name == DATA:
+            raise ValueError(f"states must have names other than '{DATA}', got {name!r}")
         if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
             raise TypeError(
                 f"states[{name!r}] must have state_dict and load_state_dict, got {each!r}"

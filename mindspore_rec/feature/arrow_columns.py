@@ -12,34 +12,38 @@ import pyarrow as pa
 __all__ = ["join_rows", "one_array", "to_array", "to_arrays", "to_column", "to_record_batch"]
 
 
-def to_arrays(rows: pa.RecordBatch) -> dict[str, np.ndarray]:
+def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarray]:
     """Return the columns as arrays: ``[B]`` of plain values, ``[B, N]`` of fixed-size lists.
 
     Args:
         rows: numbers, or fixed-size lists of numbers, without missing values but for floats, where
             they are NaN.
+        text: whether columns of text are taken too, as arrays ``[B]`` of str and None, which a
+            `FeatureSpec` reads. Default: False.
 
     Returns:
         Arrays by name, which may be read only and share the batch's memory.
 
     Raises:
-        ValueError: a column has missing values or no numbers.
+        ValueError: a column has missing values, or nothing of what is taken.
 
     Example:
         >>> rows = to_record_batch({"ids": np.array([[1, 2], [3, 4]]), "label": np.zeros(2)})
         >>> {name: array.shape for name, array in to_arrays(rows).items()}
         {'ids': (2, 2), 'label': (2,)}
     """
-    return {name: to_array(name, rows.column(i)) for i, name in enumerate(rows.schema.names)}
+    return {name: to_array(name, rows.column(i), text) for i, name in enumerate(rows.schema.names)}
 
 
-def to_array(name: str, column: pa.Array) -> np.ndarray:
+def to_array(name: str, column: pa.Array, text: bool = False) -> np.ndarray:
     """Return a column as `to_arrays` does, which raises the same."""
     kind = column.type
+    if text and _is_text(kind):
+        return column.to_numpy(zero_copy_only=False)
     if pa.types.is_fixed_size_list(kind):
         if column.null_count:
             raise ValueError(f"column {name!r} has missing lists")
-        return to_array(name, column.flatten()).reshape(len(column), kind.list_size)
+        return to_array(name, column.flatten(), text).reshape(len(column), kind.list_size)
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         if column.null_count and pa.types.is_integer(kind):
             raise ValueError(f"column {name!r} of {kind} has missing values")
@@ -49,6 +53,12 @@ def to_array(name: str, column: pa.Array) -> np.ndarray:
             raise ValueError(f"column {name!r} of {kind} has missing values")
         return column.to_numpy(zero_copy_only=False)
     raise ValueError(f"column {name!r} is {kind}, not numbers: a transform has to make some of it")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def to_record_batch(rows: Any) -> pa.RecordBatch:

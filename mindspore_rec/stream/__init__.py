@@ -6,6 +6,8 @@ from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.feature.quantiles import QuantileBucket, QuantileScale
 from mindspore_rec.feature.scaling import LogScale, MinMaxScale, StandardScale
 from mindspore_rec.feature.transforms import Category, Feature, Key, Number, TimeCycle, TimePart
+from mindspore_rec.stream.batch_sources import batch_source
+from mindspore_rec.stream.batches import Batch, BatchSource, BatchWrapper
 from mindspore_rec.stream.channel import DataReceiver, DataSender
 from mindspore_rec.stream.client import LogClient, LogProducer, Message
 from mindspore_rec.stream.dataset import StreamingDataset
@@ -20,7 +22,10 @@ from mindspore_rec.stream.formats import (
     pack,
 )
 from mindspore_rec.stream.journal import Journal
+from mindspore_rec.stream.kafka_base import ensure_topic
+from mindspore_rec.stream.kafka_client import KafkaClient
 from mindspore_rec.stream.kafka_source import KafkaSource
+from mindspore_rec.stream.kafka_writer import KafkaWriter
 from mindspore_rec.stream.memory import MemoryTopic
 from mindspore_rec.stream.source import StreamSource
 from mindspore_rec.stream.stop import StopWhen
@@ -29,6 +34,9 @@ from mindspore_rec.stream.worker import FeatureWorker
 __all__ = [
     "ArrowFormat",
     "BadMessageError",
+    "Batch",
+    "BatchSource",
+    "BatchWrapper",
     "Category",
     "DataReceiver",
     "DataSender",
@@ -39,7 +47,9 @@ __all__ = [
     "Format",
     "Journal",
     "JsonFormat",
+    "KafkaClient",
     "KafkaSource",
+    "KafkaWriter",
     "Key",
     "LogClient",
     "LogProducer",
@@ -58,6 +68,8 @@ __all__ = [
     "TimePart",
     "TooManyDeadLettersError",
     "TsvFormat",
+    "batch_source",
+    "ensure_topic",
     "pack",
     "to_arrays",
     "to_record_batch",

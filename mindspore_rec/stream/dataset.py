@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from mindspore_rec.feature.arrow_columns import to_arrays
+from mindspore_rec.feature.event_tables import event_tables
+from mindspore_rec.feature.feature_pipeline import FeaturePipeline
+from mindspore_rec.stream.batches import Batch, BatchSource
 from mindspore_rec.stream.source import StreamSource
 
 __all__ = ["StreamingDataset"]
@@ -21,15 +24,20 @@ _KEPT = 1024
 Transform = Callable[[pa.RecordBatch], Mapping[str, np.ndarray]]
 
 
-class StreamingDataset:
+class StreamingDataset(BatchSource):
     """Batches of a stream as tuples of arrays, for `RecModel.online_train` and `FeatureBatches`.
 
     Its state is the stream's place and what the transform has learned, both as of one batch. A
     reader that is ahead of the training asks for the state after the batches that were trained:
-    `state_dict(batches=...)`. `RecCheckpoint` does that where this object, or `FeatureBatches` of
-    it, is what is trained on. It refuses what hides it, such as a
+    `state_dict(batches=...)`. `RecCheckpoint` does that where this object, or a `BatchWrapper` of
+    it such as `FeatureBatches`, is what is trained on. It refuses what hides it, such as a
     `mindspore.dataset.GeneratorDataset` or a generator expression over it: nobody could tell how
     many of its batches were trained.
+
+    Where the source has `event_time=`, or a feature of the transform is the timestamp, a batch comes
+    with the latest time of its own events, and `RecModel` sets it on hash tables of the network just
+    before the batch's step, however far batches are read ahead: on all of them, or those that the
+    transform's features are looked up in.
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.
@@ -37,12 +45,12 @@ class StreamingDataset:
             a `FeaturePipeline` for example. One with `state_dict` and `load_state_dict` is part of
             the state. Default: the columns as they are, see `to_arrays`. A batch that it leaves
             without rows is passed over.
-
-    Attributes:
-        column_names: of a batch's arrays; empty before the first batch, if nothing tells.
+        columns: names of those that come out, in their order, the label last; the time of events,
+            for example, need not be an input of the network. Default: all.
 
     Raises:
-        TypeError: `source` or `transform` is of the wrong type.
+        TypeError: `source`, `transform` or `columns` is of the wrong type.
+        ValueError: `columns` has a name twice, none, or one that batches do not have.
 
     Example:
         >>> from mindspore_rec.stream import DataReceiver, DataSender, MemoryTopic, StopWhen
@@ -55,7 +63,12 @@ class StreamingDataset:
         ([[1, 2], [3, 4]], [[0.0], [1.0]])
     """
 
-    def __init__(self, source: StreamSource, transform: Transform | None = None) -> None:
+    def __init__(
+        self,
+        source: StreamSource,
+        transform: Transform | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
         if not isinstance(source, StreamSource):
             raise TypeError(f"source must be a StreamSource, got {type(source).__name__}")
         if transform is not None and not callable(transform):
@@ -63,10 +76,16 @@ class StreamingDataset:
         self.source = source
         self._transform: Any = transform if transform is not None else to_arrays
         self._learns = hasattr(self._transform, "state_dict")
-        names = getattr(self._transform, "column_names", None)
+        made = getattr(self._transform, "column_names", None)
         if transform is None and source.format.schema is not None:
-            names = source.format.schema.names
-        self.column_names: list[str] = list(names or ())
+            made = source.format.schema.names
+        self._stage = transform if isinstance(transform, FeaturePipeline) else None
+        if self._stage is not None and self._stage.keep_rest:
+            made = None  # what other columns there are, the first batch tells
+        self._chosen = _check_columns(columns, made)
+        self._select = self._chosen if transform is None else None  # others need not be numbers
+        self._names = tuple(self._chosen or made or ())
+        self._checked = made is not None
         self._batches = 0
         self._lock = threading.Lock()
         self._places: deque[tuple[int, int, Any]] = deque(maxlen=_KEPT)
@@ -76,23 +95,83 @@ class StreamingDataset:
         return self
 
     def __next__(self) -> tuple[np.ndarray, ...]:
+        return self._next().columns
+
+    def read(self) -> Iterator[Batch]:
+        """Return an iterator over the batches to come, to the stream's end."""
+        while True:
+            try:
+                batch = self._next()
+            except StopIteration:
+                return
+            yield batch
+
+    def _next(self) -> Batch:
         while True:
             rows = next(self.source)
-            taken = self.source.batches
-            columns = self._transform(rows)
+            taken, event_time = self.source.batches, self.source.event_time
+            if self._select is not None:
+                rows = self._selected(rows)
+            if self._stage is None:
+                columns = self._transform(rows)
+            else:
+                columns, latest = self._stage.batch(rows)
+                event_time = event_time if self._stage.timestamp is None else latest
+            if not self._checked:
+                _check_columns(self._chosen, list(columns))
+                self._names = self._names or tuple(columns)
+                self._checked = True
             self._batches += 1
-            if not self.column_names:
-                self.column_names = list(columns)
-            made = tuple(columns[name] for name in self.column_names)
+            made = tuple(columns[name] for name in self._names)
             if len(made[-1]):
                 self._remember(taken)
-                return made
+                return Batch(made, self._names, event_time, self._batches)
             self._batches -= 1
+
+    def _selected(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        _check_columns(self._select, rows.schema.names)
+        return rows.select(list(self._select or ()))
 
     def _remember(self, taken: int) -> None:
         learned = self._transform.state_dict() if self._learns else None
         with self._lock:
             self._places.append((self._batches, taken, learned))
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of a batch's arrays; empty before the first batch, if nothing tells."""
+        return list(self._names)
+
+    @property
+    def has_state(self) -> bool:
+        """True: a stream's place can be saved."""
+        return True
+
+    @property
+    def batches(self) -> int:
+        """Number of batches read in the stream's life."""
+        return self._batches
+
+    def covered_streams(self) -> list[Any]:
+        """Return the source, whose place is part of the state."""
+        return [self.source]
+
+    def event_tables(self, tables: Iterable[Any]) -> list[Any]:
+        """Return the tables whose event time is set: those of the transform's features, or all.
+
+        Args:
+            tables: of the network that is trained.
+
+        Raises:
+            ValueError: a feature is the timestamp, and a table that evicts by age, or every table,
+                is not among them.
+        """
+        if self._stage is None or self._stage.timestamp is None:
+            return list(tables)
+        try:
+            return list(event_tables(self._stage.specs, tables))
+        except ValueError as error:
+            raise ValueError(f"the network's {error}") from error
 
     @property
     def lag(self) -> int:
@@ -151,3 +230,15 @@ class StreamingDataset:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _check_columns(columns: Any, made: Sequence[str] | None) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise TypeError(f"columns must be a list of names, got {columns!r}")
+    if not columns or len(set(columns)) < len(columns):
+        raise ValueError(f"columns must be one or more different names, got {columns!r}")
+    if made is not None and not set(columns) <= set(made):
+        raise ValueError(f"columns must be among {list(made)}, got {list(columns)}")
+    return tuple(columns)

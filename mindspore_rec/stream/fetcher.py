@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mindspore_rec.feature.columns import MAX_EVENT_TIME
 from mindspore_rec.stream.client import LogClient, Message
 from mindspore_rec.stream.formats import BadMessageError, Decoded, Format
 from mindspore_rec.stream.interleave import BadEntry, Block, Interleaver, Sequence
@@ -196,19 +197,27 @@ class Fetcher:
     def _late(
         self, rows: pa.RecordBatch, owner: np.ndarray, messages: list[Message]
     ) -> dict[int, BadMessageError]:
-        """Messages with an event later than the log's own time allows."""
+        """Messages with an event that no table can keep, or later than the log's time allows."""
         column, most = self._limits.event_time, self._limits.future_seconds
-        if column is None or most is None:
+        if column is None:
             return {}
+        times = event_seconds(rows.column(column))
+        wrong = {
+            int(i): BadMessageError(
+                "time",
+                f"an event is at {np.max(times[owner == i]):g} seconds since 1970, and "
+                f"{MAX_EVENT_TIME} is the greatest (milliseconds?)",
+            )
+            for i in np.unique(owner[times > MAX_EVENT_TIME])
+        }
+        if most is None:
+            return wrong
         stamps = np.fromiter((m.timestamp for m in messages), np.float64, len(messages)) / 1000
         stamps[stamps < 0] = np.inf
-        times = event_seconds(rows.column(column))
-        return {
-            int(i): BadMessageError(
-                "time", f"an event is {np.max(times[owner == i]) - stamps[i]:.0f} s in the future"
-            )
-            for i in np.unique(owner[times > stamps[owner] + most])
-        }
+        for i in np.unique(owner[times > stamps[owner] + most]):
+            ahead = np.max(times[owner == i]) - stamps[i]
+            wrong[int(i)] = BadMessageError("time", f"an event is {ahead:.0f} s in the future")
+        return wrong
 
     def _out_of_range(self, rows: pa.RecordBatch, owner: np.ndarray) -> dict[int, BadMessageError]:
         """Messages with a value that a column must not have."""

@@ -29,11 +29,24 @@ def kafka_module() -> Any:
 
 
 def ensure_topic(
-    brokers: str | Sequence[str], topic: str, partitions: int, options: Mapping[str, Any]
+    brokers: str | Sequence[str],
+    topic: str,
+    partitions: int = 1,
+    options: Mapping[str, Any] | None = None,
 ) -> int:
-    """Makes a topic where there is none; its number of partitions.
+    """Make a topic where there is none.
+
+    Args:
+        brokers: "host:port" of Kafka, or several.
+        topic: its name.
+        partitions: of a new topic (default 1).
+        options: settings of `kafka.KafkaAdminClient`, for security for example. Default: none.
+
+    Returns:
+        Number of the topic's partitions.
 
     Raises:
+        ImportError: kafka-python or crc32c is missing.
         ConnectionError: no broker answers within a minute.
     """
     kafka = kafka_module()
@@ -43,7 +56,7 @@ def ensure_topic(
     settings: dict[str, Any] = {
         "reconnect_backoff_max_ms": 1000,
         "bootstrap_timeout_ms": int(PATIENCE * 1000),
-        **options,
+        **(options or {}),
     }
     give_up = time.monotonic() + PATIENCE
     while True:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which streams a training reads: one whose place its checkpoint does not save is found out.
+"""Finds a stream that a training reads and whose place its checkpoints do not save.
 
-A stream can hide in anything that hands its batches on. What cannot be seen from outside is seen
-when the stream is read.
+A stream can hide in anything that passes its batches on, such as an iterable with a length. What
+cannot be seen from outside is seen when the stream is read.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["Watch", "check_read", "reading"]
+__all__ = ["ReadWatch", "check_read", "reading"]
 
 _local = threading.local()
-_watches: list[Watch] = []
+_watches: list[ReadWatch] = []
 
 
-class Watch:
-    """While it is on, a stream that the training reads must be one that was named.
+class ReadWatch:
+    """Refuses, while it is on, streams that the training reads and that are not known.
 
     Args:
         known: the streams whose place is saved.
         pipelines: whether the training reads through MindSpore's pipelines, in their threads.
-        refusal: what to say.
+        refusal: the message of the ValueError.
     """
 
     def __init__(self, known: list[Any], pipelines: bool, refusal: str) -> None:
@@ -35,16 +35,16 @@ class Watch:
         self._refusal = refusal
 
     def begin(self) -> None:
-        """Switches it on."""
+        """Switch it on."""
         _watches.append(self)
 
     def end(self) -> None:
-        """Switches it off."""
+        """Switch it off."""
         if self in _watches:
             _watches.remove(self)
 
     def check(self, stream: Any) -> None:
-        """Refuses a stream that is read and not known."""
+        """Refuse a stream that is read for the training and not known."""
         if any(stream is each for each in self._known):
             return
         if getattr(_local, "reading", False) or (self._pipelines and _in_pipeline()):
@@ -53,7 +53,7 @@ class Watch:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """What is read inside, by this thread, is read for the training."""
+    """Mark what this thread reads inside the context as read for the training."""
     before = getattr(_local, "reading", False)
     _local.reading = True
     try:
@@ -63,13 +63,15 @@ def reading() -> Iterator[None]:
 
 
 def check_read(stream: Any) -> None:
-    """To be called by a stream when it is read.
+    """Refuse a stream that is about to be read where its place would be lost.
+
+    Every stream calls this before a batch.
 
     Raises:
         ValueError: it is read for a training whose checkpoints do not have its place.
 
     Example:
-        >>> watch = Watch([], False, "its place would be lost")
+        >>> watch = ReadWatch([], False, "its place would be lost")
         >>> watch.begin()
         >>> check_read("a stream")  # read by someone else
         >>> try:

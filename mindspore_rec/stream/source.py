@@ -21,6 +21,7 @@ from mindspore_rec.stream.fetcher import Fetcher, event_seconds
 from mindspore_rec.stream.formats import Format
 from mindspore_rec.stream.interleave import BadEntry, Interleaver, Sequence
 from mindspore_rec.stream.journal import Decision, Journal
+from mindspore_rec.stream.read_watch import check_read
 from mindspore_rec.stream.source_checks import (
     STATE_VERSION,
     check_limits,
@@ -30,7 +31,6 @@ from mindspore_rec.stream.source_checks import (
     check_state,
 )
 from mindspore_rec.stream.stop import StopWhen
-from mindspore_rec.training_reads import check_read
 
 __all__ = ["StreamSource"]
 
@@ -59,7 +59,8 @@ class StreamSource:
         start: where to begin without a state: "earliest", "latest", or offsets by partition.
             Default: "earliest".
         turn_messages: messages of a partition's turn, at least 1. Default: 1 for packed messages.
-        event_time: column with the time of events: seconds since 1970, or an Arrow timestamp.
+        event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
+            message with an event after 2106 (2**32 - 1 seconds) is bad.
         max_future_seconds: a message with an event that is later than the message's own timestamp
             by more than this is bad. Default: None, no limit. Needs `event_time`.
         value_ranges: by column of numbers, the least and the greatest legal value, as in
@@ -174,6 +175,7 @@ class StreamSource:
         self._first_batch = 0
         self._rows = 0
         self._watermark: float | None = None
+        self._event_time: int | None = None
         self._dead: dict[str, int] = {}
         self._dead_marks: dict[str, int] | None = None
         self._states: deque[dict[str, Any]] = deque(maxlen=_STATES_KEPT)
@@ -342,6 +344,7 @@ class StreamSource:
         if self._limits.event_time is not None:
             latest = float(event_seconds(batch.column(self._limits.event_time)).max())
             self._watermark = max(latest, self._watermark or latest)
+            self._event_time = int(latest) if latest >= 1 else None
         with self._changed:
             self._states.append(self._snapshot())
         return batch
@@ -421,6 +424,12 @@ class StreamSource:
     def watermark(self) -> float | None:
         """The latest event in a batch, in seconds since 1970."""
         return self._watermark
+
+    @property
+    def event_time(self) -> int | None:
+        """The latest event of the last batch alone, in whole seconds since 1970; None where no
+        `event_time` was named, or all of the batch's are missing or before 1970."""
+        return self._event_time
 
     @property
     def position(self) -> dict[int, int]:

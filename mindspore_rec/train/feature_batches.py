@@ -3,55 +3,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from mindspore.dataset import Dataset
 
+from mindspore_rec.feature.arrow_columns import to_arrays
 from mindspore_rec.feature.event_tables import event_tables
 from mindspore_rec.feature.insert_func import InsertFunc
 from mindspore_rec.parameter import MapParameter
-from mindspore_rec.train.batches import batch_count, check_source
+from mindspore_rec.stream.batch_sources import DatasetBatches, batch_source
+from mindspore_rec.stream.batches import Batch, BatchSource, BatchWrapper
+from mindspore_rec.stream.dataset import StreamingDataset
+from mindspore_rec.stream.source import StreamSource
 
 __all__ = ["FeatureBatches"]
 
-_OF_A_STREAM = ("state_dict", "load_state_dict", "lag", "stop_reason")
 
-
-class FeatureBatches:
+class FeatureBatches(BatchWrapper):
     """Batches of features as keys, for `RecModel.train`, `online_train`, `eval`.
 
     A batch that comes out has, in this order, the keys of each feature and the columns that no
-    feature reads, the label last as it was. The timestamp does not come out: when a batch is handed
-    over for training, the tables are told its latest time, just before the step that looks its ids
-    up. For a Dataset the keys are made in the pipeline's threads, ahead of that. `RecModel`, which
-    reads ahead where a table's cache prefetches, tells the time at the step all the same. Nothing
-    else that reads ahead, such as a thread, belongs around this object; put it inside.
+    feature reads, the label last as it was. The timestamp does not come out: its latest value is
+    the batch's event time, which `RecModel` sets, just before the batch's step, on those tables of
+    its network that the features are looked up in. For a Dataset the keys are made in the
+    pipeline's threads, ahead of that.
 
-    Around a `mindspore_rec.stream.StreamingDataset` it has the stream's state as its own
-    (`state_dict`, `load_state_dict`, `lag`, `stop_reason`), for it makes one batch of each: a
-    `RecCheckpoint` goes on where the training was.
+    Around a stream it has the stream's state: a `RecCheckpoint` goes on where the training was.
 
     Args:
-        source: a `mindspore.dataset.Dataset`, or an iterable of dicts or tuples of columns, whole
-            batches. It may be endless.
+        source: a `mindspore.dataset.Dataset`; an iterable of dicts or tuples of columns, whole
+            batches, which may be endless; a `mindspore_rec.stream.StreamingDataset` or other
+            `BatchSource`; or a `StreamSource` such as a `KafkaSource`, whose columns, text too, are
+            taken as they are.
         specs: features of a batch, FeatureSpec objects, or a FeaturePipeline, which learns in
-            training only.
-        tables: the network, or its tables, that are told the time. Needed in training where a
-            feature is the timestamp, and only then.
-        is_train: False for evaluation: tables are not told the time, and a source whose columns
-            have names need not have it. Default: True.
+            training only. One that learns belongs into a StreamingDataset where a checkpoint shall
+            have its statistics.
+        tables: the network, or its tables, that the time is set on, for a loop without `RecModel`:
+            iterating over this object then sets it as a batch comes out. Default: those of the
+            network that `RecModel` trains.
+        is_train: False for evaluation: no time is set, and a source whose columns have names need
+            not have it. Default: True.
 
     Attributes:
         source: what it reads.
 
     Yields:
-        Dicts, or tuples where the source gives tuples.
+        Dicts, or tuples where the columns have no names or features are given by place.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type; features do not fit together, to
-            the tables or to a batch.
+            the tables or to a batch; iterating over it in training without `tables`, where a
+            feature is the timestamp.
         RuntimeError: a Dataset whose batch does not fit, with the same message.
 
     Example:
@@ -67,74 +72,125 @@ class FeatureBatches:
     def __init__(
         self, source: Any, specs: Any, tables: Any = None, *, is_train: bool = True
     ) -> None:
-        check_source(source, "source")
         if not isinstance(is_train, bool):
             raise TypeError(f"is_train must be a bool, got {is_train!r}")
+        found = _source_of(source)
         self._insert = InsertFunc(specs, with_time=is_train, learn=is_train)
-        self._tables = self._told(tables, is_train)
-        self._count = batch_count(source)
-        self.source = self._insert(source) if isinstance(source, Dataset) else source
-        self._place = self._insert.time_place if self._tables else None
+        self._is_train = is_train
+        self._timed = is_train and self._insert.timestamp is not None
+        self._tables = self._check_tables(tables)
+        specs = self._insert.specs
+        self._by_place = bool(specs) and all(isinstance(spec.column, int) for spec in specs)
+        self._inserted = isinstance(source, Dataset)
+        super().__init__(
+            DatasetBatches(self._insert(source), numpy=True) if self._inserted else found
+        )
 
-    def _told(self, tables: Any, is_train: bool) -> tuple[MapParameter, ...]:
-        timestamp = self._insert.timestamp
-        if tables is not None:
-            if not is_train:
-                raise ValueError("tables are told the time in training only: leave tables out")
-            return event_tables(self._insert.specs, tables)
-        if is_train and timestamp is not None:
-            raise ValueError(
-                f"tables must be given: feature '{timestamp.name}' is the time they are told"
-            )
-        return ()
-
-    def __getattr__(self, name: str) -> Any:
-        # Only what a stream has; a list has no state, and then neither has this.
-        if name in _OF_A_STREAM and not isinstance(self.source, Dataset):
-            return getattr(self.source, name)
-        raise AttributeError(f"FeatureBatches has no attribute {name!r}", name=name, obj=self)
+    def _check_tables(self, tables: Any) -> tuple[MapParameter, ...] | None:
+        if tables is None:
+            return None
+        if not self._is_train:
+            raise ValueError("tables are told the time in training only: leave tables out")
+        return event_tables(self._insert.specs, tables)
 
     def __len__(self) -> int:
-        if self._count is None:
+        length = self.length
+        if length is None:
             raise TypeError("the number of batches of this source is not known")
-        return self._count
+        return length
 
     def __iter__(self) -> Iterator[Any]:
-        for batch, tell in self.read_ahead():
-            tell()
-            yield batch
+        """Iterate over one pass for a loop of one's own: the time is set as a batch comes out."""
+        if self._timed and self._tables is None:
+            name = self._insert.timestamp.name if self._insert.timestamp is not None else ""
+            raise ValueError(
+                f"tables must be given: feature '{name}' is the time they are told. Only RecModel, "
+                "which knows its network's tables, needs none"
+            )
+        return self._set_times()
 
-    def read_ahead(self) -> Iterator[tuple[Any, Callable[[], None]]]:
-        """One pass in which the tables are not told the time when a batch comes out.
+    def _set_times(self) -> Iterator[Any]:
+        for batch in self.read():
+            if batch.event_time is not None:
+                for table in self._tables or ():
+                    table.set_event_time(batch.event_time)
+            yield batch.plain
 
-        Yields:
-            The batch, and a function that tells the tables its time: to be called just before the
-            batch's step.
+    def change(self, batch: Batch) -> Batch:
+        """Return the batch with features as keys, and the time of its timestamps."""
+        if not self._inserted:
+            batch = self._with_keys(batch)
+        if not self._is_train:
+            return replace(batch, event_time=None)
+        if not self._timed:
+            return batch
+        assert self._insert.time_place is not None
+        place = self._insert.time_place
+        without = partial(_without, place=place)
+        return Batch(
+            without(batch.columns),
+            None if batch.names is None else without(batch.names),
+            int(batch.columns[place][0]),
+        )
+
+    def _with_keys(self, batch: Batch) -> Batch:
+        if batch.names is None or self._by_place:
+            return replace(batch, columns=self._insert(batch.columns), names=None)
+        made = self._insert(batch.plain)
+        return replace(batch, columns=tuple(made.values()), names=tuple(made))
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns that come out, as far as known before the first batch."""
+        names = self.source.column_names
+        if self._inserted:
+            place = len(self._insert.pipeline.column_names)
+            return names[:place] + names[place + 1 :] if self._timed else names
+        if not names or self._by_place:
+            return []
+        pipeline = self._insert.pipeline
+        if not pipeline.keep_rest:
+            return list(pipeline.column_names)
+        taken = set(pipeline.reads() or ())
+        if pipeline.timestamp is not None:
+            taken.add(pipeline.timestamp.column)
+        return pipeline.column_names + [name for name in names if name not in taken]
+
+    @property
+    def cannot_resume(self) -> str | None:
+        """Why the place in the data would be lost, or None."""
+        if self._is_train and self._insert.pipeline.learns:
+            return (
+                "is FeatureBatches whose FeaturePipeline learns statistics, which only a stream "
+                "saves: StreamingDataset(source, transform=pipeline)"
+            )
+        return super().cannot_resume
+
+    def event_tables(self, tables: Iterable[Any]) -> list[Any]:
+        """Return the tables whose event time is set: `tables` of this object, where it has them.
+
+        Args:
+            tables: of the network that is trained.
+
+        Raises:
+            ValueError: a feature is the timestamp, and a table that evicts by age, or every table,
+                is not among them.
         """
-        if isinstance(self.source, Dataset):
-            names = self.source.get_col_names()
-            rows = self.source.create_tuple_iterator(num_epochs=1, output_numpy=True)
-            made = (dict(zip(names, row, strict=True)) for row in rows)
-        else:
-            made = (self._insert(batch) for batch in self.source)
-        for batch in made:
-            seconds = None
-            if self._place is not None:
-                batch, seconds = _without_time(batch, self._place)
-            yield batch, partial(self._tell, seconds)
-
-    def _tell(self, seconds: int | None) -> None:
-        if seconds is not None:
-            for table in self._tables:
-                table.set_event_time(seconds)
+        if not self._timed:
+            return self.source.event_tables(tables)
+        if self._tables is not None:
+            return list(self._tables)
+        try:
+            return list(event_tables(self._insert.specs, tables))
+        except ValueError as error:
+            raise ValueError(f"the network's {error}") from error
 
 
-def _without_time(batch: Any, place: int) -> tuple[Any, int]:
-    """The batch without its column of times, and the time."""
-    if isinstance(batch, Mapping):
-        batch = dict(batch)
-        times = batch.pop(list(batch)[place])
-    else:
-        times = batch[place]
-        batch = batch[:place] + batch[place + 1 :]
-    return batch, int(times[0])
+def _source_of(source: Any) -> BatchSource:
+    if isinstance(source, StreamSource):
+        return StreamingDataset(source, partial(to_arrays, text=True))
+    return batch_source(source, "source")
+
+
+def _without(values: tuple[Any, ...], place: int) -> tuple[Any, ...]:
+    return values[:place] + values[place + 1 :]

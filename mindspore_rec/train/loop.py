@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from mindspore import Tensor
@@ -14,17 +15,17 @@ from mindspore.train import Callback, RunContext
 
 from mindspore_rec.graph.cell_caller import CellCaller
 from mindspore_rec.graph.operator_errors import operator_errors
-from mindspore_rec.train.batches import iterate, read_ahead, row_count
+from mindspore_rec.parameter import MapParameter
+from mindspore_rec.stream.batches import Batch, BatchSource
+from mindspore_rec.stream.read_watch import reading
 from mindspore_rec.train.callbacks import loss_value
 from mindspore_rec.train.hints import hint_vocabulary
 from mindspore_rec.train.interrupt import Interruption
-from mindspore_rec.train.prefetch import PrefetchStage, ReadBatch
+from mindspore_rec.train.prefetch import PrefetchStage
 from mindspore_rec.train.summary import TrainSummary
-from mindspore_rec.training_reads import reading
+from mindspore_rec.train.tensors import as_tensors, row_count
 
 __all__ = ["TrainLoop"]
-
-_Batch = tuple[Tensor, ...]
 
 
 class TrainLoop:
@@ -39,6 +40,7 @@ class TrainLoop:
         callbacks: a callback, or the manager of several.
         interruption: says whether Ctrl-C was pressed.
         stage: hands the batches over.
+        event_tables: tables whose event time is set to that of a batch just before its step.
         max_steps: end after that many steps; None for no limit.
 
     Attributes:
@@ -53,6 +55,7 @@ class TrainLoop:
         callbacks: Callback,
         interruption: Interruption,
         stage: PrefetchStage,
+        event_tables: Sequence[MapParameter],
         max_steps: int | None,
     ) -> None:
         self.summary = TrainSummary(history=run.history)
@@ -63,10 +66,11 @@ class TrainLoop:
         self._callbacks = callbacks
         self._interruption = interruption
         self._stage = stage
+        self._event_tables = event_tables
         self._max_steps = max_steps
         self._last = max_steps  # more batches than these steps take are not read
 
-    def run_passes(self, source: Any, epochs: int, epoch_steps: int | None) -> None:
+    def run_passes(self, source: BatchSource, epochs: int, epoch_steps: int | None) -> None:
         """Trains for epochs, each one pass over the source or, if given, of that many steps.
 
         Raises:
@@ -90,7 +94,7 @@ class TrainLoop:
                 if self._over():
                     break
 
-    def run_stream(self, source: Any, epoch_steps: int) -> None:
+    def run_stream(self, source: BatchSource, epoch_steps: int) -> None:
         """Trains on one pass over the source, which need not end; an epoch is a number of steps."""
         with _Begun(self._callbacks, self._context), self._reading(self._batches(source)):
             epoch = 0
@@ -118,20 +122,17 @@ class TrainLoop:
 
     # ---- batches
 
-    def _batches(self, source: Any) -> Generator[ReadBatch, None, None]:
-        if self._stage.reads_ahead:
-            for columns, tell in read_ahead(source):
-                yield ReadBatch(columns, tell)
-        else:
-            for columns in iterate(source):
-                yield ReadBatch(columns, _nothing)
+    def _batches(self, source: BatchSource) -> Generator[Batch, None, None]:
+        copy = self._stage.reads_ahead
+        for batch in source.read():
+            yield replace(batch, columns=as_tensors(batch.columns, copy=copy))
 
-    def _repeated(self, source: Any) -> Generator[ReadBatch, None, None]:
+    def _repeated(self, source: BatchSource) -> Generator[Batch, None, None]:
         while True:
             yield from _not_empty(self._batches(source))
 
     @contextmanager
-    def _reading(self, stream: Generator[ReadBatch, None, None]) -> Iterator[None]:
+    def _reading(self, stream: Generator[Batch, None, None]) -> Iterator[None]:
         """Hands out this stream; whatever ends it, no batch that was read ahead stays behind."""
         self._stage.start(lambda: self._read(stream))
         try:
@@ -140,7 +141,7 @@ class TrainLoop:
         finally:
             self._stage.stop()
 
-    def _read(self, stream: Iterator[ReadBatch]) -> ReadBatch | None:
+    def _read(self, stream: Iterator[Batch]) -> Batch | None:
         try:
             self._interruption.waiting = True
             with reading():
@@ -151,7 +152,7 @@ class TrainLoop:
         finally:
             self._interruption.waiting = False
 
-    def _next(self) -> _Batch | None:
+    def _next(self) -> Batch | None:
         most = None if self._last is None else self._last - self._run.cur_step_num
         batch = self._stage.next(most)
         # Where Ctrl-C ended the wait for a batch to read ahead, those before it are not trained.
@@ -160,30 +161,38 @@ class TrainLoop:
     def _limit(self, steps: int) -> None:
         self._last = steps if self._last is None else min(steps, self._last)
 
-    def _step(self, batch: _Batch, begin: float) -> None:
+    def _step(self, batch: Batch, begin: float) -> None:
         run, summary = self._run, self.summary
         compilations = self._call.compilations
-        if batch and all(column.shape and column.shape[0] == 0 for column in batch):
+        columns = batch.columns
+        if all(column.shape and column.shape[0] == 0 for column in columns):
             raise ValueError(
                 f"the batch of step {run.cur_step_num + 1} has no rows, and its loss would be NaN"
             )
         run.cur_step_num += 1
-        run.train_dataset_element = batch
+        run.train_dataset_element = columns
+        run.train_batch = batch
+        self._set_event_time(batch)
         self._callbacks.on_train_step_begin(self._context)
         self._stage.begin_step()
         if run.cur_step_num == 1:
-            hint_vocabulary(run.train_network, batch)
-        run.net_outputs = self._call(True, *batch)
+            hint_vocabulary(run.train_network, columns)
+        run.net_outputs = self._call(True, *columns)
         self._stage.end_step()
         self._interruption.restore()
         if self.stop_on_nan:
             _check_loss(run.net_outputs, run.cur_step_num)
-        rows = row_count(batch)
+        rows = row_count(columns)
         run.samples += rows
         if self._call.compilations == compilations and run.cur_step_num > 1:
             summary.step_seconds += time.perf_counter() - begin
             summary.step_samples += rows
         self._callbacks.on_train_step_end(self._context)
+
+    def _set_event_time(self, batch: Batch) -> None:
+        if batch.event_time is not None:
+            for table in self._event_tables:
+                table.set_event_time(batch.event_time)
 
     def _over(self) -> bool:
         if self._interruption.requested or self._context.get_stop_requested():
@@ -218,7 +227,7 @@ class _Begun:
             self._callbacks.on_train_end(self._context)
 
 
-def _not_empty(batches: Generator[ReadBatch, None, None]) -> Generator[ReadBatch, None, None]:
+def _not_empty(batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
     empty = True
     with closing(batches):
         for batch in batches:
@@ -242,7 +251,3 @@ def _check_loss(outputs: Any, step: int) -> None:
             "to the last checkpoint, or to an earlier one with restore(step=N), and lower the "
             "learning rate or set clip_global_norm; stop_on_nan=False trains on"
         )
-
-
-def _nothing() -> None:
-    """A batch that is not read ahead was handed over when it was read."""

@@ -15,25 +15,14 @@ import numpy as np
 from mindspore import Tensor
 
 from mindspore_rec.parameter import TableParameter
+from mindspore_rec.stream.batches import Batch
 from mindspore_rec.train.id_columns import IdColumns, PrefetchIds
 
-__all__ = ["PrefetchStage", "ReadBatch", "prefetched_tables"]
-
-
-class ReadBatch(NamedTuple):
-    """A batch that was read from a source.
-
-    Attributes:
-        columns: its Tensors.
-        hand_over: to be called just before the step begins, once.
-    """
-
-    columns: tuple[Tensor, ...]
-    hand_over: Callable[[], None]
+__all__ = ["PrefetchStage", "prefetched_tables"]
 
 
 class _Ahead(NamedTuple):
-    batch: ReadBatch
+    batch: Batch
     tickets: dict[str, int]  # number of the prefetch, by table
 
 
@@ -79,7 +68,7 @@ class PrefetchStage:
         self._tables = {table.name: table for table in cached}
         self._columns = IdColumns(cached, prefetch_ids)
         self._depth = max((_depth(table) for table in cached), default=0)
-        self._read: Callable[[], ReadBatch | None] = lambda: None
+        self._read: Callable[[], Batch | None] = lambda: None
         self._ahead: deque[_Ahead] = deque()
         self._current: _Ahead | None = None
         self._ended = True
@@ -90,18 +79,18 @@ class PrefetchStage:
         """Whether a batch may still be waiting when the source is asked for the next one."""
         return self._depth > 0
 
-    def start(self, read: Callable[[], ReadBatch | None]) -> None:
+    def start(self, read: Callable[[], Batch | None]) -> None:
         """Begins a stream of batches.
 
         Args:
-            read: gives the next batch, None at the end.
+            read: returns the next batch, whose columns are Tensors, or None at the end.
         """
         self._read = read
         self._ended = False
         self._error = None
 
-    def next(self, most: int | None = None) -> tuple[Tensor, ...] | None:
-        """The next batch.
+    def next(self, most: int | None = None) -> Batch | None:
+        """Return the next batch.
 
         An error of the source is raised when the batches before it have been handed over.
 
@@ -110,7 +99,7 @@ class PrefetchStage:
                 from the source. Default: no limit.
 
         Returns:
-            Its columns, or None at the end.
+            The batch, or None at the end.
         """
         wanted = 1 + (self._depth if self._columns.known else 0)
         wanted = wanted if most is None else min(wanted, most)
@@ -126,14 +115,13 @@ class PrefetchStage:
                 self._take(batch)
         if self._ahead:
             self._current = self._ahead.popleft()
-            self._current.batch.hand_over()
-            return self._current.batch.columns
+            return self._current.batch
         if self._error is not None:
             raised, self._error = self._error, None
             raise raised
         return None
 
-    def _take(self, batch: ReadBatch) -> None:
+    def _take(self, batch: Batch) -> None:
         ahead = _Ahead(batch, {})
         self._ahead.append(ahead)
         if self._columns.known:

@@ -17,7 +17,9 @@ from mindspore_rec.checks import check_int
 from mindspore_rec.graph.cell_caller import CellCaller
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.optim import check_covered
-from mindspore_rec.train.batches import as_tensors, batch_count, check_source, iterate
+from mindspore_rec.parameter import MapParameter
+from mindspore_rec.stream.batch_sources import batch_source
+from mindspore_rec.stream.batches import BatchSource
 from mindspore_rec.train.callbacks import ProgressBar, StopOnNaN
 from mindspore_rec.train.cells import EvalCell, LossCell
 from mindspore_rec.train.hints import hint_mode, hint_sink_mode, hint_untrained
@@ -27,6 +29,7 @@ from mindspore_rec.train.loop import TrainLoop
 from mindspore_rec.train.prefetch import PrefetchStage
 from mindspore_rec.train.step import TrainStep
 from mindspore_rec.train.summary import TableSummary, TrainSummary
+from mindspore_rec.train.tensors import as_tensors
 
 __all__ = ["RecModel"]
 
@@ -36,9 +39,12 @@ class RecModel(Model):
 
     A `mindspore.train.Model`, with these differences:
 
-    * data are a `mindspore.dataset.Dataset`, or any iterable of whole batches: tuples or dicts of
-      NumPy arrays. With `loss_fn`, a batch's last column is the label and all others are the
-      network's inputs. Neither training nor evaluation asks a data set for its size;
+    * data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
+      of whole batches: tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last column is
+      the label and all others are the network's inputs. Neither training nor evaluation asks a data
+      set for its size;
+    * a batch that comes with an event time (`FeatureBatches`, `StreamingDataset`) sets it on the
+      network's hash tables just before its step;
     * tables learn in training and never change in evaluation and prediction. Before the first step
       it is checked that the optimizer covers every table;
     * batches may differ in size: see `mindspore_rec.graph.cell_caller.CellCaller`;
@@ -216,13 +222,14 @@ class RecModel(Model):
         if sink_size == 0:
             raise ValueError("sink_size must be -1 or at least 1, got 0")
         epoch_steps = None if sink_size == -1 else sink_size
-        count = batch_count(train_dataset) if epoch_steps is None else epoch_steps
+        source = batch_source(train_dataset, "train_dataset")
+        count = source.length if epoch_steps is None else epoch_steps
         epochs = epoch - initial_epoch
         total = None if count is None else count * epochs
-        run = self._run_params(train_dataset, epochs, count, total, max_steps)
+        run = self._run_params(train_dataset, source, epochs, count, total, max_steps)
 
         def work(loop: TrainLoop) -> None:
-            loop.run_passes(train_dataset, epochs, epoch_steps)
+            loop.run_passes(source, epochs, epoch_steps)
 
         return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
 
@@ -266,23 +273,24 @@ class RecModel(Model):
         """
         hint_sink_mode(dataset_sink_mode)
         sink_size = check_int("sink_size", sink_size, 1, sys.maxsize)
-        run = self._run_params(train_dataset, 1, None, None, max_steps)
+        source = batch_source(train_dataset, "train_dataset")
+        run = self._run_params(train_dataset, source, 1, None, None, max_steps)
 
         def work(loop: TrainLoop) -> None:
-            loop.run_stream(train_dataset, sink_size)
-            run.stop_reason = run.stop_reason or getattr(train_dataset, "stop_reason", "")
+            loop.run_stream(source, sink_size)
+            run.stop_reason = run.stop_reason or source.stop_reason
 
         return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
 
     def _run_params(
         self,
         dataset: Any,
+        source: BatchSource,
         epochs: int,
         count: int | None,
         total: int | None,
         max_steps: int | None,
     ) -> Any:
-        check_source(dataset, "train_dataset")
         if max_steps is not None:
             max_steps = check_int("max_steps", max_steps, 1, sys.maxsize)
             total = max_steps if total is None else min(total, max_steps)
@@ -291,7 +299,9 @@ class RecModel(Model):
         run.batch_num = sys.maxsize if count is None else count
         run.total_steps = total
         run.train_dataset = dataset
+        run.train_source = source
         run.train_dataset_element = None
+        run.train_batch = None
         run.train_network = self._train_network
         run.cur_epoch_num = 1
         run.initial_epoch = 0
@@ -318,12 +328,20 @@ class RecModel(Model):
         self._check_trainable()
         hint_mode()
         self._has_rows = True  # from the first step on
-        stage = PrefetchStage(tables_of(self._train_network), prefetch_ids)
+        tables = tables_of(self._train_network)
+        stage = PrefetchStage(tables, prefetch_ids)
+        timed = [t for t in run.train_source.event_tables(tables) if isinstance(t, MapParameter)]
         run.list_callback = _callback_list(callbacks) + ([ProgressBar()] if progress else [])
         begin = time.perf_counter()
         with Interruption() as interruption, _CallbackManager(run.list_callback) as manager:
             loop = TrainLoop(
-                self._caller(self._train_network), run, manager, interruption, stage, max_steps
+                self._caller(self._train_network),
+                run,
+                manager,
+                interruption,
+                stage,
+                timed,
+                max_steps,
             )
             decided = any(isinstance(each, StopOnNaN) for each in run.list_callback)
             loop.stop_on_nan = bool(stop_on_nan) and not decided
@@ -371,11 +389,12 @@ class RecModel(Model):
         if not self._metric_fns:
             raise ValueError("metrics must be given to RecModel for an evaluation")
         hint_sink_mode(dataset_sink_mode)
-        check_source(valid_dataset, "valid_dataset")
+        source = batch_source(valid_dataset, "valid_dataset")
         self._hint_untrained()
         run = self._callback_params("eval")
         run.eval_network, run.valid_dataset = self._eval_network, valid_dataset
-        run.batch_num = batch_count(valid_dataset) or sys.maxsize
+        run.valid_source = source
+        run.batch_num = source.length or sys.maxsize
         run.list_callback = _callback_list(callbacks)
         self._clear_metrics()
         hidden = not (progress and sys.stderr.isatty())
@@ -391,7 +410,8 @@ class RecModel(Model):
         call = self._caller(self._eval_network)
         manager.on_eval_begin(context)
         manager.on_eval_epoch_begin(context)
-        for batch in iterate(run.valid_dataset):
+        for read in run.valid_source.read():
+            batch = as_tensors(read.columns)
             run.cur_step_num += 1
             run.eval_dataset_element = batch
             manager.on_eval_step_begin(context)

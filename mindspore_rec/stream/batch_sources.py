@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""batch_source: whatever can be trained on, as a BatchSource."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from mindspore.dataset import Dataset, GeneratorDataset
+from mindspore.dataset.engine.datasets import RepeatDataset
+
+from mindspore_rec.stream.batches import Batch, BatchSource
+
+__all__ = ["DatasetBatches", "IterableBatches", "batch_source"]
+
+
+def batch_source(data: Any, argument: str = "data") -> BatchSource:
+    """Return data that can be trained on as a source of batches.
+
+    This is the one place that knows what data may be:
+
+    * a `BatchSource`, such as `StreamingDataset` and `FeatureBatches`, stays what it is;
+    * a `mindspore.dataset.Dataset`;
+    * an iterable of batches: tuples, lists or dicts of arrays, or single arrays. With
+      `state_dict(batches=N)` and `load_state_dict`, as a `StreamingDataset` has them, it can be
+      resumed.
+
+    Args:
+        data: what is trained on.
+        argument: the name to put in messages (default "data").
+
+    Raises:
+        TypeError: batches cannot come from it.
+
+    Example:
+        >>> batch_source([(1,), (2,)]).length
+        2
+        >>> batch_source(iter([(1,), (2,)])).cannot_resume
+        'is a list_iterator'
+    """
+    if isinstance(data, BatchSource):
+        return data
+    if isinstance(data, Dataset):
+        return DatasetBatches(data)
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, Mapping)):
+        return IterableBatches(data)
+    raise TypeError(
+        f"{argument} must be a mindspore.dataset.Dataset or an iterable of batches (tuples, dicts "
+        f"of arrays), got {type(data).__name__}"
+    )
+
+
+class IterableBatches(BatchSource):
+    """Batches of an iterable.
+
+    Args:
+        data: of tuples, lists or dicts of arrays, or of single arrays. The columns of dicts come in
+            the order of the first one's.
+
+    Raises:
+        ValueError: while it is read, dicts with other columns than the first one's.
+
+    Example:
+        >>> source = IterableBatches([{"a": 1, "b": 2}, {"b": 4, "a": 3}])
+        >>> [batch.columns for batch in source.read()]
+        [(1, 2), (3, 4)]
+    """
+
+    def __init__(self, data: Iterable[Any]) -> None:
+        self._data = data
+        self._stateful = hasattr(data, "state_dict") and hasattr(data, "load_state_dict")
+
+    def read(self) -> Iterator[Batch]:
+        """Return an iterator over one pass of the iterable."""
+        number = self._count()
+        names: tuple[str, ...] | None = None
+        for each in self._data:
+            number = None if number is None else number + 1
+            if isinstance(each, Mapping):
+                names = tuple(each) if names is None else names
+                if set(names) != set(each):
+                    raise ValueError(
+                        f"batches must have the same columns {list(names)}, got {list(each)}"
+                    )
+                yield Batch(tuple(each[name] for name in names), names, number=number)
+            else:
+                columns = tuple(each) if isinstance(each, (tuple, list)) else (each,)
+                yield Batch(columns, number=number)
+
+    @property
+    def column_names(self) -> list[str]:
+        """What the iterable has under this name, or nothing."""
+        return list(getattr(self._data, "column_names", ()))
+
+    @property
+    def length(self) -> int | None:
+        """Length of the iterable, where it has one."""
+        return _length(self._data)
+
+    @property
+    def stop_reason(self) -> str:
+        """What the iterable has under this name, or nothing."""
+        return str(getattr(self._data, "stop_reason", ""))
+
+    @property
+    def lag(self) -> int | None:
+        """What the iterable has under this name, or None."""
+        return getattr(self._data, "lag", None)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the iterable has a state that names batches."""
+        return self._stateful and self._names_batches()
+
+    @property
+    def cannot_resume(self) -> str | None:
+        """Why its place would be lost: it is read once, without an end, or has another state."""
+        if self._stateful:
+            if self._names_batches():
+                return None
+            return (
+                f"is a {_kind(self._data)} whose state_dict does not tell 'batches' and take "
+                "batches=N, the batches that were trained, as a StreamingDataset's does"
+            )
+        return None if self.length is not None else f"is a {_kind(self._data)}"
+
+    @property
+    def batches(self) -> int:
+        """Number of batches in the iterable's state; 0 where it has none."""
+        return self._count() or 0
+
+    def state_dict(self, batches: int | None = None) -> dict[str, Any]:
+        """Return the iterable's state; see `BatchSource.state_dict`."""
+        if not self._stateful:
+            return super().state_dict(batches)
+        data: Any = self._data
+        found: dict[str, Any] = data.state_dict(**({} if batches is None else {"batches": batches}))
+        return found
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Have the iterable go on where that state was taken."""
+        if not self._stateful:
+            super().load_state_dict(state)
+        data: Any = self._data
+        data.load_state_dict(state)
+
+    def covered_streams(self) -> list[Any]:
+        """Return the iterable, its `source`, the source of that and so on, if it has a state."""
+        found: list[Any] = []
+        each: Any = self._data if self.has_state else None
+        while each is not None and not any(each is known for known in found):
+            found.append(each)
+            each = getattr(each, "source", None)
+        return found
+
+    def _count(self) -> int | None:
+        if not self.has_state:
+            return None
+        data: Any = self._data
+        return int(data.state_dict()["batches"])
+
+    def _names_batches(self) -> bool:
+        data: Any = self._data
+        try:
+            data.state_dict(batches=data.state_dict()["batches"])
+        except (TypeError, KeyError, IndexError):
+            return False
+        return True
+
+
+class DatasetBatches(BatchSource):
+    """Batches of a MindSpore data set, whole batches already.
+
+    Args:
+        dataset: any `mindspore.dataset.Dataset`.
+        numpy: whether columns are NumPy arrays, with names. Default: they are Tensors without, but
+            for text.
+    """
+
+    def __init__(self, dataset: Dataset, *, numpy: bool = False) -> None:
+        self._dataset = dataset
+        self._numpy = numpy
+
+    def read(self) -> Iterator[Batch]:
+        """Return an iterator over one pass of the data set."""
+        # Asking for the names has MindSpore copy the pipeline.
+        names = tuple(self.column_names) if self._numpy else None
+        # Not in a thread of its own, which could be left at Ctrl-C: an error inside the pipeline
+        # crashes MindSpore 2.10 there.
+        for columns in self._dataset.create_tuple_iterator(
+            num_epochs=1, output_numpy=self._numpy, do_copy=False
+        ):
+            yield Batch(tuple(columns), names)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the data set's columns."""
+        return list(self._dataset.get_col_names())
+
+    @property
+    def length(self) -> int | None:
+        """Number of batches of a pass, where the data set can tell at no cost.
+
+        `Dataset.get_dataset_size()` runs through a generator that has no length, so an unbounded
+        one would never return: such data sets are not asked.
+        """
+        if not _has_length(self._dataset):
+            return None
+        size = self._dataset.get_dataset_size()
+        return size if size is not None and size > 0 else None
+
+    @property
+    def cannot_resume(self) -> str | None:
+        """Why its place would be lost: Python code without an end, or with a state, is in it."""
+        for each in _generators(self._dataset):
+            source = each.source
+            if hasattr(source, "state_dict") and hasattr(source, "load_state_dict"):
+                return f"is a GeneratorDataset over a {type(source).__name__}, which reads it ahead"
+            if _length(source) is None:
+                return f"is a GeneratorDataset over a {_kind(source)} without a length"
+        return None
+
+    @property
+    def reads_in_pipeline(self) -> bool:
+        """Whether a `GeneratorDataset` is part of it."""
+        return bool(_generators(self._dataset))
+
+
+def _has_length(dataset: Dataset) -> bool:
+    if isinstance(dataset, GeneratorDataset) and _length(dataset.source) is None:
+        return False
+    if isinstance(dataset, RepeatDataset) and dataset.count < 1:  # for ever
+        return False
+    return all(_has_length(child) for child in dataset.children)
+
+
+def _generators(dataset: Dataset) -> list[GeneratorDataset]:
+    found = [dataset] if isinstance(dataset, GeneratorDataset) else []
+    return found + [each for child in dataset.children for each in _generators(child)]
+
+
+def _length(data: Any) -> int | None:
+    try:
+        return len(data)
+    except TypeError:
+        return None
+
+
+def _kind(data: Any) -> str:
+    return getattr(data, "__name__", None) or type(data).__name__
