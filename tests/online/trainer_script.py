@@ -51,6 +51,7 @@ from mindspore_rec.stream import (
     StopWhen,
     StreamingDataset,
 )
+from tests.online import combined_trainer
 
 BATCH = 32
 SHARDS = 2
@@ -225,13 +226,23 @@ def work(options: dict[str, Any]) -> None:
     say(f"sent {sent}")
 
 
+def combined(options: dict[str, Any]) -> None:
+    """Trains as `combined_trainer` does."""
+
+    def callbacks(done: int) -> list[Callback]:
+        say(f"restored {done}")
+        return [Says(done)]
+
+    combined_trainer.train(options, callbacks)
+
+
 def live(options: dict[str, Any]) -> None:
     """One life in this process, which ends with it."""
     code = 1
     try:
         parent_death_signal = 1
         ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL, 0, 0, 0)
-        {"train": train, "work": work}[options["role"]](options)
+        {"train": train, "work": work, "combined": combined}[options["role"]](options)
         code = 0
     except BaseException:
         traceback.print_exc()
