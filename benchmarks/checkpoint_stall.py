@@ -85,7 +85,7 @@ def fill(net: Network, rows: int, dim: int) -> None:
     table = net.embedding.embedding_table
     for first in tqdm(range(0, rows, 1 << 18), desc="fill", disable=None, leave=False):
         keys = bench_common.spread_keys(np.arange(first, min(rows, first + (1 << 18))))
-        table.native.put(keys, np.zeros((len(keys), dim), np.float32))
+        table.write_rows(keys, np.zeros((len(keys), dim), np.float32))
 
 
 def main() -> None:

@@ -83,8 +83,8 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
     if name.startswith("bounded"):
         # Keys that never come back fill the counters, so that the bound is felt from the start.
         bound = int(admission.max_candidates)
-        subject.native.lookup_train(bench_common.spread_keys(np.arange(bound) + (1 << 50)))
-        subject.native.discard_gradients()
+        subject.table.lookup_with_handles(bench_common.spread_keys(np.arange(bound) + (1 << 50)))
+        subject.table.discard_gradients()
     timed = eviction is not None and eviction.max_idle_seconds > 0
     label = Tensor((np.random.default_rng(1).random(args.batch) < 0.3).astype(np.float32))
     batches = stream.tensors(steps)
@@ -92,15 +92,15 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
     ours, theirs = [], []
     for i in tqdm(range(steps), desc=name, leave=False, disable=None):
         if i == WARMUP:
-            before = subject.native.stats()
+            before = subject.table.stats()
         for which in (0, 1) if i % 2 else (1, 0):
             if which:
                 ours.append(subject.step(batches[i], label, TIME + i + 1 if timed else None))
             else:
                 theirs.append(without.step(batches[i], label))
-    after = subject.native.stats()
+    after = subject.table.stats()
     # Back to as many rows as before, and the same reserve of used ones.
-    without.native.erase(bench_common.spread_keys(np.arange(first, stream.used)))
+    without.table.erase_rows(bench_common.spread_keys(np.arange(first, stream.used)))
     subject.close()
     a, b = np.array(ours)[WARMUP:], np.array(theirs)[WARMUP:]
     figures = {
@@ -159,7 +159,7 @@ def first_part(args: Any) -> dict[str, dict[str, float]]:
     without = Subject("dynamic_features.without", args.fields, args.dim)
     without.fill(args.rows, (0, args.rows // leaving + SWEEP_STEPS), args.spare, args.seed)
     known = bench_common.spread_keys(np.arange(min(args.rows, 20_000)))
-    norms = np.linalg.norm(without.native.lookup(known), axis=1)
+    norms = np.linalg.norm(without.table.read_rows(known), axis=1)
     # The sweep sees 1/256 of the rows in a step, and drops this share of them.
     share = min(leaving * SWEEP_STEPS / args.rows, 0.9)
     made = policies(args.rows, leaving, float(np.quantile(norms, share)), args.candidates)

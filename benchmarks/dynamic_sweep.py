@@ -62,7 +62,7 @@ def sweep(name: str, args: Any) -> dict[str, float]:
     age = IDLE - BEFORE - (rules.trigger == "step")
     subject.fill(rows, (age, age), 0, args.seed)
     if recorded:
-        subject.native.mark()
+        subject.table.marks.new()
         subject.table.collect_evicted(True)
     stream = Stream(shape, rows, args.zipf, args.new, "returning", rows, args.seed)
     label = Tensor((np.random.default_rng(1).random(args.batch) < 0.3).astype(np.float32))
@@ -79,7 +79,7 @@ def sweep(name: str, args: Any) -> dict[str, float]:
 
     for i in tqdm(range(BEFORE), desc=f"{name}: before", leave=False, disable=None):
         step(TIME + i)
-    before = subject.native.stats()
+    before = subject.table.stats()
     now = TIME + BEFORE
     start = time.perf_counter()
     if rules.trigger == "callback":
@@ -95,7 +95,7 @@ def sweep(name: str, args: Any) -> dict[str, float]:
         during = int(rows * 0.95 / (16384 + 2 * stream.fresh)) + 8
     for i in tqdm(range(during), desc=f"{name}: sweep", leave=False, disable=None):
         step(now + i)
-    after = subject.native.stats()
+    after = subject.table.stats()
     for i in tqdm(range(AFTER), desc=f"{name}: after", leave=False, disable=None):
         step(now + during + i)
     subject.close()

@@ -59,7 +59,6 @@ class Subject:
             dim, key_dtype=ms.int64, name=name, admission=admission, eviction=eviction
         )
         self.table = self.lookup.embedding_table
-        self.native = self.table.native
         net = embedding_step.Table(self.lookup, embedding_step.Head(fields, dim))
         optimizer = mr.LazyAdam(net.trainable_params(), learning_rate=1e-3)
         self.net = embedding_step.TrainStep(net, optimizer).set_train()
@@ -77,17 +76,17 @@ class Subject:
         """
         rng = np.random.default_rng(seed)
         scored = self.table.eviction is not None and self.table.eviction.order == "lfu_decay"
-        self.native.set_clock(CLOCK, TIME)
+        self.table.set_clock(CLOCK, TIME)
         for start in range(0, rows + spare, CHUNK):
             numbers = np.arange(start, min(start + CHUNK, rows + spare))
             ages = rng.integers(*idle, len(numbers), endpoint=True).astype(np.uint32)
             counts = np.minimum(rng.zipf(1.5, len(numbers)), 1 << 20).astype(np.uint32)
             states = None
             if scored:
-                width = int(self.native.stats()["state_width"])
+                width = self.table.state_width
                 states = np.zeros((len(numbers), width), np.float32)
                 states[:, -1] = counts
-            self.native.import_rows(
+            self.table.import_rows(
                 bench_common.spread_keys(numbers),
                 states=states,
                 counts=counts,
@@ -95,22 +94,22 @@ class Subject:
                 last_times=TIME - ages,
             )
         if spare:
-            self.native.erase(bench_common.spread_keys(np.arange(rows, rows + spare)))
+            self.table.erase_rows(bench_common.spread_keys(np.arange(rows, rows + spare)))
 
     def step(self, ids: Tensor, label: Tensor, event_time: int | None = None) -> Sample:
         """One timed training step."""
-        before = sum(each[1] for each in self.native.op_times().values())
+        before = sum(each[1] for each in self.table.op_times().values())
         start = time.perf_counter()
         if event_time is not None:
             self.table.set_event_time(event_time)
         self.net(ids, label).asnumpy()
         spent = time.perf_counter() - start
-        after = sum(each[1] for each in self.native.op_times().values())
+        after = sum(each[1] for each in self.table.op_times().values())
         return Sample(spent, (after - before) / 1e9)
 
     def close(self) -> None:
         """Gives the memory back."""
-        self.native.close()
+        self.table.close()
 
 
 class Stream:

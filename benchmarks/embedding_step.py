@@ -157,11 +157,11 @@ def main() -> None:
     lookup = mr.HashEmbeddingLookup(args.dim, key_dtype=ms.int64, name="embedding_step")
     net = Table(lookup, Head(args.fields, args.dim))
     ours = TrainStep(net, LazyAdam(net.trainable_params(), learning_rate=1e-3)).set_train()
-    table = lookup.embedding_table.native
+    table = lookup.embedding_table
     touch_memory(args.rows * (20 + 12 * args.dim) * 3 // 2)
     for start in range(0, args.rows, 500_000):
         numbers = np.arange(start, min(start + 500_000, args.rows))
-        table.lookup(bench_common.spread_keys(numbers), insert=True)
+        table.insert_rows(bench_common.spread_keys(numbers))
     stats = table.stats()
     per_row = (stats["index_bytes"] + stats["metadata_bytes"]) / stats["rows"]
 

@@ -76,7 +76,7 @@ def our_step(name: str, keys: np.ndarray, compute_dtype: str) -> tuple[nn.Cell, 
     net = model.net(config, FIELDS, NUMBERS, f"bench.{name}.{compute_dtype}", 0)
     lower_precision(net, compute_dtype)
     for table in tables_of(net):
-        table.native.lookup(keys, insert=True)
+        table.insert_rows(keys)
     of_ids = embedding_parameters(net)
     taken = {id(p) for p in of_ids}
     others = [p for p in net.trainable_params() if id(p) not in taken]

@@ -143,10 +143,8 @@ class Subject:
             steps = (CLOCK * (rows - 1 - ranks) // rows).astype(np.uint32)
             keys = bench_common.spread_keys(ranks)
             counts = np.clip(seen * (ranks + 1.0) ** -exponent, 1, 1 << 29).astype(np.uint32)
-            self.table.native.import_rows(
-                keys, values[: len(keys)], counts=counts, last_steps=steps
-            )
-        self.table.native.set_clock(CLOCK, 0)
+            self.table.import_rows(keys, values[: len(keys)], counts=counts, last_steps=steps)
+        self.table.set_clock(CLOCK, 0)
 
     def run(self, batches: list[Any]) -> float:
         """Samples a second over the steps between the first ones and the last.
@@ -165,7 +163,7 @@ class Subject:
 
     def counters(self) -> dict[str, Any]:
         """stats(), and the seconds spent in the table's operators."""
-        times = self.table.native.op_times().items()
+        times = self.table.op_times().items()
         return {
             **self.table.stats(),
             **{f"{name}_op_seconds": spent / 1e9 for name, (_, spent) in times},

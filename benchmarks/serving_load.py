@@ -64,11 +64,11 @@ def train(root: Path, options: Any, deltas: int) -> None:
     rng = np.random.default_rng(options.seed)
     law = bench_common.Zipf(options.keys, 1.05, rng)
     net = network()
-    table = net.embedding.embedding_table.native
+    table = net.embedding.embedding_table
     for first in range(0, options.keys, 100_000):
         numbers = np.arange(first, min(first + 100_000, options.keys))
         rows = rng.normal(0, 0.01, (len(numbers), DIM)).astype(np.float32)
-        table.put(bench_common.spread_keys(numbers), rows)
+        table.write_rows(bench_common.spread_keys(numbers), rows)
     model = mr.RecModel(net, nn.BCEWithLogitsLoss(), mr.LazyAdam(net.trainable_params()))
 
     def batches() -> Any:

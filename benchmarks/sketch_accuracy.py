@@ -20,8 +20,8 @@ def admitted_early(keys: np.ndarray, threshold: int, bytes_a_key: float) -> floa
     table = mr.MapParameter("sketch_accuracy", key_dtype=ms.int64, admission=admission)
     for _ in range(threshold - 1):
         for part in np.array_split(keys, max(1, len(keys) // 4096)):
-            table.native.lookup(part, insert=True)
-    share = table.native.size() / len(keys)
+            table.insert_rows(part)
+    share = table.row_count / len(keys)
     table.close()
     return share
 

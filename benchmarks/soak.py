@@ -100,24 +100,24 @@ def check(tiered: Any, memory: Any, seen: np.ndarray) -> dict[str, bool]:
     for table in (tiered, memory):
         table.evict_due()
     stats = tiered.stats()
-    keys, expected = tiered.keys(), memory.keys()
+    keys, expected = tiered.row_keys(), memory.row_keys()
     absent = bench_common.spread_keys(np.arange(1 << 40, (1 << 40) + 1000))
     some = np.random.default_rng(0).choice(expected, min(2000, len(expected)), replace=False)
     found = {
-        "size is that of memory": tiered.size() == memory.size() == len(keys),
+        "size is that of memory": tiered.row_count == memory.row_count == len(keys),
         "each key once": len(np.unique(keys)) == len(keys),
         "keys are those of memory": bool(np.array_equal(np.sort(keys), np.sort(expected))),
-        "contains finds them": bool(tiered.contains(some).all()),
-        "contains finds no others": not tiered.contains(absent).any(),
+        "contains finds them": bool(tiered.has_rows(some).all()),
+        "contains finds no others": not tiered.has_rows(absent).any(),
         "contains is that of memory": bool(
-            np.array_equal(tiered.contains(seen), memory.contains(seen))
+            np.array_equal(tiered.has_rows(seen), memory.has_rows(seen))
         ),
         "rows, state and metadata are those of memory": same_arrays(
             tiered.export_rows(with_state=True), memory.export_rows(with_state=True)
         ),
         "host rows are within the limit": stats["host_rows"] <= HOST_ROWS,
         "remote rows are within the limit": stats["remote_rows"] <= REMOTE_ROWS + BATCH * FIELDS,
-        "rows are above or below": stats["host_rows"] + stats["below_rows"] == tiered.size(),
+        "rows are above or below": stats["host_rows"] + stats["below_rows"] == tiered.row_count,
         "hits and misses are lookups": stats["host_hits"] + stats["host_misses"]
         <= stats["looked_up_keys"],
         "rows moved in all tiers": all(
@@ -136,7 +136,7 @@ def check(tiered: Any, memory: Any, seen: np.ndarray) -> dict[str, bool]:
     tiered.flush()
     stats = tiered.stats()
     below = stats["remote_rows"] + stats["ssd_rows"]
-    found["after flush all rows are below"] = below == tiered.size()
+    found["after flush all rows are below"] = below == tiered.row_count
     found["after flush nothing is queued"] = stats["queued_rows"] == 0
     return found
 
@@ -154,7 +154,7 @@ def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
         prefetch=2,
     )
     models = {"tiers": make_model("soak.tiers", cache), "memory": make_model("soak.memory", None)}
-    tables = {name: table.native for name, (_, table) in models.items()}
+    tables = {name: table for name, (_, table) in models.items()}
     source = Keys(seed)
     spent = dict.fromkeys(models, 0.0)
     losses: dict[str, list[float]] = {name: [] for name in models}
@@ -172,7 +172,7 @@ def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
                 losses[name].append(model.train(1, batches, progress=False).loss)
                 spent[name] += time.monotonic() - start
             memory.append(resident_mib())
-            sizes.append(tables["tiers"].size())
+            sizes.append(tables["tiers"].row_count)
     seen = np.unique(np.concatenate([ids.ravel() for ids, _ in batches]))
     checks = check(tables["tiers"], tables["memory"], seen)
     checks["losses are those of memory"] = losses["tiers"] == losses["memory"]

@@ -94,7 +94,7 @@ def _pairs(vectors: torch.Tensor) -> torch.Tensor:
 
 
 def _embedding(lookup: Any, keys: np.ndarray) -> nn.Embedding:
-    rows = lookup.embedding_table.native.lookup(keys, insert=True)
+    rows = lookup.embedding_table.insert_rows(keys)
     table = np.concatenate([np.zeros((1, rows.shape[1]), np.float32), rows])
     return nn.Embedding.from_pretrained(
         torch.from_numpy(table), freeze=False, padding_idx=0, sparse=True

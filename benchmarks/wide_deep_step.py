@@ -79,7 +79,7 @@ def measure(name: str, args: Any, progress: str) -> dict[str, Any]:
     for lookup in (deep, wide):
         for start in range(0, args.rows, 500_000):
             numbers = np.arange(start, min(start + 500_000, args.rows))
-            lookup.embedding_table.native.lookup(bench_common.spread_keys(numbers), insert=True)
+            lookup.embedding_table.insert_rows(bench_common.spread_keys(numbers))
     net = WideDeep(deep, wide, Dense(fields, columns, hidden))
     ours = nn.TrainOneStepCell(net, LazyAdam(net.trainable_params(), learning_rate=1e-3))
     ours.set_train()

@@ -25,6 +25,7 @@ from mindspore_rec import (
     _native,
     optim,
 )
+from tests.native_table import native_of
 from tests.test_promises_errors import KEYS, ROWS, snapshot
 
 NAN, INF = float("nan"), float("inf")
@@ -217,8 +218,8 @@ def test_values_of_unknown_keys_come_in_many_forms(pynative, unique) -> None:
 @pytest.fixture
 def filled(unique):
     made = MapParameter(unique(), value_shape=2, key_dtype=ms.int64, eviction=LFU)
-    made.native.bind_optimizer("adam")
-    made.native.put(KEYS, ROWS)
+    made.bind_optimizer("adam")
+    made.write_rows(KEYS, ROWS)
     yield made
     made.close()
 
@@ -251,34 +252,42 @@ IN_USE: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda m: m.explain(1 << 63), ValueError, "key must be in"),
     (lambda m: m.explain("7"), TypeError, "key must be an int"),
     (
-        lambda m: m.native.set_eviction(max_idle_seconds=0),
+        lambda m: native_of(m).set_eviction(max_idle_seconds=0),
         ValueError,
         "max_idle_seconds must be -1 or >= 1",
     ),
-    (lambda m: m.native.set_eviction(max_rows=0), ValueError, "max_rows must be -1 or >= 1, got 0"),
-    (lambda m: m.native.set_eviction(max_bytes=-5), ValueError, "max_bytes must be -1 or >= 1"),
-    (lambda m: m.native.set_eviction(min_norm=NAN), ValueError, "min_norm must be finite"),
-    (lambda m: m.native.set_eviction(max_rows=1 << 62), ValueError, "max_rows must be -1 or >= 1"),
-    (lambda m: m.native.set_event_time(0), ValueError, r"event time must be in \[1, 2\^32\)"),
-    (lambda m: m.native.set_event_time(1 << 32), ValueError, "event time must be in"),
-    (lambda m: m.native.set_clock(1 << 32, 0), ValueError, r"step must be in \[0, 2\^32\)"),
     (
-        lambda m: m.native.accumulate_by_handle(KEYS, ROWS),
+        lambda m: native_of(m).set_eviction(max_rows=0),
+        ValueError,
+        "max_rows must be -1 or >= 1, got 0",
+    ),
+    (lambda m: native_of(m).set_eviction(max_bytes=-5), ValueError, "max_bytes must be -1 or >= 1"),
+    (lambda m: native_of(m).set_eviction(min_norm=NAN), ValueError, "min_norm must be finite"),
+    (
+        lambda m: native_of(m).set_eviction(max_rows=1 << 62),
+        ValueError,
+        "max_rows must be -1 or >= 1",
+    ),
+    (lambda m: native_of(m).set_event_time(0), ValueError, r"event time must be in \[1, 2\^32\)"),
+    (lambda m: native_of(m).set_event_time(1 << 32), ValueError, "event time must be in"),
+    (lambda m: m.set_clock(1 << 32, 0), ValueError, r"step must be in \[0, 2\^32\)"),
+    (
+        lambda m: m.accumulate_by_handle(KEYS, ROWS),
         ValueError,
         r"handles must be int64 of shape \[..., 2\]",
     ),
     (
-        lambda m: m.native.accumulate_by_handle(np.zeros((3, 2), np.int64), ROWS[:2]),
+        lambda m: m.accumulate_by_handle(np.zeros((3, 2), np.int64), ROWS[:2]),
         ValueError,
         "grad must have one row a handle, got 2 rows for 3 handles",
     ),
     (
-        lambda m: m.native.accumulate_by_handle(np.zeros((3, 2), np.int64), ROWS.astype(float)),
+        lambda m: m.accumulate_by_handle(np.zeros((3, 2), np.int64), ROWS.astype(float)),
         TypeError,
         "grad must be float32",
     ),
     (
-        lambda m: m.native.accumulate_by_handle(np.zeros((3, 2), np.int64), ROWS),
+        lambda m: m.accumulate_by_handle(np.zeros((3, 2), np.int64), ROWS),
         StaleHandleError,
         r"handles\[0\] is of another table: handles must come from lookup_with_handles",
     ),
@@ -287,19 +296,19 @@ IN_USE: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("call", "error", "message"), IN_USE)
 def test_a_table_refuses_and_stays(filled, call, error, message) -> None:
-    before = snapshot(filled.native)
+    before = snapshot(native_of(filled))
     with pytest.raises(error, match=message) as caught:
         call(filled)
     if "key must" not in message and "an Eviction" not in message:
         assert f"table '{filled.name}': " in str(caught.value)
-    assert snapshot(filled.native) == before
+    assert snapshot(native_of(filled)) == before
     assert filled.eviction is LFU
 
 
 def test_scores_that_are_not_numbers(unique) -> None:
     table = MapParameter(unique(), key_dtype=ms.int64, eviction=Eviction(max_rows=9, order="score"))
-    table.native.bind_optimizer("sgd")
-    table.native.put(KEYS, ROWS[:, :1].copy())
+    table.bind_optimizer("sgd")
+    table.write_rows(KEYS, ROWS[:, :1].copy())
     assert table.set_scores(KEYS, [1.0, 2.0, 3.0]) == 3
     with pytest.raises(ValueError, match="scores must not be NaN, got one at position 1"):
         table.set_scores(KEYS, [7.0, NAN, 7.0])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mindspore import Tensor, nn
 
 from mindspore_rec import HashEmbeddingLookup, _native, optim, set_num_threads
+from tests.native_table import native_of
 from tests.parameter.table_model import EDGE_KEYS, INT64_MAX, INT64_MIN
 
 DIM = 5
@@ -153,7 +154,7 @@ def test_evaluation_only_reads(mode, unique) -> None:
     step = nn.TrainOneStepCell(net, optim.Adam(net.trainable_params(), 0.1)).set_train()
     step(Tensor([1, 1, 2], ms.int32))
     step(Tensor([1, 3], ms.int32))
-    native = embedding.embedding_table.native
+    native = native_of(embedding.embedding_table)
     before, counted = native.export_rows(with_state=True), native.stats()
     assert before["keys"].tolist() == [1] and counted["candidates"] == 2
     net.set_train(False)

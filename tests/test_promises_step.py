@@ -48,7 +48,7 @@ def shared(name: str, lookups: int, **arguments: Any) -> tuple[MapParameter, Loo
 
 
 def rows_of(table: MapParameter) -> dict[int, tuple[bytes, bytes]]:
-    rows = table.native.export_rows(with_state=True)
+    rows = table.export_rows(with_state=True)
     return {
         key: (value.tobytes(), state.tobytes())
         for key, value, state in zip(
@@ -167,10 +167,10 @@ def test_a_key_gets_one_update_of_its_summed_gradient(mode, unique) -> None:
     cell = Sum()
     step = nn.TrainOneStepCell(cell, optim.Adam(cell.trainable_params(), 0.1)).set_train()
     step(Tensor([5, 5, 5], ms.int64), Tensor([5, 6], ms.int64))
-    rows = table.native.export_keys(np.array([5, 6]), with_state=True)
+    rows = table.export_keys(np.array([5, 6]), with_state=True)
     np.testing.assert_allclose(rows["values"], -0.1, rtol=1e-6)
     np.testing.assert_allclose(rows["states"][:, 0], [0.4, 0.1], rtol=1e-6)
-    assert table.native.step == 1
+    assert table.step == 1
 
 
 def test_a_lookup_that_misses_the_loss_leaves_the_others_right(mode, unique) -> None:
@@ -191,4 +191,4 @@ def test_a_lookup_that_misses_the_loss_leaves_the_others_right(mode, unique) -> 
     for n in range(1, 4):
         _, token = grad(Tensor([1, 2], ms.int64))
         optimizer(token)
-        assert (table.native.lookup(np.array([1, 2])) == -n).all()
+        assert (table.read_rows(np.array([1, 2])) == -n).all()

@@ -81,7 +81,7 @@ def run(steps: int, vocabulary: int) -> dict[str, float]:
     stream = [b for k in range(10) for b in batches(steps, 0, vocabulary * (k + 1), seed=10 + k)]
     model.train(1, stream)
     tables = mindspore_rec.tables_of(net)
-    rows = sum(table.native.size() for table in tables)
+    rows = sum(table.row_count for table in tables)
     test = list(batches(10, 0, 10 * vocabulary, seed=100))
     auc = float(model.eval(test, progress=False)["auc"])
     print(f"AUC {auc:.3f}, {rows:,} rows in {len(tables)} tables")

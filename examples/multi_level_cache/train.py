@@ -82,7 +82,7 @@ def result(args: argparse.Namespace, cache: CacheConfig | None) -> dict[str, Any
     held_out = list(batches(args, args.steps, 8))
     auc = model.eval(held_out)["auc"]
     predictions = [model.predict(b["ids"], b["dense"]).asnumpy() for b in held_out]
-    rows = table.native.size()
+    rows = table.row_count
     table.close()
     return {
         "rows": rows,

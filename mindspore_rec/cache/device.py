@@ -154,7 +154,7 @@ class DeviceTier(nn.Cell):
         """Brings the table on the host up to date with the device.
 
         Where the device is the CPU this happens by itself. Elsewhere evaluation in a graph asks for
-        it; `table.native` and all that reads the table outside a graph call it.
+        it; all that reads the table outside a graph calls it.
         """
         self._move(*self._native.fetch_dirty())
 

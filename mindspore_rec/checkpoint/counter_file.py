@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from mindspore_rec import _native
 from mindspore_rec.checkpoint.arrow_file import read_batches
 from mindspore_rec.checkpoint.errors import CheckpointError
+from mindspore_rec.parameter import TableParameter
 
 __all__ = ["Counters", "check_counters", "read_counters", "take_counters", "write_counters"]
 
@@ -30,7 +30,7 @@ _SCHEMA = pa.schema(
 Counters = bytes | dict[str, np.ndarray] | None
 
 
-def take_counters(table: _native.Table) -> Counters:
+def take_counters(table: TableParameter) -> Counters:
     """A copy of the counters: of a sketch, of single keys, or None where there are none."""
     sketch = table.export_sketch()
     if sketch:
@@ -69,7 +69,7 @@ def check_counters(path: Path, admission: str) -> None:
         _read_columns(path)
 
 
-def read_counters(table: _native.Table, path: Path) -> None:
+def read_counters(table: TableParameter, path: Path) -> None:
     """Sets a table's counters from what `write_counters` wrote.
 
     Raises:

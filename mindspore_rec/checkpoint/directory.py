@@ -91,7 +91,7 @@ def save_checkpoint(
     objects = {name: each.state_dict() for name, each in _check_states(states).items()}
     cell = training_cell(model)
     tables = {table.name: table for table in tables_of(cell)}
-    steps = [table.native.step for table in tables.values()]
+    steps = [table.step for table in tables.values()]
     if replaces:
         target = target.resolve()  # not a link, what it leads to
         made = target.with_name(f"{TEMPORARY}{target.name}.{new_id()}")

@@ -50,16 +50,16 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: 
     last = chain[-1]
     set_dense(cell, read_arrays(last.path / DENSE), last.path / DENSE)
     for name, table in ((table.name, table) for table in tables_of(cell)):
-        saved, native = table_entry(last, name), table.native
-        native.clear()
-        _set_clock(native, saved)
+        saved = table_entry(last, name)
+        table.clear_rows()
+        _set_clock(table, saved)
         for rows in rows_at(chain, name):
             mine = rows if workers == 1 else rows[_native.owners(rows["key"], workers) == worker]
             if len(mine):
-                native.import_rows(**to_arrays(mine, native.has_optimizer))
+                table.import_rows(**to_arrays(mine, table.has_optimizer))
         if saved["counters"] is not None:
-            read_counters(native, last.path / saved["counters"])
-        native.rows_missing = False
+            read_counters(table, last.path / saved["counters"])
+        table.rows_missing = False
 
 
 def check_load(cell: nn.Cell, chain: Sequence[Entry]) -> None:
@@ -92,8 +92,7 @@ def check_tables(tables: dict[str, TableParameter], entry: Entry) -> None:
 
 
 def _check_table(table: TableParameter, saved: dict[str, Any], source: Path) -> None:
-    native = table.native
-    now = {"dim": table.dim, "key_dtype": str(table.key_dtype), "vocabulary": native.vocabulary}
+    now = {"dim": table.dim, "key_dtype": str(table.key_dtype), "vocabulary": table.vocabulary}
     for what, value in now.items():
         if saved[what] != value:
             raise CheckpointError(
@@ -101,8 +100,8 @@ def _check_table(table: TableParameter, saved: dict[str, Any], source: Path) -> 
             )
     if saved["counters"] is not None:
         _check_counting(table, saved, source)
-    width = native.stats()["state_width"]
-    if native.has_optimizer and width != saved["state_width"]:
+    width = table.state_width
+    if table.has_optimizer and width != saved["state_width"]:
         raise CheckpointError(
             f"table '{table.name}' has an optimizer with {width} floats of state a row, "
             f"{source} has {saved['state_width']}: it must be the optimizer that was saved"
@@ -117,16 +116,16 @@ def _check_counting(table: TableParameter, saved: dict[str, Any], source: Path) 
         )
     path = source / saved["counters"]
     if path.suffix == ".sketch":
-        now, found = len(table.native.export_sketch()), path.stat().st_size
+        now, found = len(table.export_sketch()), path.stat().st_size
         if now != found:
             raise CheckpointError(
                 f"table '{table.name}' has a sketch of {now} bytes, {path} has {found}"
             )
 
 
-def _set_clock(native: _native.Table, saved: dict[str, Any]) -> None:
-    native.set_clock(saved["step"], saved["event_time"])
-    native.set_horizon(*saved["ages_at"])
+def _set_clock(table: TableParameter, saved: dict[str, Any]) -> None:
+    table.set_clock(saved["step"], saved["event_time"])
+    table.set_horizon(*saved["ages_at"])
 
 
 class TableUpdate:
@@ -146,23 +145,23 @@ class TableUpdate:
         self._deleted = deleted_keys(entry, name)
         self._parts = [to_arrays(rows) for rows in table_rows(entry, name) if len(rows)]
 
-    def apply(self, native: _native.Table) -> None:
+    def apply(self, table: TableParameter) -> None:
         """Changes the table; nothing else may change it meanwhile.
 
         Optimizer state is left out where no optimizer covers the table.
         """
         saved = self._saved
         if self._replaces:
-            native.clear()
-            _set_clock(native, saved)
-        elif native.event_time == 0 and saved["first_time"]:
-            native.set_event_time(saved["first_time"])  # rows from before it have it from now on
-        if len(self._deleted) and not native.vocabulary:
-            native.erase(self._deleted)
+            table.clear_rows()
+            _set_clock(table, saved)
+        elif table.event_time is None and saved["first_time"]:
+            table.set_event_time(saved["first_time"])  # rows from before it have it from now on
+        if len(self._deleted) and not table.vocabulary:
+            table.erase_rows(self._deleted)
         for arrays in self._parts:
             rows = dict(arrays)
-            if not native.has_optimizer:
+            if not table.has_optimizer:
                 rows.pop("states", None)
-            native.import_rows(**rows)
+            table.import_rows(**rows)
         if not self._replaces:
-            _set_clock(native, saved)
+            _set_clock(table, saved)

@@ -528,5 +528,5 @@ def _check_builder(
 
 
 def _watermark(tables: Mapping[str, Any]) -> int | None:
-    times = [table.native.event_time for table in tables.values()]
+    times = [table.event_time or 0 for table in tables.values()]
     return max(times, default=0) or None

@@ -45,17 +45,16 @@ def admission_of(table: TableParameter) -> str:
 
 def describe(table: TableParameter) -> dict[str, Any]:
     """What a manifest says of a table, but for its files: shape, clock and the rules of age."""
-    native = table.native
     eviction = getattr(table, "eviction", None)
     return {
         "dim": table.dim,
         "key_dtype": str(table.key_dtype),
-        "vocabulary": native.vocabulary,
-        "state_width": native.stats()["state_width"],
-        "step": native.step,
-        "event_time": native.event_time,
-        "first_time": native.first_time,
-        "ages_at": list(native.horizon),
+        "vocabulary": table.vocabulary,
+        "state_width": table.state_width,
+        "step": table.step,
+        "event_time": table.event_time or 0,
+        "first_time": table.first_time,
+        "ages_at": list(table.horizon),
         "max_idle_steps": -1 if eviction is None else eviction.max_idle_steps,
         "max_idle_seconds": -1 if eviction is None else eviction.max_idle_seconds,
         "admission": admission_of(table),
@@ -69,7 +68,7 @@ def check_has_rows(tables: Iterable[TableParameter]) -> None:
         RuntimeError: other weights were loaded into the network, without a table's rows.
     """
     for table in tables:
-        if table.native.rows_missing:
+        if table.rows_missing:
             raise RuntimeError(
                 f"table '{table.name}': its rows were not in the checkpoint that was loaded, so "
                 "that it cannot be saved: load them with mindspore_rec.load_checkpoint, or say "
@@ -93,8 +92,8 @@ def write_full(
     described = {}
     for i, (name, table) in enumerate(tables.items()):
         file = f"table_{i}.arrow"
-        rows = write_table(table.native, directory / file)
-        counters = write_counters(take_counters(table.native), directory / f"counters_{i}")
+        rows = write_table(table, directory / file)
+        counters = write_counters(take_counters(table), directory / f"counters_{i}")
         described[name] = {**describe(table), "file": file, "rows": rows, "counters": counters}
     write_arrays(dense_arrays(cell), directory / DENSE)
     write_states(states, directory)
@@ -132,8 +131,8 @@ class Delta:
         self._changes = {
             name: _Changes(
                 describe(table),
-                table.native.export_since(marks[name], with_state=True, sweep=False),
-                take_counters(table.native),
+                table.export_since(marks[name], with_state=True, sweep=False),
+                take_counters(table),
             )
             for name, table in tables.items()
         }

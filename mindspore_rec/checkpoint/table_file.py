@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mindspore_rec import _native
 from mindspore_rec.checkpoint.arrow_file import read_batches
 from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.key_sort import KeySort
+from mindspore_rec.parameter import TableParameter
 
 __all__ = [
     "ALL_KEYS",
@@ -59,7 +59,7 @@ def row_type(dim: int, state_width: int) -> np.dtype:
 
 
 def to_rows(arrays: Arrays, dtype: np.dtype) -> np.ndarray:
-    """Rows from the arrays of `_native.Table.export_rows`."""
+    """Rows from the arrays of `TableParameter.export_rows`."""
     rows = np.empty(len(arrays["keys"]), dtype)
     rows["key"] = arrays["keys"]
     rows["value"] = arrays["values"]
@@ -71,7 +71,7 @@ def to_rows(arrays: Arrays, dtype: np.dtype) -> np.ndarray:
 
 
 def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
-    """The arguments of `_native.Table.import_rows` from rows."""
+    """The arguments of `TableParameter.import_rows` from rows."""
     names = {"key": "keys", "value": "values", "state": "states", **_INTEGERS}
     if not with_state:
         del names["state"]
@@ -82,7 +82,7 @@ def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
     }
 
 
-def write_table(table: _native.Table, path: Path) -> int:
+def write_table(table: TableParameter, path: Path) -> int:
     """Writes every row of a table; returns how many."""
     stats = table.stats()
     dtype = row_type(table.dim, stats["state_width"])

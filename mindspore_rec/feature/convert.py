@@ -212,7 +212,7 @@ def _new_cell(
         tables[id(weight)] = new.embedding_table
         if kind == "hash" and keep_weights:
             keys = np.arange(target.rows, dtype=np.int64)
-            new.embedding_table.native.put(keys, np.ascontiguousarray(weight.asnumpy()))
+            new.embedding_table.write_rows(keys, np.ascontiguousarray(weight.asnumpy()))
         new.embedding_table.requires_grad = weight.requires_grad
         # Cells rename what is assigned to them; nothing is assigned when this one is put in place.
         new.embedding_table.anchor.name = name
@@ -247,7 +247,7 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
         >>> conversion = convert(net, prefix="doc.revert.")
         path  old kind      new kind             rows  dim  bytes
         0     nn.Embedding  HashEmbeddingLookup     4    2     32
-        >>> net[0].embedding_table.put(Tensor([9], ms.int32), 0.5).native.size()
+        >>> net[0].embedding_table.put(Tensor([9], ms.int32), 0.5).row_count
         5
         >>> revert(conversion)
         Traceback (most recent call last):
@@ -294,9 +294,8 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
 
 def _rows(target: Target, table: MapParameter | StaticParameter, *, drop_new: bool) -> np.ndarray:
     """The vocabulary's rows as evaluation reads them."""
-    native = table.native
     if isinstance(table, MapParameter):
-        keys = native.keys()
+        keys = table.row_keys()
         new = keys[(keys < 0) | (keys >= target.rows)]
         if len(new) and not drop_new:
             raise ValueError(
@@ -304,7 +303,7 @@ def _rows(target: Target, table: MapParameter | StaticParameter, *, drop_new: bo
                 f"the vocabulary 0 .. {target.rows - 1}, such as that of id {new.min()}; "
                 "drop_new=True drops such rows"
             )
-    values = native.lookup(np.arange(target.rows, dtype=np.int64))
+    values = table.read_rows(np.arange(target.rows, dtype=np.int64))
     if target.padding is not None:
         values[target.padding] = 0
     return values

@@ -102,9 +102,9 @@ class SparseOptimizer(nn.Optimizer):
         seen: dict[int, str] = {}
         for i in self._table_index:
             name = owners[i].name
-            if owners[i].native.id in seen:
+            if owners[i].id in seen:
                 raise ValueError(f"params must hold each table once, got table '{name}' twice")
-            seen[owners[i].native.id] = name
+            seen[owners[i].id] = name
 
     def _check_rates(self, learning_rate: Any) -> None:
         """For rules that cannot take every kind of learning rate."""
@@ -130,13 +130,12 @@ class SparseOptimizer(nn.Optimizer):
 
     def _bind(self, owners: list[Any], rule: str, constants: Mapping[str, Any]) -> None:
         self.table_bindings = {
-            owners[i].native.id: bind_table(self, owners[i], rule, constants)
-            for i in self._table_index
+            owners[i].id: bind_table(self, owners[i], rule, constants) for i in self._table_index
         }
         tables = [owners[i] for i in self._table_index]
         self._descriptors = tuple(owner.descriptor for owner in tables)
         self._bindings = tuple(
-            Tensor(np.array([self.table_bindings[owner.native.id]], np.int64)) for owner in tables
+            Tensor(np.array([self.table_bindings[owner.id]], np.int64)) for owner in tables
         )
         # A table whose rows are on a device that is not the CPU steps there.
         on_device = [owner.device is not None and not owner.device.shared for owner in tables]
@@ -310,7 +309,7 @@ class SparseOptimizer(nn.Optimizer):
             >>> optimizer = SGD([table.anchor], learning_rate=0.5)
             >>> rows, handles = table.lookup_with_handles(np.array([7, 9]))
             >>> optimizer.apply_by_handle(np.ones((2, 2), np.float32), handles)
-            >>> table.native.lookup(np.array([7]))
+            >>> table.read_rows(np.array([7]))
             array([[0.5, 0.5]], dtype=float32)
         """
         apply_by_handle(self, grads, handles)

@@ -156,7 +156,7 @@ def _check_disjoint(parts: list[SparseOptimizer]) -> None:
     for k, part in enumerate(parts):
         for p in part.parameters:
             owner = table_of(p)
-            key = id(p) if owner is None else -owner.native.id
+            key = id(p) if owner is None else -owner.id
             if key in seen:
                 raise ValueError(
                     f"optimizers must have no parameter in common, got '{p.name}' in "

@@ -27,7 +27,7 @@ def apply_by_handle(optimizer: Any, grads: Any, handles: Any) -> None:
     if not isinstance(grads, (list, tuple)) or len(grads) != len(handles):
         raise ValueError("grads and handles must be two lists of the same length, or one of each")
     places = {
-        owner.native.id & _NUMBER_MASK: i
+        owner.id & _NUMBER_MASK: i
         for i, owner in enumerate(map(table_of, optimizer.parameters))
         if owner is not None
     }
@@ -56,10 +56,10 @@ def apply_by_handle(optimizer: Any, grads: Any, handles: Any) -> None:
     tables = {place: owner for place, owner, _, _ in parts}
     try:
         for _, owner, grad, handle in parts:
-            owner.native.accumulate_by_handle(handle, grad)
+            owner.accumulate_by_handle(handle, grad)
     except Exception:
         for owner in tables.values():
-            owner.native.discard_gradients()
+            owner.discard_gradients()
         raise
     _step(optimizer, tables)
 
@@ -67,7 +67,7 @@ def apply_by_handle(optimizer: Any, grads: Any, handles: Any) -> None:
 def _step(optimizer: Any, tables: dict[int, Any]) -> None:
     scale = float(optimizer.reciprocal_scale)
     if optimizer.clip_global_norm is not None:
-        squares = sum(owner.native.gradient_squared_norm() for owner in tables.values())
+        squares = sum(owner.gradient_squared_norm() for owner in tables.values())
         norm = math.sqrt(squares) * scale
         scale *= optimizer.clip_global_norm / max(norm, optimizer.clip_global_norm)
     lr = optimizer.get_lr()
@@ -76,14 +76,14 @@ def _step(optimizer: Any, tables: dict[int, Any]) -> None:
     for place, owner in tables.items():
         rate = lr[place] if optimizer.is_group_lr else lr
         weight_decay = decay[place] if optimizer.is_group and optimizer.exec_weight_decay else decay
-        owner.native.apply(
+        owner.apply_gradients(
             _number(rate),
             _number(weight_decay) * float(optimizer.reciprocal_scale)
             if optimizer._decays[place]
             else 0.0,
             scale,
             step,
-            optimizer.table_bindings[owner.native.id],
+            optimizer.table_bindings[owner.id],
         )
     optimizer.global_step.set_data(Tensor(np.array([step], np.int32), ms.int32))
 

@@ -25,7 +25,7 @@ def table_of(parameter: Parameter) -> Any:
 def trainable_tables(parameters: Iterable[Parameter]) -> dict[int, Any]:
     """The tables whose anchors are among `parameters` and want training, by native table id."""
     owners = (table_of(p) for p in parameters if p.requires_grad)
-    return {owner.native.id: owner for owner in owners if owner is not None}
+    return {owner.id: owner for owner in owners if owner is not None}
 
 
 def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, Any]) -> int:
@@ -38,12 +38,12 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
         optimizer: the optimizer.
         owner: the table's owner, a MapParameter or its sibling of a static vocabulary.
         rule: name of the native rule.
-        constants: the rule's constants, as `_native.Table.bind_optimizer` takes them.
+        constants: the rule's constants, as `TableParameter.bind_optimizer` takes them.
 
     Returns:
         The number the optimizer's steps have to show to the table.
     """
-    before = _trainers.get(owner.native.id)
+    before = _trainers.get(owner.id)
     if before is not None and before[0]() is not None and before[1] != rule:
         warnings.warn(
             f"table '{owner.name}' is taken over by {optimizer.cls_name} ('{rule}') from an "
@@ -52,10 +52,10 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
             RuntimeWarning,
             stacklevel=4,
         )
-    number = owner.native.bind_optimizer(rule, **constants)
+    number = owner.bind_optimizer(rule, **constants)
     if owner.device is not None:
         owner.device.bind()
-    _trainers[owner.native.id] = (weakref.ref(optimizer), rule, number)
+    _trainers[owner.id] = (weakref.ref(optimizer), rule, number)
     return int(number)
 
 

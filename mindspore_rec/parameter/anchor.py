@@ -50,7 +50,7 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
         found = table()
         if found is not None:
             if _same(data, number):
-                found.native.rows_missing = False
+                found.rows_missing = False
             else:
                 found.miss_rows()
         return anchor

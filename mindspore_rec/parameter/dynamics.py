@@ -72,7 +72,8 @@ class DynamicTable(TableParameter):
         """
         threshold = -1 if threshold is None else threshold
         where = f"table '{self.name}': admission threshold"
-        self.native.set_admission_threshold(check_int(where, threshold, INT64_MIN, INT64_MAX))
+        threshold = check_int(where, threshold, INT64_MIN, INT64_MAX)
+        self._synchronised().set_admission_threshold(threshold)
 
     # ---- eviction
 
@@ -87,7 +88,9 @@ class DynamicTable(TableParameter):
             ValueError: the order would change so.
         """
         eviction = check_eviction(eviction)
-        self.native.set_eviction(**({} if eviction is None else eviction.native_arguments()))
+        self._synchronised().set_eviction(
+            **({} if eviction is None else eviction.native_arguments())
+        )
         self.eviction = eviction
 
     def evict(self, at_once: bool = False) -> None:
@@ -103,10 +106,17 @@ class DynamicTable(TableParameter):
         """
         if self.eviction is None:
             raise ValueError(f"table '{self.name}': has no eviction; give it an Eviction")
-        self.native.evict(bool(at_once))
+        self._synchronised().evict(bool(at_once))
+
+    def evict_due(self) -> None:
+        """Free the rows that are due already, which no lookup sees any more.
+
+        Else they are freed in slices over the following training steps.
+        """
+        self._synchronised().evict_due()
 
     def set_event_time(self, seconds: Any) -> None:
-        """Tells the event time of the batch to come; to be called before its lookups.
+        """Set the event time of the batch to come; to be called before its lookups.
 
         The table's watermark becomes the greatest so far: late events never turn it back, and rows
         of a late batch count as seen at the watermark.
@@ -127,12 +137,7 @@ class DynamicTable(TableParameter):
         if isinstance(seconds, float) and seconds.is_integer():
             seconds = int(seconds)
         where = f"table '{self.name}': event time in seconds since 1970"
-        self.native.set_event_time(check_int(where, seconds, 1, (1 << 32) - 1))
-
-    @property
-    def event_time(self) -> int | None:
-        """The watermark in seconds since 1970, or None before the first event time."""
-        return self.native.event_time or None
+        self._synchronised().set_event_time(check_int(where, seconds, 1, (1 << 32) - 1))
 
     def set_scores(self, keys: Any, scores: Any) -> int:
         """Sets the scores of rows, for eviction with `order='score'`; the lowest go first.
@@ -153,15 +158,17 @@ class DynamicTable(TableParameter):
                 f"table '{self.name}': scores must have the shape of keys, {keys.shape}, "
                 f"got {scores.shape}"
             )
-        return int(self.native.set_scores(keys, scores.astype(np.float32, copy=False)[..., None]))
+        return int(
+            self._synchronised().set_scores(keys, scores.astype(np.float32, copy=False)[..., None])
+        )
 
     def collect_evicted(self, on: bool) -> None:
         """Starts or ends collecting evicted keys for `take_evicted`; at the end they are lost."""
-        self.native.collect_evicted(bool(on))
+        self._synchronised().collect_evicted(bool(on))
 
     def take_evicted(self) -> EvictedKeys:
         """The keys evicted since the last call, while collection is on."""
-        taken = self.native.take_evicted()
+        taken = self._synchronised().take_evicted()
         names = np.array(["", *_native.EVICTION_REASONS.values()])
         return EvictedKeys(taken["keys"], names[taken["reasons"]], taken["steps"], taken["times"])
 
@@ -187,7 +194,7 @@ class DynamicTable(TableParameter):
         return explanation(
             self.name,
             key,
-            self.native.explain(key),
+            self._synchronised().explain(key),
             admission=self.admission.native_arguments()["admission_kind"],
             scored=self.eviction is not None and self.eviction.order in ("lfu_decay", "score"),
         )
@@ -217,12 +224,12 @@ class DynamicTable(TableParameter):
 
         After the lookup by address of Rec SDK's dynamic expansion.
         """
-        if self.native.rows_missing:
+        if self._synchronised().rows_missing:
             raise RuntimeError(
                 f"table '{self.name}': its rows were not in the checkpoint that was loaded; see "
                 "keep_rows()"
             )
-        rows, handles = self.native.lookup_with_handles(_array(ids), padding_key)
+        rows, handles = self._synchronised().lookup_with_handles(_array(ids), padding_key)
         return Tensor.from_numpy(rows), Tensor.from_numpy(handles)
 
 

@@ -177,7 +177,7 @@ class MapParameter(DynamicTable):
         self._make_map_operators()
         if key_tensor is not None and value_tensor is not None:
             keys = np.ascontiguousarray(key_tensor.asnumpy())
-            self.native.put(keys, np.ascontiguousarray(value_tensor.asnumpy()))
+            self._synchronised().put(keys, np.ascontiguousarray(value_tensor.asnumpy()))
 
     # ---- the description, by upstream's names too
 
@@ -352,7 +352,7 @@ class MapParameter(DynamicTable):
 
     def __repr__(self) -> str:
         try:
-            state = f"rows={self.native.stats()['rows']}"
+            state = f"rows={self._synchronised().stats()['rows']}"
         except TableClosedError:
             state = "closed"
         except RuntimeError:  # from check_not_replaced()
@@ -375,7 +375,7 @@ class MapParameter(DynamicTable):
             keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,
             statuses int32 `[n]`.
         """
-        native, mark = self.native, self.marks.held(_EXPORT)
+        native, mark = self._synchronised(), self.marks.held(_EXPORT)
         if incremental and mark is not None:
             exported = self._pack(native.export_since(mark), MODIFIED)
         else:
@@ -407,9 +407,9 @@ class MapParameter(DynamicTable):
         if self._slices is None:
             mark = self.marks.held(_EXPORT)
             if incremental and mark is not None:
-                keys = self.native.export_since(mark)["keys"]
+                keys = self._synchronised().export_since(mark)["keys"]
             else:
-                keys = self.native.keys()
+                keys = self._synchronised().keys()
             self._slices = (incremental, keys, 0)
             self.marks.hold(_EXPORT, self.marks.new())
         begun_incremental, keys, start = self._slices
@@ -419,7 +419,7 @@ class MapParameter(DynamicTable):
             )
         stop = start + max(1, slice_bytes // (4 * self.dim))
         last = stop >= len(keys)
-        part = self.native.export_keys(keys[start:stop])
+        part = self._synchronised().export_keys(keys[start:stop])
         self._slices = None if last else (incremental, keys, stop)
         return (*self._pack(part, MODIFIED if incremental else UNCHANGED), last)
 
@@ -463,11 +463,11 @@ class MapParameter(DynamicTable):
                 f"one row a key that is not erased, got {values.shape}"
             )
         kept = np.ascontiguousarray(keys[present], np.int64)
-        self.native.import_rows(
+        self._synchronised().import_rows(
             kept, np.ascontiguousarray(values, np.float32).reshape(rows, self.dim)
         )
         if rows < len(keys):
-            self.native.erase(np.ascontiguousarray(keys[~present], np.int64))
+            self._synchronised().erase(np.ascontiguousarray(keys[~present], np.int64))
         self.keep_rows()
 
     def clone(self, init: Any = "same") -> MapParameter:

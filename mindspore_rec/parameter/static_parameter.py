@@ -107,7 +107,7 @@ class StaticParameter(TableParameter):
 
     def asnumpy(self) -> np.ndarray:
         """A copy of all values: float32 `[vocab_size, embedding_size]`."""
-        rows = self.native.export_rows()
+        rows = self._synchronised().export_rows()
         values = np.empty((self.vocab_size, self.dim), np.float32)
         values[rows["keys"]] = rows["values"]
         return values
@@ -125,7 +125,7 @@ class StaticParameter(TableParameter):
                 f"got {array.dtype} {array.shape}"
             )
         keys = np.arange(self.vocab_size, dtype=np.int64)
-        self.native.import_rows(keys, np.ascontiguousarray(array))
+        self._synchronised().import_rows(keys, np.ascontiguousarray(array))
         self.keep_rows()
 
 

@@ -19,8 +19,11 @@ from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.cache.device import DeviceTier
 from mindspore_rec.native import NameTakenError, custom_op
 from mindspore_rec.parameter.anchor import new_anchor
+from mindspore_rec.parameter.host_rows import HostRows
 from mindspore_rec.parameter.marks import ChangeMarks
 from mindspore_rec.parameter.table_config import TableConfig
+from mindspore_rec.parameter.table_state import TableState
+from mindspore_rec.parameter.table_training import TableTraining
 
 COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
 
@@ -92,7 +95,7 @@ def _has_lower_tier(cache: CacheConfig | None) -> bool:
     return cache is not None and cache.has_lower_tier
 
 
-class TableParameter(nn.Cell):
+class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
     """A native table as part of a network: base of `MapParameter` and `StaticParameter`.
 
     The rows live in the native core. The network sees a one-element Parameter, the *anchor*,
@@ -209,21 +212,19 @@ class TableParameter(nn.Cell):
             )
         )
 
-    @property
-    def native(self) -> _native.Table:
-        """The native table with the rows, after all that the program has asked of it so far.
-
-        Raises RuntimeError where a newer table has the name.
-
-        PyNative runs operators behind the program's back: without waiting for them, an export right
-        after a step would miss that step.
-        """
+    def _synchronised(self) -> _native.Table:
+        # Without waiting, an export right after a step in PyNative mode would miss that step.
         self.sync()
         self.check_not_replaced()
         return self._table
 
     def sync(self) -> None:
-        """Waits until all that the program has asked of the table is done."""
+        """Wait until all that the program has asked of the table is done, and the host has it.
+
+        All methods that read or change the table outside a graph do so first. PyNative mode runs
+        operators behind the program; of a table with rows on a device that is not the CPU, rows
+        changed there are copied back.
+        """
         _pynative_executor.sync()
         if self.device is not None and not self.device.shared:
             self.device.sync()
@@ -292,7 +293,7 @@ class TableParameter(nn.Cell):
         (rows found there), `written_rows`, `spilled_rows` (to the next tier), `read_bytes`,
         `written_bytes`, `disk_bytes`, `index_bytes`, `buffer_bytes`.
         """
-        return self.native.stats()
+        return self._synchronised().stats()
 
     def flush(self) -> None:
         """Writes all rows down to the lowest tier and syncs it: they survive the process from here.
@@ -303,8 +304,7 @@ class TableParameter(nn.Cell):
         """
         if self.cache is None or not self.cache.has_lower_tier:
             raise ValueError(f"table '{self.name}': has no tier below host memory to write to")
-        native: Any = self.native
-        native.flush()
+        self._synchronised().flush()
 
     def __deepcopy__(self, memo: Any) -> TableParameter:
         raise TypeError(f"table '{self.name}': cannot be copied with its rows")
@@ -321,13 +321,13 @@ class TableParameter(nn.Cell):
             >>> from mindspore_rec import MapParameter
             >>> MapParameter("doc.keep_rows").keep_rows()
         """
-        native = self.native
+        native = self._synchronised()
         self._rows_given = native.step
         native.rows_missing = False
 
     def miss_rows(self) -> None:
         """Makes lookups an error: the other weights were loaded, and other rows belong to them."""
-        native = self.native
+        native = self._synchronised()
         # Rows that came just before the weights are those that belong to them.
         native.rows_missing = self._rows_given != native.step
 

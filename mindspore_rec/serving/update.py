@@ -28,7 +28,6 @@ class Served:
 
     def __init__(self, network: nn.Cell) -> None:
         self.tables = {table.name: table for table in tables_of(network)}
-        self.natives = {name: table.native for name, table in self.tables.items()}
         self.parameters = dense_parameters(network)
 
 
@@ -69,7 +68,7 @@ class Update:
     def apply(self) -> None:
         """Changes the network; nobody may use it meanwhile."""
         for name, update in self._tables:
-            update.apply(self._served.natives[name])
+            update.apply(self._served.tables[name])
         for parameter, values in self._dense:
             # In place: the compiled graph keeps the memory that it knows.
             held = parameter.asnumpy()

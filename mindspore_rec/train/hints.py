@@ -90,7 +90,7 @@ def hint_untrained(network: nn.Cell) -> bool:
         Whether one of its tables has rows, so that there is nothing to say any more.
     """
     tables = tables_of(network)
-    if not tables or any(table.native.step or table.stats()["rows"] for table in tables):
+    if not tables or any(table.step or table.stats()["rows"] for table in tables):
         return True
     _hint(
         "untrained",

@@ -145,8 +145,7 @@ class IdColumns:
         for name, watched in self._watched.items():
             if watched.done:
                 continue
-            native: Any = self._tables[name].native
-            lookups = native.recent_lookups()
+            lookups = self._tables[name].recent_lookups()
             if not lookups:
                 continue
             found = [_matches(columns, digest, size) for digest, size in lookups]

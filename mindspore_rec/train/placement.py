@@ -152,7 +152,7 @@ def _table_rows(table: Any, optimizer: Any, before: _Times) -> list[Placement]:
         ("accumulate", "SparseGradient"),
         ("step", _step_name(table, optimizer)),
     )
-    times = table.native.op_times()
+    times = table.op_times()
     rows = []
     for kind, operator in named:
         if operator is None:
@@ -170,7 +170,7 @@ def _step_name(table: Any, optimizer: Any) -> str | None:
     # A combination comes first and its parts after it: the last that has the table updates it.
     name = None
     for _, cell in optimizer.cells_and_names():
-        if table.native.id in getattr(cell, "table_bindings", {}):
+        if table.id in getattr(cell, "table_bindings", {}):
             kind = type(cell).__name__
             name = "FusedSparse" + _STEP_NAMES.get(kind, kind)
     return name
@@ -212,4 +212,4 @@ class PlacementMonitor(Callback):
         self._restart(run.network)
 
     def _restart(self, net: nn.Cell) -> None:
-        self._before = {table.name: table.native.op_times() for table in tables_of(net)}
+        self._before = {table.name: table.op_times() for table in tables_of(net)}

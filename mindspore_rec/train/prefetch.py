@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from mindspore import Tensor
@@ -126,7 +126,7 @@ class PrefetchStage:
         self._ahead.append(ahead)
         if self._columns.known:
             for name, ids in self._columns.ids(_arrays(batch.columns)).items():
-                ahead.tickets[name] = self._native(name).prefetch(ids)
+                ahead.tickets[name] = self._tables[name].prefetch(ids)
 
     def begin_step(self) -> None:
         """Waits until the rows of the batch at hand are in host memory.
@@ -136,7 +136,7 @@ class PrefetchStage:
         """
         if self._current is not None:
             for name, number in self._current.tickets.items():
-                self._native(name).prefetch_wait(number)
+                self._tables[name].wait_for_prefetch(number)
 
     def end_step(self) -> None:
         """The batch at hand has been trained: its rows may go down again."""
@@ -144,7 +144,7 @@ class PrefetchStage:
             return
         current, self._current = self._current, None
         for name, number in current.tickets.items():
-            self._native(name).prefetch_done(number)
+            self._tables[name].end_prefetch(number)
         if self._columns.watching:
             self._columns.watch(_arrays(current.batch.columns))
 
@@ -158,11 +158,7 @@ class PrefetchStage:
         for each in given_up:
             last.update(each.tickets)
         for name, number in last.items():
-            self._native(name).prefetch_done(number)
-
-    def _native(self, name: str) -> Any:
-        # Waits for PyNative: what the program has asked of the table before comes first.
-        return self._tables[name].native
+            self._tables[name].end_prefetch(number)
 
 
 def _depth(table: TableParameter) -> int:

@@ -12,6 +12,7 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec import CacheConfig, HashEmbeddingLookup, MapParameter, optim
 from mindspore_rec.train import TrainStep
+from tests.native_table import native_of
 
 DIM = 4
 KEYS = 120
@@ -76,7 +77,7 @@ class Predict(nn.Cell):
 
 def sorted_rows(table: MapParameter) -> dict[str, np.ndarray]:
     """All that is known of a table's rows, by key."""
-    rows = table.native.export_rows(True)
+    rows = table.export_rows(True)
     order = np.argsort(rows["keys"])
     return {name: array[order] for name, array in rows.items()}
 
@@ -134,15 +135,15 @@ def _edit(rng: np.random.Generator, i: int, owner: MapParameter, predict: Predic
     keys = _ids(rng, 2).ravel()
     values = rng.standard_normal((len(keys), DIM)).astype(np.float32)
     if i % 6 == 1:
-        owner.native  # noqa: B018 (brings the host up to date where that is not by itself)
+        native_of(owner)  # noqa: B018 (brings the host up to date where that is not by itself)
         predict.set_train(False)
         out = predict(Tensor(keys.reshape(-1, 2)), Tensor(keys.reshape(-1, 2)))
         predict.set_train(True)
         return out.asnumpy()
     if i % 6 == 2:
-        return owner.native.put(keys, values)
+        return owner.write_rows(keys, values)
     if i % 6 == 3:
-        return owner.native.erase(np.unique(keys)[:3])
+        return owner.erase_rows(np.unique(keys)[:3])
     if i % 6 == 4:
         return sorted_rows(owner)["values"].sum()  # tiers give rows in another order
     if i % 6 == 5:

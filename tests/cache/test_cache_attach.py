@@ -164,7 +164,7 @@ def batches(count, seed=0):
 
 
 def content(table):
-    rows = table.native.export_rows(with_state=True)
+    rows = table.export_rows(with_state=True)
     order = np.argsort(rows["keys"])
     return {name: array[order] for name, array in rows.items() if len(array) == len(order)}
 
@@ -176,7 +176,7 @@ def test_rows_go_down_and_come_up(graph_mode, unique, tmp_path):
     assert stats["host_rows"] <= stats["host_capacity_rows"] == 20
     assert stats["ssd_written_rows"] > 0
     assert stats["ssd_hits"] > 0
-    assert lookup.embedding_table.native.size() == len(
+    assert lookup.embedding_table.row_count == len(
         np.unique(np.concatenate([ids for ids, _ in batches(40)]))
     )
 
@@ -215,7 +215,7 @@ def test_discarded_rows_are_gone(graph_mode, unique, tmp_path):
     model_over(lookup).train(1, batches(20), progress=False)
     lookup.embedding_table.close()
     lookup = HashEmbeddingLookup(4, ms.int64, name=name, cache=config(tmp_path, "discard"))
-    assert lookup.embedding_table.native.size() == 0
+    assert lookup.embedding_table.row_count == 0
 
 
 def test_one_config_serves_several_tables(graph_mode, unique, tmp_path):
@@ -227,8 +227,8 @@ def test_one_config_serves_several_tables(graph_mode, unique, tmp_path):
         model_over(lookup).train(1, batches(20, seed), progress=False)
     assert clone.cache is shared
     assert len(list(tmp_path.iterdir())) >= 2
-    assert first.embedding_table.native.size() != 0
-    assert set(first.embedding_table.native.keys()) == set(
+    assert first.embedding_table.row_count != 0
+    assert set(first.embedding_table.row_keys()) == set(
         np.concatenate([ids.reshape(-1) for ids, _ in batches(20, 0)])
     )
 

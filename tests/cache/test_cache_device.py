@@ -122,14 +122,14 @@ def test_too_few_rows_name_the_least_and_change_nothing(pynative: None, unique: 
     net = Sum(table)
     step = TrainStep(net, LazyAdam(net.trainable_params())).set_train()
     step(Tensor(np.arange(4, dtype=np.int64)))
-    before = table.embedding_table.native.export_rows(True)
+    before = table.embedding_table.export_rows(True)
     with pytest.raises(RuntimeError, match="device_rows must be at least 6, .* got 4"):
         step(Tensor(np.arange(3, 9, dtype=np.int64)))
-    after = table.embedding_table.native.export_rows(True)
+    after = table.embedding_table.export_rows(True)
     for what, array in before.items():
         np.testing.assert_array_equal(array, after[what])
     step(Tensor(np.arange(5, 9, dtype=np.int64)))
-    assert len(table.embedding_table.native.keys()) == 8
+    assert len(table.embedding_table.row_keys()) == 8
 
 
 def test_the_cache_is_no_parameter_of_the_network(graph_mode: None, unique: Names, tmp_path: Path):
@@ -158,7 +158,7 @@ def test_freezing_and_another_optimizer(mode: str, unique: Names):
         table.requires_grad = True
         step = TrainStep(net, LazyAdam(net.trainable_params(), 0.1)).set_train()
         last = [step(Tensor(each)).asnumpy() for each in ids]
-        seen.append((frozen, last, table.native.export_rows(True)["states"]))
+        seen.append((frozen, last, table.export_rows(True)["states"]))
         table.close()
     for a, b in zip(*seen, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -175,7 +175,7 @@ def test_training_by_handle_beside_lookups(graph_mode: None, unique: Names):
         rows, handles = table.lookup_with_handles(np.arange(4, 12))
         optimizer.apply_by_handle(rows.asnumpy(), handles)
         step(Tensor(np.arange(2, 10)))
-        seen.append(table.native.export_rows(True))
+        seen.append(table.export_rows(True))
         table.close()
     for what, array in seen[0].items():
         np.testing.assert_array_equal(array, seen[1][what])

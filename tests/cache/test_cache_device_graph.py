@@ -83,7 +83,7 @@ def test_a_lookup_that_was_not_prepared_is_an_error(pynative: None, unique: Name
         step(Tensor(np.arange(4)))
     tier_of(embedding).prepare(np.arange(4))
     step(Tensor(np.arange(4)))
-    assert table.native.size() == 4
+    assert table.row_count == 4
     with pytest.raises(ValueError, match="device_rows must be at least 21"):
         tier_of(embedding).prepare(np.arange(21))
 
@@ -98,7 +98,7 @@ def test_rows_on_the_device_are_never_read_stale(pynative: None, unique: Names):
         embedding(Tensor(np.arange(4)))
     tier.sync()
     rows = embedding(Tensor(np.arange(4))).asnumpy()
-    np.testing.assert_array_equal(rows, table.native.lookup(np.arange(4)))
+    np.testing.assert_array_equal(rows, table.read_rows(np.arange(4)))
     on_device = tier.values.asnumpy()
     assert all((on_device == row).all(1).any() for row in rows)
 
@@ -132,7 +132,7 @@ def test_one_optimizer_beside_another(graph_mode: None, unique: Names):
                 tier_of(net.a).prepare(ids)
             step(Tensor(ids))
         tables = [each.embedding_table for each in (net.a, net.b)]
-        seen.append([table.native.lookup(np.arange(12)) for table in tables])
+        seen.append([table.read_rows(np.arange(12)) for table in tables])
         for table in tables:
             table.close()
     np.testing.assert_allclose(seen[0], seen[1], RELATIVE, ABSOLUTE)

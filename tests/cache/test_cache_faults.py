@@ -86,8 +86,8 @@ import sys, time, mindspore as ms
 from mindspore_rec import CacheConfig, MapParameter
 cache = CacheConfig(host_rows=9, ssd_path=sys.argv[1], ssd_direct=False)
 table = MapParameter("held", key_dtype=ms.int64, value_shape=4, cache=cache)
-table.native.put(__import__("numpy").arange(100), __import__("numpy").ones((100, 4), "float32"))
-table.native.flush()
+table.write_rows(__import__("numpy").arange(100), __import__("numpy").ones((100, 4), "float32"))
+table.flush()
 print("here", flush=True)
 time.sleep(60)
 """
@@ -99,7 +99,7 @@ def test_a_second_process_is_refused(tmp_path, leftover, held):
     cache = CacheConfig(host_rows=9, ssd_path=path, ssd_direct=False, leftover=leftover)
     with pytest.raises((OSError, ValueError, RuntimeError), match="held"):
         table = parameter("held", cache)
-        table.native.size()
+        _ = table.row_count
     files = list((path / "held").rglob("*.seg"))
     assert files  # nothing was removed
 

@@ -56,7 +56,7 @@ def run_model(
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params(), 0.05))
     try:
         summary = model.train(1, batches(steps), [At(what)], progress=False)
-        rows = Trainer.sorted(lookup.embedding_table.native.export_rows(with_state=True))
+        rows = Trainer.sorted(lookup.embedding_table.export_rows(with_state=True))
         return rows | {"loss": np.array(summary.loss)}
     finally:
         lookup.embedding_table.close()

@@ -42,12 +42,12 @@ def run(lookup, optimizer=LazyAdam, epochs=2):
     for _ in range(epochs):
         losses.append(model.train(1, stream(1), progress=False).loss)
     table = lookup.embedding_table
-    rows = table.native.export_rows(with_state=True)
+    rows = table.export_rows(with_state=True)
     order = np.argsort(rows["keys"])
     found = {name: array[order] for name, array in rows.items() if len(array) == len(order)}
     found["predictions"] = model.predict(np.arange(1400).reshape(-1, FIELDS)).asnumpy()
     found["losses"] = np.array(losses)
-    found["size"] = np.array(table.native.size())
+    found["size"] = np.array(table.row_count)
     stats = table.stats()
     table.close()
     return found, stats

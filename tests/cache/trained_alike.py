@@ -10,6 +10,7 @@ import mindspore as ms
 import numpy as np
 
 from mindspore_rec import CacheConfig, MapParameter
+from tests.native_table import native_of
 
 DIM = 64
 
@@ -32,7 +33,7 @@ class Trainer:
             )
             for i, cache in enumerate(caches)
         ]
-        self.tables: list[Any] = [each.native for each in self.parameters]
+        self.tables: list[Any] = [native_of(each) for each in self.parameters]
         for table in self.tables:
             table.bind_optimizer("adam")
 

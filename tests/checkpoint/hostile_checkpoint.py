@@ -25,6 +25,7 @@ from mindspore_rec import (
 )
 from mindspore_rec.checkpoint.manifest import _checksum, _own_checksum
 from tests.checkpoint.test_checkpoint_deltas import Training
+from tests.native_table import native_of
 
 DIM = 3
 MANIFEST = "manifest.json"
@@ -69,7 +70,7 @@ def make_run(root: Path, name: str) -> None:
     """A full checkpoint, and deltas after two steps each."""
     cell, rng = Cell(name), np.random.default_rng(0)
     for table in tables_of(cell):
-        table.native.bind_optimizer("adam")
+        table.bind_optimizer("adam")
     checkpoint = RecCheckpoint(
         root, every_steps=100, delta_every_steps=2, keep=9, states={"noise": Noise()}
     )
@@ -78,7 +79,7 @@ def make_run(root: Path, name: str) -> None:
         if step == 4:
             training = Training(cell, checkpoint)
         for table in tables_of(cell):
-            native = table.native
+            native = native_of(table)
             native.set_event_time(1000 + step)
             ids = rng.integers(0, 9 if native.vocabulary else 40, 30)
             _, ticket = native.lookup_train(ids)

@@ -27,6 +27,7 @@ from mindspore_rec import (
 from mindspore_rec.checkpoint.chain import entries, newest_chain
 from mindspore_rec.checkpoint.load import TableUpdate
 from mindspore_rec.checkpoint.merge import merge_chain
+from tests.native_table import native_of
 
 DIM = 3
 EVICTIONS: list[dict[str, Any] | None] = [
@@ -61,7 +62,7 @@ class Tables(nn.Cell):
 
     @property
     def natives(self) -> list[Any]:
-        return [table.native for table in tables_of(self)]
+        return [native_of(table) for table in tables_of(self)]
 
 
 def close(cell: nn.Cell) -> None:
@@ -201,8 +202,8 @@ def test_a_follower_that_applies_deltas_has_the_rows(tmp_path, seed):
             if entry.state in applied:
                 continue
             applied.add(entry.state)
-            for name, native in zip(names, follower.natives, strict=True):
-                TableUpdate(entry, name).apply(native)
+            for name, table in zip(names, tables_of(follower), strict=True):
+                TableUpdate(entry, name).apply(table)
         for native, copy in zip(cell.natives, follower.natives, strict=True):
             rows, seen = native.export_rows(), copy.export_rows()
             order, order_seen = np.argsort(rows["keys"]), np.argsort(seen["keys"])

@@ -49,7 +49,7 @@ def close(net):
 
 
 def contents(net):
-    rows = net.embedding.embedding_table.native.export_rows(with_state=True)
+    rows = net.embedding.embedding_table.export_rows(with_state=True)
     order = np.argsort(rows["keys"])
     dense = {
         p.name: p.asnumpy().copy()

@@ -43,6 +43,7 @@ from tests.checkpoint.hostile_checkpoint import (
     replace,
     write_manifest,
 )
+from tests.native_table import native_of
 
 FULL, DELTA, LAST = "000000000000.full", "000000000002.delta", "000000000004.delta"
 COUNT = int(os.environ.get("MINDSPORE_REC_CHANGES", "60"))  # to a file
@@ -70,7 +71,7 @@ class Sandbox:
         """All bits that loading can change."""
         found = [self.cell.dense.asnumpy().tobytes()]
         for table in tables_of(self.cell):
-            native = table.native
+            native = native_of(table)
             rows = native.export_rows(with_state=True)
             order = np.argsort(rows["keys"])
             found += [np.ascontiguousarray(rows[name][order]).tobytes() for name in sorted(rows)]

@@ -178,13 +178,13 @@ def test_rows_kept_by_hand(graph_mode, unique, tmp_path, rows_first):
 def test_rows_imported_into_the_native_table_are_the_rows(graph_mode, unique):
     net, model = trained(unique())
     table = net.embedding.embedding_table
-    rows = table.native.export_rows(with_state=True)
+    rows = table.export_rows(with_state=True)
     expected = model.predict(IDS).asnumpy()
     elsewhere = ms.Parameter(Tensor(np.zeros(1, np.float32)), name=table.anchor.name)
     ms.load_param_into_net(net, {table.anchor.name: elsewhere})
     with pytest.raises(RuntimeError, match=REFUSED):
         model.predict(IDS)
-    table.native.import_rows(rows["keys"], rows["values"], rows["states"])
+    table.import_rows(rows["keys"], rows["values"], rows["states"])
     np.testing.assert_array_equal(model.predict(IDS).asnumpy(), expected)
 
 

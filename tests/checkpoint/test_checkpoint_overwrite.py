@@ -22,14 +22,14 @@ from tests.run_python import ROOT
 
 def net_with(unique, value: float) -> HashEmbeddingLookup:
     net = HashEmbeddingLookup(2, ms.int64, value, name="checkpoint.overwritten")
-    net.embedding_table.native.put(np.arange(3), np.full((3, 2), value, np.float32))
+    net.embedding_table.write_rows(np.arange(3), np.full((3, 2), value, np.float32))
     return net
 
 
 def value_at(path: Path) -> float:
     net = HashEmbeddingLookup(2, ms.int64, name="checkpoint.overwritten")
     load_checkpoint(net, path)
-    found = net.embedding_table.native.lookup(np.arange(3), insert=False)
+    found = net.embedding_table.read_rows(np.arange(3))
     net.embedding_table.close()
     assert (found == found[0, 0]).all()
     return float(found[0, 0])
@@ -105,7 +105,7 @@ import mindspore as ms, numpy as np, sys
 from mindspore_rec import HashEmbeddingLookup, save_checkpoint
 net = HashEmbeddingLookup(2, ms.int64, name="checkpoint.overwritten")
 for value in range(1, 1_000_000):
-    net.embedding_table.native.put(np.arange(3), np.full((3, 2), value, np.float32))
+    net.embedding_table.write_rows(np.arange(3), np.full((3, 2), value, np.float32))
     save_checkpoint(net, sys.argv[1], overwrite=True)
     print(value, flush=True)
 """

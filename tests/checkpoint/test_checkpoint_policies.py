@@ -18,6 +18,7 @@ from mindspore_rec import (
     load_checkpoint,
     save_checkpoint,
 )
+from tests.native_table import native_of
 
 POLICIES: dict[str, dict[str, Any]] = {
     "count and steps": {
@@ -49,15 +50,15 @@ def live(table, steps):
         if table.eviction is not None and table.eviction.max_idle_seconds != -1:
             table.set_event_time(1000 + 10 * step)
         ids = rng.integers(0, 60, 40)
-        _, ticket = table.native.lookup_train(ids)
-        table.native.accumulate(ticket, rng.normal(size=(40, 2)).astype(np.float32))
-        table.native.apply(0.1, step=step + 1)
+        _, ticket = native_of(table).lookup_train(ids)
+        native_of(table).accumulate(ticket, rng.normal(size=(40, 2)).astype(np.float32))
+        table.apply_gradients(0.1, step=step + 1)
         if step % 7 == 6 and table.eviction is not None:
             table.evict()
 
 
 def contents(table):
-    rows = table.native.export_rows(with_state=True)
+    rows = table.export_rows(with_state=True)
     order = np.argsort(rows["keys"])
     counted = {key: table.explain(key).count for key in range(60)}
     return {name: array[order].tobytes() for name, array in rows.items()}, counted

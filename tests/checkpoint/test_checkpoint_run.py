@@ -39,6 +39,7 @@ from mindspore_rec.stream import (
     StreamSource,
     pack,
 )
+from tests.native_table import native_of
 
 SCHEMA = pa.schema({"user": pa.int64(), "views": pa.float32(), "click": pa.int8()})
 BATCHES = 40
@@ -91,7 +92,7 @@ class Run:
         return self.model.online_train(self.stream, callbacks, progress=False)
 
     def contents(self) -> dict[str, Any]:
-        native = self.net.user.embedding_table.native
+        native = native_of(self.net.user.embedding_table)
         rows, counters = native.export_rows(with_state=True), native.export_counters()
         found: dict[str, Any] = {}
         for what, arrays in (("rows", rows), ("counters", counters)):
@@ -175,7 +176,7 @@ def test_damage_is_named_and_changes_nothing(topic, tmp_path, kind, damage):
     root = tmp_path / "run"
     make(topic, root, 20, delta_every_steps=3, keep=9)
     run = Run(topic, 1, directory=root, every_steps=8)
-    before = run.net.user.embedding_table.native.size()
+    before = run.net.user.embedding_table.row_count
     # Any file of either kind of the newest chain.
     chosen = [entry for entry in newest_chain(root) if entry.kind == kind][-1].path
     other = [entry for entry in entries(root) if entry.kind == kind][0].path
@@ -200,7 +201,7 @@ def test_damage_is_named_and_changes_nothing(topic, tmp_path, kind, damage):
         assert main(["verify", str(chosen)]) == 1 if name != "manifest.json" else True
         file.unlink(missing_ok=True)
         file.write_bytes(kept)
-    assert run.net.user.embedding_table.native.size() == before == 0
+    assert run.net.user.embedding_table.row_count == before == 0
     assert run.checkpoint.restore(run.model, run.stream) == 20
     run.close()
 
@@ -313,7 +314,7 @@ def test_the_command_line(topic, tmp_path, capsys):
     # A network for its weights only takes the newest state of a run.
     net = Net()
     load_checkpoint(net, root)
-    assert net.user.embedding_table.native.size() == exported.num_rows
+    assert net.user.embedding_table.row_count == exported.num_rows
     for table in tables_of(net):
         table.close()
 

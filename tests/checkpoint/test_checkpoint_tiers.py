@@ -46,13 +46,13 @@ def test_the_files_are_those_of_a_table_in_memory(tmp_path: Path) -> None:
     net.embedding.embedding_table.close()
     cache = CacheConfig(host_rows=300, ssd_path=tmp_path / "ssd")
     net, step = _trained(cache, 12)
-    assert net.embedding.embedding_table.native.stats()["below_rows"] > 0
+    assert net.embedding.embedding_table.stats()["below_rows"] > 0
     save_checkpoint(step, tmp_path / "tiers")
     assert _files(tmp_path / "memory") == _files(tmp_path / "tiers")
 
     step(Tensor(np.arange(256, dtype=np.int32).reshape(64, 4)))  # to be forgotten
     load_checkpoint(step, tmp_path / "tiers")
-    assert net.embedding.embedding_table.native.stats()["host_rows"] <= 300
+    assert net.embedding.embedding_table.stats()["host_rows"] <= 300
     save_checkpoint(step, tmp_path / "again")
     assert _files(tmp_path / "again") == _files(tmp_path / "tiers")
     net.embedding.embedding_table.close()

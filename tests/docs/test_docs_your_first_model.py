@@ -79,7 +79,7 @@ print(ops.sigmoid(model.predict(*columns(test[:5]))).asnumpy())
 def test_a_second_run_and_later_use_with_numbers_of_every_kind(tmp_path):
     table = clicks(20_000)
     for row, price in ((7, -1.0), (8, np.inf), (9, -np.inf), (10, np.nan), (11, 1e300)):
-        table.loc[row :: 2_000, "price"] = price
+        table.loc[row::2_000, "price"] = price
     table.to_csv(tmp_path / "clicks.csv", index=False)
     (tmp_path / "first_model.py").write_text(code("python") + USE_IT_LATER)
     first, second = (run_python("first_model.py", cwd=tmp_path) for _ in range(2))

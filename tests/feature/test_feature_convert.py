@@ -50,7 +50,7 @@ def test_predicts_the_same_after_conversion(kind, unique):
     assert all(isinstance(embedding, expected) for embedding in net.embeddings)
     np.testing.assert_array_equal(net(ids).asnumpy(), before)
     for table in tables_of(net):
-        table.native.put(np.arange(9), np.full((9, 2), 7, np.float32))
+        table.write_rows(np.arange(9), np.full((9, 2), 7, np.float32))
     after = net(ids).asnumpy()  # it is the tables that are read
     padding = np.zeros_like(after, bool)
     padding[4, 2, 2] = True
@@ -168,20 +168,20 @@ def test_a_hash_table_takes_ids_beyond_the_vocabulary(unique):
     convert(net, prefix=f"{unique()}.", param_init=2.0)
     assert net(Tensor([[1 << 40]], ms.int64)).asnumpy() == pytest.approx(4)
     table = net[0].embedding_table
-    assert table.native.size() == 4
+    assert table.row_count == 4
     cell = nn.TrainOneStepCell(
         nn.WithLossCell(net, nn.MSELoss()), optim.SGD(net.trainable_params(), 0.01)
     )
     cell.set_train()
     cell(Tensor([[1 << 40], [-1]], ms.int64), Tensor([[0.0], [0.0]]))
-    assert sorted(table.native.keys()) == [-1, 0, 1, 2, 3, 1 << 40]
+    assert sorted(table.row_keys()) == [-1, 0, 1, 2, 3, 1 << 40]
 
 
 def test_without_the_weights_rows_start_as_the_initializer_says(unique):
     net = nn.SequentialCell(nn.Embedding(4, 2), nn.Flatten())
     conversion = convert(net, keep_weights=False, param_init="ones", prefix=f"{unique()}.")
     table = net[0].embedding_table
-    assert table.native.size() == 0
+    assert table.row_count == 0
     ids = Tensor([[0, 3]], ms.int32)
     table.get(Tensor([3], ms.int32))
     read = net(ids).asnumpy()

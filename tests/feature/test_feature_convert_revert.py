@@ -49,7 +49,7 @@ def test_the_objects_of_before_are_back(kind, unique, tmp_path):
     convert(net, kind=kind, prefix=prefix)
     train(net, optim.SGD(net.trainable_params(), 0.1))
     trained = net(IDS).asnumpy()
-    rows = tables_of(net)[0].native.lookup(np.arange(4))
+    rows = tables_of(net)[0].read_rows(np.arange(4))
     revert(net)
     assert net[0] is cell and net[0].embedding_table is weight
     assert [p.name for p in net.get_parameters()] == names
@@ -85,7 +85,7 @@ def test_rows_beyond_the_vocabulary_are_an_error_or_dropped(unique):
     before = net(IDS).asnumpy()
     with pytest.raises(ValueError, match=r"3 rows outside the vocabulary 0 .. 3, such as .* -7;"):
         revert(net)
-    assert net[0] is new and table.native.size() == 7 and conversion.revertible
+    assert net[0] is new and table.row_count == 7 and conversion.revertible
     revert(net, drop_new=True)
     np.testing.assert_allclose(net(IDS).asnumpy(), before, rtol=0, atol=1e-6)
 

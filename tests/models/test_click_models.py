@@ -107,7 +107,7 @@ def perceptron(mlp: Any, x: np.ndarray) -> np.ndarray:
 
 
 def rows_of(lookup: Any, ids: np.ndarray) -> np.ndarray:
-    found = lookup.embedding_table.native.lookup(ids.reshape(-1))
+    found = lookup.embedding_table.read_rows(ids.reshape(-1))
     return found.reshape(*ids.shape, -1).astype(np.float64)
 
 

@@ -21,6 +21,7 @@ from models.mmoe.config import Config, read_config
 from models.mmoe.net import MMoENet
 from models.mmoe.report import report
 from models.mmoe.run import build, evaluate, train
+from tests.native_table import native_of
 
 CONFIGS = Path(models.mmoe.__file__).parent / "configs"
 CENSUS = {"data": {"kind": "census_income", "tasks": ["income", "never_married"]}}
@@ -35,7 +36,7 @@ def make_batch(rows=12, fields=3, numbers=2, seed=0):
 
 def expected_logits(net: MMoENet, ids: np.ndarray, dense: np.ndarray | None) -> np.ndarray:
     """Embeddings, experts, gates and towers in NumPy, of a net with one expert layer."""
-    table = net.embedding.embedding_table.native
+    table = native_of(net.embedding.embedding_table)
     x = table.lookup(ids.reshape(-1)).reshape(len(ids), -1)
     if dense is not None:
         x = np.concatenate([x, dense], 1)

@@ -40,7 +40,7 @@ def weights(table, ids):
     owner = table.embedding_table
     if isinstance(owner, ms.Parameter):
         return owner.asnumpy()[ids]
-    return owner.native.lookup(ids.reshape(-1)).reshape(*ids.shape, -1)
+    return owner.read_rows(ids.reshape(-1)).reshape(*ids.shape, -1)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -74,12 +74,12 @@ def test_wide_learns_by_ftrl_and_deep_by_lazy_adam(graph_mode, unique):
     model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer_of(net, FtrlConfig(l1=1e6)))
     deep = net.inputs.embedding.table.embedding_table
     ids, dense, label = make_batch()
-    first = deep.native.lookup(ids.reshape(-1), insert=True)
+    first = deep.insert_rows(ids.reshape(-1))
     model.train(1, [(ids, dense, label)] * 3, progress=False)
     # so strong an L1 holds every weight of FTRL at 0, and does not reach the embeddings
     assert not weights(net.wide.ids.table, ids).any()
     assert not net.wide.numbers.weight.asnumpy().any()
-    assert (deep.native.lookup(ids.reshape(-1)) != first).all()
+    assert (deep.read_rows(ids.reshape(-1)) != first).all()
 
 
 def test_without_ftrl_lazy_adam_learns_everything(graph_mode, unique):

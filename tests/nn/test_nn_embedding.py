@@ -42,7 +42,7 @@ def rows_after_a_step(embedding: nn.Cell, keys: Tensor, weights: np.ndarray) -> 
     net = Weighted(embedding)
     step = nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0)).set_train()
     step(keys, Tensor(weights))
-    rows = tables_of(net)[0].native.export_rows()
+    rows = tables_of(net)[0].export_rows()
     return dict(zip(rows["keys"].tolist(), rows["values"], strict=True))
 
 
@@ -79,7 +79,7 @@ def test_dynamic_shapes(mode, unique) -> None:
         _, token = grad(ids(np.full((n, m), 9)), Tensor(np.ones((n, m, 2), np.float32)))
         optimizer(token)
         total += n * m
-    assert embedding.embedding_table.native.lookup(np.array([9])).tolist() == [[-total, -total]]
+    assert embedding.embedding_table.read_rows(np.array([9])).tolist() == [[-total, -total]]
 
 
 @pytest.mark.parametrize("dtype", [ms.int32, ms.int64])
@@ -160,7 +160,7 @@ def test_gradients_that_are_not_rows_in_memory(mode, unique, how) -> None:
     }[how]
     step = nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0)).set_train()
     step(ids([5, 6, 7, 8]), Tensor(weights))
-    found = embedding.embedding_table.native.lookup(np.array([5, 6, 7, 8]))
+    found = embedding.embedding_table.read_rows(np.array([5, 6, 7, 8]))
     np.testing.assert_allclose(found, -expected, rtol=1e-6, atol=1e-7)
 
 
@@ -187,7 +187,7 @@ def test_a_frozen_table_is_only_read(mode, unique) -> None:
     step = nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0)).set_train()
     step(ids([1, 2]))
     assert frozen.embedding_table.get_data()[1].asnumpy().tolist() == [[3, 3]]
-    rows = trained.embedding_table.native.lookup(np.array([1, 2]))
+    rows = trained.embedding_table.read_rows(np.array([1, 2]))
     assert rows.tolist() == [[-2, -2], [0, 0]]  # unknown ids of the frozen table read 1
     # Thawed, it is missing from the optimizer: an error, not a table that never learns. The error
     # costs MindSpore three seconds in a graph.
@@ -229,7 +229,7 @@ def test_shared_tables(mode, unique) -> None:
     assert tables_of(net) == [table] and len(net.trainable_params()) == 1
     step = nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0)).set_train()
     step(ids([3, 7]))
-    rows = table.native.lookup(np.array([3, 7]))
+    rows = table.read_rows(np.array([3, 7]))
     assert rows.tolist() == [[-3, -3], [-1, -1]]  # 7 is padding for one of them
 
 
@@ -307,7 +307,7 @@ def test_trains_as_a_dense_parameter_does(mode, unique, target, rule) -> None:
         losses = [float(step(Tensor(keys), Tensor(label))) for step in steps]
         np.testing.assert_allclose(losses[0], losses[1], rtol=2e-5)
     table = embedding.embedding_table
-    trained = table.native.lookup(np.arange(VOCABULARY)) if target == "hash" else table.asnumpy()
+    trained = table.read_rows(np.arange(VOCABULARY)) if target == "hash" else table.asnumpy()
     np.testing.assert_allclose(trained, nets[1].embedding.weight.asnumpy(), rtol=2e-4, atol=2e-5)
 
 
@@ -352,5 +352,5 @@ def test_a_list_of_26_tables_learns(mode, unique, how) -> None:
     after = float(loss(net.set_train(False)(Tensor(keys)), Tensor(label)))
     assert after < 0.5 * before
     for i, table in enumerate(tables_of(net)):
-        assert sorted(table.native.keys().tolist()) == sorted(set(keys[:, i].tolist()))
-        assert table.native.step == steps
+        assert sorted(table.row_keys().tolist()) == sorted(set(keys[:, i].tolist()))
+        assert table.step == steps

@@ -58,7 +58,7 @@ def make(combiner: str, name: str, static: bool) -> EmbeddingBag:
     bag = EmbeddingBag(
         DIM, combiner, vocab_size=vocabulary, param_init=0.0, padding_key=PADDING, name=name
     )
-    bag.embedding_table.native.put(np.arange(VOCABULARY), VALUES)
+    bag.embedding_table.write_rows(np.arange(VOCABULARY), VALUES)
     return bag
 
 
@@ -71,7 +71,7 @@ def check(bag: EmbeddingBag, inputs: list[Any], out: np.ndarray, table: np.ndarr
     loss, token = ms.value_and_grad(net.set_train(), None, optimizer.parameters)(*inputs)
     np.testing.assert_allclose(float(loss), (out * grad).sum(), rtol=1e-4, atol=1e-5)
     optimizer(token)
-    moved = VALUES - bag.embedding_table.native.lookup(np.arange(VOCABULARY))
+    moved = VALUES - bag.embedding_table.read_rows(np.arange(VOCABULARY))
     np.testing.assert_allclose(moved, table, rtol=1e-4, atol=1e-6)
 
 
@@ -191,7 +191,7 @@ def test_a_bag_is_a_lookup_and_a_sum(mode, unique) -> None:
 
     total = Total()
     nn.TrainOneStepCell(total, optim.SGD(total.trainable_params(), 1.0)).set_train()(ids)
-    moved = VALUES - table.native.lookup(np.arange(VOCABULARY))
+    moved = VALUES - table.read_rows(np.arange(VOCABULARY))
     counts = np.array([0, 2, 2, 4, 0, 0, 0, 0, 0])[:, None] * np.ones(DIM)
     np.testing.assert_allclose(moved, counts, rtol=1e-5, atol=1e-6)
 
@@ -201,8 +201,8 @@ def test_admission_and_freezing(mode, unique) -> None:
     net = Loss(bag, np.ones((2, DIM), np.float32))
     step = nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0)).set_train()
     step(Tensor(np.array([[1, 1], [2, 3]], np.int32)))
-    assert bag.embedding_table.native.keys().tolist() == [1]
+    assert bag.embedding_table.row_keys().tolist() == [1]
     bag.embedding_table.requires_grad = False
     step(Tensor(np.array([[2, 2], [1, 3]], np.int32)))
-    assert bag.embedding_table.native.keys().tolist() == [1]
-    assert bag.embedding_table.native.lookup(np.array([1])).tolist() == [[-1] * DIM]
+    assert bag.embedding_table.row_keys().tolist() == [1]
+    assert bag.embedding_table.read_rows(np.array([1])).tolist() == [[-1] * DIM]

@@ -88,7 +88,7 @@ def train(grouped, threads, batch_sizes):
             outs.append(embedding(ids).asnumpy())
         contents = [
             {int(k): v.tobytes() for k, v in zip(r["keys"], r["values"], strict=True)}
-            for r in (table.native.export_rows() for table in tables)
+            for r in (table.export_rows() for table in tables)
         ]
         counts = [table.stats()["candidates"] for table in tables]
         for table in set(tables):

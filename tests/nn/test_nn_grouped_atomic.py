@@ -24,4 +24,4 @@ def test_a_bad_id_for_one_table_inserts_into_none(order):
     columns = np.array([[1, 3], [2, 99]])[:, order]
     with pytest.raises(RuntimeError, match="id 99 at position 1 is outside the vocabulary"):
         group(Tensor(columns, ms.int32)).asnumpy()
-    assert grows.native.size() == 0
+    assert grows.row_count == 0

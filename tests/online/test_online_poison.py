@@ -142,7 +142,7 @@ class Life:
 
     def end(self) -> list[Any]:
         """All that it learned; its table is gone then."""
-        rows = self.net.user.embedding_table.native.export_rows(with_state=True)
+        rows = self.net.user.embedding_table.export_rows(with_state=True)
         order = np.argsort(rows["keys"])
         found = [rows[name][order] for name in ("keys", "values", "states", "counts", "last_steps")]
         found += [self.net.dense.weight.asnumpy().copy(), self.net.dense.bias.asnumpy().copy()]

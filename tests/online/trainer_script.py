@@ -51,6 +51,7 @@ from mindspore_rec.stream import (
     StopWhen,
     StreamingDataset,
 )
+from tests.native_table import native_of
 from tests.online import combined_trainer
 
 BATCH = 32
@@ -185,7 +186,7 @@ def contents(
     """Everything, in an order that does not depend on how it came to be."""
     found: dict[str, Any] = {}
     for table in tables_of(net):
-        native = table.native
+        native = native_of(table)
         rows = native.export_rows(with_state=True)
         order = np.argsort(rows["keys"])
         found.update({f"{table.name} {name}": rows[name][order] for name in rows})

@@ -100,9 +100,9 @@ class LinearModel:
             where[name] = self.rule(w, g, state, rate, self.steps)
 
     def check(self, net: LinearNet, rtol: float = 2e-5, atol: float = 2e-6) -> None:
-        assert sorted(net.table.native.keys()) == sorted(self.rows)
+        assert sorted(net.table.row_keys()) == sorted(self.rows)
         for key, row in self.rows.items():
-            got = net.table.native.lookup(np.array([key], np.int64))[0]
+            got = net.table.read_rows(np.array([key], np.int64))[0]
             np.testing.assert_allclose(got, row, rtol, atol, err_msg=f"key {key}")
         for name, value in self.dense.items():
             got = getattr(net, name).asnumpy()

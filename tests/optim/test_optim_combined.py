@@ -59,7 +59,7 @@ def test_each_part_follows_its_rule_and_the_clip_is_common(numpy_optim, mode, cl
         model.step(batch)
     model.check(net)
     assert optimizer.global_step.asnumpy().tolist() == [4]
-    assert net.table.native.step == 4
+    assert net.table.step == 4
 
 
 def test_a_part_may_clip_by_its_own_norm(numpy_optim, mode):
@@ -128,7 +128,7 @@ def test_checkpoint_round_trip_continues_the_same_way(numpy_optim, mode, tmp_pat
     middle = snapshot(cell)
     path = str(tmp_path / "train.ckpt")
     ms.save_checkpoint(cell, path)
-    rows = net.table.native.export_rows(True)
+    rows = net.table.export_rows(True)
     for batch in batches[2:]:
         cell(*batch)
     end = snapshot(cell)
@@ -140,8 +140,8 @@ def test_checkpoint_round_trip_continues_the_same_way(numpy_optim, mode, tmp_pat
     loaded[other.table.name] = loaded.pop(net.table.name)
     missing, unused = ms.load_param_into_net(other_cell, loaded)
     assert missing == [] and unused == []
-    other.table.native.clear()
-    other.table.native.import_rows(rows["keys"], rows["values"], rows["states"])
+    other.table.clear_rows()
+    other.table.import_rows(rows["keys"], rows["values"], rows["states"])
     for name, value in snapshot(other_cell).items():
         np.testing.assert_array_equal(value, middle.get(name, value), err_msg=name)
     assert other_optimizer.global_step.asnumpy().tolist() == [2]
@@ -149,8 +149,8 @@ def test_checkpoint_round_trip_continues_the_same_way(numpy_optim, mode, tmp_pat
         other_cell(*batch)
     for name, value in snapshot(other_cell).items():
         np.testing.assert_array_equal(value, end.get(name, value), err_msg=name)
-    keys = np.sort(net.table.native.keys())
-    np.testing.assert_array_equal(net.table.native.lookup(keys), other.table.native.lookup(keys))
+    keys = np.sort(net.table.row_keys())
+    np.testing.assert_array_equal(net.table.read_rows(keys), other.table.read_rows(keys))
 
 
 def test_names_in_a_checkpoint_are_distinct(numpy_optim):

@@ -103,7 +103,7 @@ def test_steps_follow_the_formula_in_pynative(numpy_optim, pynative_mode, name):
         expected.step(batch)
         expected.check(net)
     assert optimizer.global_step.asnumpy().tolist() == [4]
-    assert net.table.native.step == 4
+    assert net.table.step == 4
 
 
 @pytest.mark.usefixtures("graph_mode")
@@ -124,7 +124,7 @@ def test_any_batches_with_rate_list_decay_loss_scale_and_clip(numpy_optim, name)
     @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
     @given(seed=st.integers(0, 2**32), keys=st.integers(0, 12), steps=st.integers(1, len(RATES)))
     def check(seed, keys, steps):
-        net.table.native.clear()
+        net.table.clear_rows()
         for p, value in first:
             p.set_data(Tensor(value))
         rng, expected = np.random.default_rng(seed), model()
@@ -146,7 +146,7 @@ def test_clipping_takes_hold_and_is_exact(numpy_optim, mode):
         before = net.w.asnumpy().copy()
         numpy_optim.train_cell(net, optimizer, loss_scale=4.0)(*batch)
         keys = np.unique(np.concatenate([batch[0], batch[2]]))
-        table = 0.5 - net.table.native.lookup(keys)
+        table = 0.5 - net.table.read_rows(keys)
         moved = [table, before - net.w.asnumpy(), np.array([0.3, -0.2]) - net.gamma.asnumpy()]
         norm = np.sqrt(sum((m.astype(np.float64) ** 2).sum() for m in moved))
         sums = {k: np.zeros(3) for k in keys}
@@ -182,7 +182,7 @@ def test_centered_rmsprop_stays_finite_where_variance_rounds_to_zero(numpy_optim
     for _ in range(20):
         train(*batch)
     assert np.isfinite(net.w.asnumpy()).all()
-    assert np.isfinite(net.table.native.lookup(np.unique(batch[0]))).all()
+    assert np.isfinite(net.table.read_rows(np.unique(batch[0]))).all()
 
 
 def test_long_runs_keep_adams_correction_exact(numpy_optim, mode):

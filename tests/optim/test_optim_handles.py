@@ -44,13 +44,13 @@ def make(unique):
 
 
 def columns(table: MapParameter) -> list[np.ndarray]:
-    rows = table.native.export_rows(with_state=True)
+    rows = table.export_rows(with_state=True)
     order = np.argsort(rows["keys"])
     return [column[order] for column in rows.values()]
 
 
 def contents(table: MapParameter) -> tuple[int, list[bytes]]:
-    return table.native.step, [column.tobytes() for column in columns(table)]
+    return table.step, [column.tobytes() for column in columns(table)]
 
 
 def schedule() -> nn.learning_rate_schedule.LearningRateSchedule:
@@ -109,9 +109,9 @@ ONES = np.ones((4, DIM), np.float32)
 def leave(how: str, table: MapParameter) -> None:
     ids = np.array([9])
     if how == "erase":
-        table.native.erase(ids)
+        table.erase_rows(ids)
     elif how == "clear":
-        table.native.clear()
+        table.clear_rows()
     elif how == "rebind":
         optim.SGD([table.anchor], 0.1)
     elif how == "evict":
@@ -120,11 +120,11 @@ def leave(how: str, table: MapParameter) -> None:
     elif how == "due":  # not swept: only the clock has moved
         table.set_event_time(1000)
     elif how == "erase and put":  # in the same place in memory
-        table.native.erase(ids)
-        table.native.put(ids, ONES[:1])
+        table.erase_rows(ids)
+        table.write_rows(ids, ONES[:1])
     elif how == "due and put":
         table.set_event_time(1000)
-        table.native.put(ids, ONES[:1])
+        table.write_rows(ids, ONES[:1])
 
 
 @pytest.mark.filterwarnings("ignore:table .* is taken over")
@@ -138,7 +138,7 @@ def test_a_stale_handle_changes_nothing(make, how) -> None:
     optimizer = optim.LazyAdam([table.anchor, other.anchor], 0.1)
     _, handles = table.lookup_with_handles(IDS)
     _, others = other.lookup_with_handles(IDS)
-    first = other.native.lookup(np.unique(IDS))
+    first = other.read_rows(np.unique(IDS))
     optimizer.apply_by_handle([ONES, ONES], [handles, others])
     leave(how, table)
     before = contents(table), contents(other)
@@ -148,11 +148,11 @@ def test_a_stale_handle_changes_nothing(make, how) -> None:
     assert int(optimizer.global_step.asnumpy()[0]) == 1
     optimizer.apply_by_handle(ONES, others)  # what failed left no gradient behind
     twin = make()
-    twin.native.put(np.unique(IDS), first)
+    twin.write_rows(np.unique(IDS), first)
     twin_optimizer = optim.LazyAdam([twin.anchor], 0.1)
     for _ in range(2):
         twin_optimizer.apply_by_handle(ONES, twin.lookup_with_handles(IDS)[1])
-    np.testing.assert_array_equal(twin.native.lookup(IDS), other.native.lookup(IDS))
+    np.testing.assert_array_equal(twin.read_rows(IDS), other.read_rows(IDS))
 
 
 def test_a_handle_is_good_while_all_rows_stay(make) -> None:
@@ -161,10 +161,10 @@ def test_a_handle_is_good_while_all_rows_stay(make) -> None:
     optimizer = optim.SGD([table.anchor], 1.0)
     _, handles = table.lookup_with_handles(IDS)
     for new in range(100, 5000, 70):
-        table.native.lookup(np.arange(new, new + 70), insert=True)
+        table.insert_rows(np.arange(new, new + 70))
         optimizer.apply_by_handle(ONES, handles)
     steps = len(range(100, 5000, 70))
-    assert table.native.lookup(np.array([7, 8, 100]))[:, 0].tolist() == [
+    assert table.read_rows(np.array([7, 8, 100]))[:, 0].tolist() == [
         1 - 2 * steps,
         1 - steps,
         1,
@@ -174,13 +174,13 @@ def test_a_handle_is_good_while_all_rows_stay(make) -> None:
 def test_a_frozen_table_gives_handles_that_train_nothing(make) -> None:
     table = make()
     optimizer = optim.SGD([table.anchor], 1.0)
-    table.native.put(IDS[:2], ONES[:2])
+    table.write_rows(IDS[:2], ONES[:2])
     table.requires_grad = False
     rows, handles = table.lookup_with_handles(IDS)
     assert (handles.asnumpy()[:, 0] == -1).all() and len(table) == 2
     np.testing.assert_array_equal(rows.asnumpy()[:2], ONES[:2])
     optimizer.apply_by_handle(ONES, handles)
-    np.testing.assert_array_equal(table.native.lookup(IDS[:2]), ONES[:2])
+    np.testing.assert_array_equal(table.read_rows(IDS[:2]), ONES[:2])
 
 
 def test_mistakes_are_named_and_change_nothing(make) -> None:

@@ -197,5 +197,5 @@ def test_only_a_table(numpy_optim, mode, clip):
         train(*batch)
         model.step(batch)
     for key, row in model.rows.items():
-        got = net.table.native.lookup(np.array([key], np.int64))[0]
+        got = net.table.read_rows(np.array([key], np.int64))[0]
         np.testing.assert_allclose(got, row, 2e-5, 2e-6)

@@ -15,6 +15,7 @@ from mindspore import Parameter, Tensor, nn
 from mindspore_rec import optim
 from mindspore_rec.nn import HashEmbeddingLookup
 from mindspore_rec.parameter import MapParameter
+from tests.native_table import native_of
 
 _names = itertools.count()
 
@@ -35,7 +36,7 @@ class TwoTables(nn.Cell):
 
     @property
     def natives(self):
-        return self.user.embedding_table.native, self.item.embedding_table.native
+        return native_of(self.user.embedding_table), native_of(self.item.embedding_table)
 
 
 def train_cell(net, optimizer):
@@ -149,9 +150,9 @@ def test_two_lookups_of_one_table_are_one_step(mode):
     assert optimizer.parameters == (table.anchor,)
     train_cell(net, optimizer)(Tensor([1, 2], ms.int32))
     assert optimizer.global_step.asnumpy() == [1]
-    assert table.native.step == 1
+    assert table.step == 1
     # Adam's first step is the rate, whatever the gradient: twice it would be two steps.
-    rows = table.native.lookup(np.array([1, 2, 3]))
+    rows = table.read_rows(np.array([1, 2, 3]))
     np.testing.assert_allclose(rows, np.full((3, 2), -0.1), rtol=1e-5)
 
 

@@ -222,10 +222,10 @@ def test_admission_and_eviction(mode, unique) -> None:
     assert len(m) == 0
     m.get(keys_of([1]))
     assert m.get_keys().asnumpy().tolist() == [1]
-    m.native.bind_optimizer("sgd")
-    m.native.apply(0.1)
+    m.bind_optimizer("sgd")
+    m.apply_gradients(0.1)
     assert len(m) == 1
-    m.native.apply(0.1)
+    m.apply_gradients(0.1)
     assert len(m) == 0 and m.get(keys_of([1]), False).asnumpy().tolist() == [[5]]
 
 
@@ -260,7 +260,7 @@ def test_base_and_deltas_equal_the_whole(mode, unique) -> None:
         m.put(keys, Tensor(rng.normal(size=(6, 2)).astype(np.float32)))
         m.erase(keys_of(rng.integers(0, 20, 3)))
         if n == 3:
-            m.native.clear()
+            m.clear_rows()
         delta = m.export_data(incremental=True)
         assert n == 0 or not (delta[2] == 0).any()
         twin.import_data(delta)

@@ -58,7 +58,7 @@ class MapParameterMachine(RuleBasedStateMachine):
         self.map = MapParameter(
             name=name, permit_filter_value=permit, evict_filter_value=evict, **arguments
         )
-        self.map.native.bind_optimizer(optimizer)
+        self.map.bind_optimizer(optimizer)
         self.twin = self.map.clone()
         self.net = Weighted(self.map).set_train()
         self.train = ms.value_and_grad(self.net, None, [self.map.anchor])
@@ -124,7 +124,7 @@ class MapParameterMachine(RuleBasedStateMachine):
             tensors.append(tensor)
             weights.append(self.shaped(weight))
         self.train(tensors[0], weights[0], tensors[1], weights[1])
-        self.map.native.apply(0.125, step=step)
+        self.map.apply_gradients(0.125, step=step)
         self.model.apply(0.125, 0.0, 1.0, step)
 
     @rule()
@@ -134,14 +134,14 @@ class MapParameterMachine(RuleBasedStateMachine):
 
     @rule()
     def export_all(self) -> None:
-        self.twin.native.clear()
+        self.twin.clear_rows()
         self.twin.import_data(self.map.export_data())
         self.check(self.twin)
 
     @rule()
     def export_in_slices(self) -> None:
         last = False
-        self.twin.native.clear()
+        self.twin.clear_rows()
         while not last:
             keys, values, statuses, last = self.map.export_slice_data(False, slice_bytes=40)
             self.twin.import_data((keys, values, statuses))

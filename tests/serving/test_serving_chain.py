@@ -82,7 +82,7 @@ def test_loads_the_newest_state(run: Path, graph_mode: None) -> None:
         assert (status.fulls_loaded, status.deltas_applied) == (1, 2)
         assert marks(predictor) == {6.0}
         assert 0 < status.age_seconds < 600
-        assert not predictor.network.one.embedding_table.native.has_optimizer
+        assert not predictor.network.one.embedding_table.has_optimizer
 
 
 def test_unknown_keys_read_the_default(run: Path, graph_mode: None) -> None:
@@ -91,7 +91,7 @@ def test_unknown_keys_read_the_default(run: Path, graph_mode: None) -> None:
         np.testing.assert_array_equal(row[:4], 6)
         np.testing.assert_array_equal(row[4:12], UNKNOWN)
         np.testing.assert_array_equal(row[12:], [6, 0.5, 0.5, 6, 6])
-        rows = [table.native.size() for table in (predictor.network.one.embedding_table,)]
+        rows = [table.row_count for table in (predictor.network.one.embedding_table,)]
         assert rows == [50]  # asking inserts nothing
 
 

@@ -89,7 +89,7 @@ def test_full_checkpoint_where_deltas_are_gone(run: Path, wait) -> None:
     away = [hide(full(run, 4)), *(hide(delta(run, step)) for step in (2, 3, 4, 5, 6))]
     with Predictor(run, Marked, inputs=INPUTS, poll_seconds=0.02) as predictor:
         assert predictor.status().version == 1
-        predictor.network.one.embedding_table.native.put(
+        predictor.network.one.embedding_table.write_rows(
             np.array([77]), np.ones((1, 4), np.float32)
         )
         for hidden in away:
@@ -100,7 +100,7 @@ def test_full_checkpoint_where_deltas_are_gone(run: Path, wait) -> None:
         assert (status.error, status.lag, status.fulls_loaded) == (None, 0, 2)
         assert marks(predictor) == {6.0}
         # It replaces: a row that the checkpoint does not have is gone.
-        assert not predictor.network.one.embedding_table.native.contains(np.array([77]))[0]
+        assert not predictor.network.one.embedding_table.has_rows(np.array([77]))[0]
 
 
 @pytest.mark.parametrize("steps", [1, 3, 5])  # to before, to the same and to after where it was

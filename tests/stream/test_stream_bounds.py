@@ -171,9 +171,7 @@ def test_many_that_are_not_too_large_alone_are_decoded_one_after_the_other() -> 
         topic.append(value)
     pool = pa.default_memory_pool()
     before = pool.max_memory()
-    stream = StreamSource(
-        topic.client(), ArrowFormat(SCHEMA), 2_500_000, stop=StopWhen(batches=20)
-    )
+    stream = StreamSource(topic.client(), ArrowFormat(SCHEMA), 2_500_000, stop=StopWhen(batches=20))
     batches = [batch.num_rows for batch in stream]
     assert batches == [2_500_000] * 20
     assert pool.max_memory() <= max(before, 300 << 20)

@@ -124,7 +124,7 @@ def test_the_example_trains(unique: Callable[[], str]) -> None:
     assert (summary.steps, summary.samples) == (11, 550)
     assert summary.loss < 0.69
     table = net.deep.embedding_table
-    assert set(table.native.export_rows()["keys"]) == set(range(40))
+    assert set(table.export_rows()["keys"]) == set(range(40))
 
 
 def test_the_example_under_a_checkpoint_says_what_to_do(

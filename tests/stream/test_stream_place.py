@@ -143,7 +143,7 @@ def test_two_kills_with_feature_batches(topic: MemoryTopic, life: Callable[..., 
                 now.train(data, Seen(seen, steps))
     (keys, _), *_ = FeatureBatches([(np.arange(EVENTS)[:, None], np.zeros((EVENTS, 1)))], SPEC)
     assert seen == keys.ravel().tolist()
-    counts = now.net[0].embedding_table.native.export_rows()["counts"]
+    counts = now.net[0].embedding_table.export_rows()["counts"]
     assert counts.sum() == EVENTS  # once each
 
 

@@ -53,10 +53,10 @@ def main(kind: str) -> None:
         source = ds.GeneratorDataset(lambda: batches(-1), ["ids", "label"], shuffle=False)
     summary = model.online_train(source, Ends(kind == "slow_end"), progress=False)
     table = embedding.embedding_table
-    rows = len(table.native.export_rows()["keys"])
+    rows = len(table.export_rows()["keys"])
     again = model.train(1, [next(batches(-1))], progress=False)
     print(
-        f"interrupted={summary.interrupted} complete={summary.steps + 1 == table.native.step} "
+        f"interrupted={summary.interrupted} complete={summary.steps + 1 == table.step} "
         f"whole={rows == table.stats()['rows'] > 0} again={again.steps}",
         flush=True,
     )

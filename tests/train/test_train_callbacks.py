@@ -20,6 +20,7 @@ from mindspore_rec import (
 )
 from mindspore_rec.metrics import AUC
 from mindspore_rec.optim import LazyAdam
+from tests.native_table import native_of
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -111,7 +112,7 @@ def test_a_loss_that_is_not_a_number_stops(unique):
     class Poison(Callback):
         def on_train_step_begin(self, run_context):
             if run_context.original_args().cur_step_num == 3:
-                table = model._network.embedding.embedding_table.native
+                table = native_of(model._network.embedding.embedding_table)
                 table.put(np.array([1]), np.full((1, 1), np.nan, np.float32))
 
     model = make_model(unique(), {"auc": AUC(from_logits=True)})

@@ -20,6 +20,7 @@ from mindspore_rec import (
     LazyAdam,
     RecModel,
 )
+from tests.native_table import native_of
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 DIM = 2
@@ -72,7 +73,7 @@ class Rows(Callback):
         self.keys: list[list[int]] = []
 
     def on_train_step_end(self, run_context) -> None:
-        self.keys.append(np.sort(self.table.native.keys()).tolist())
+        self.keys.append(np.sort(self.table.row_keys()).tolist())
 
 
 def by_callback(**rules: Any) -> Eviction:
@@ -196,11 +197,11 @@ def test_evicted_keys_are_handed_on(make) -> None:
         (triggered, key, "idle_steps", 6) for key, step in came.items() if step <= 3
     }
     assert {(key, why) for name, key, why, _ in got if name == crowded} == {
-        (key, "capacity") for key in range(1, 41) if key not in tables[1].native.keys()
+        (key, "capacity") for key in range(1, 41) if key not in tables[1].row_keys()
     }
     assert kept not in {each[0] for each in got}
     assert len(got) == len(set(got))
-    tables[0].native.evict()
+    native_of(tables[0]).evict()
     assert len(tables[0].take_evicted()) == 0  # the collection has ended with the training
 
 
@@ -211,7 +212,7 @@ def test_evicted_keys_in_a_file(make, tmp_path) -> None:
 
     class Clock(Callback):
         def on_train_step_begin(self, run_context) -> None:
-            table.set_event_time(1000 + 10 * (table.native.step + 1))
+            table.set_event_time(1000 + 10 * (table.step + 1))
 
     train(model, [Clock(), EvictedKeysCallback(path)], steps=4, new=1)
     first = path.read_text().splitlines()
@@ -235,8 +236,8 @@ def test_a_training_that_fails_ends_the_collection(make, tmp_path) -> None:
     with pytest.raises(RuntimeError, match="on purpose"):
         train(model, [callback, Fails()])
     assert len((tmp_path / "evicted.tsv").read_text().splitlines()) >= 12
-    table.native.apply(0.0)
-    table.native.apply(0.0)
+    table.apply_gradients(0.0)
+    table.apply_gradients(0.0)
     assert len(table) == 0 and len(table.take_evicted()) == 0
 
 

@@ -25,6 +25,7 @@ from mindspore_rec import (
     RecModel,
     tables_of,
 )
+from tests.native_table import native_of
 
 FIELDS = 3
 ROWS = 8
@@ -181,7 +182,7 @@ def test_error_of_the_source_comes_after_the_batches_before_it(graph_mode, uniqu
     with pytest.raises(OSError, match="the source is gone"):
         model.train(1, source, watch, progress=False)
     assert watch.numbers == [0, 1, 2, 3, 4, 5]
-    assert table.native.step == 6
+    assert table.step == 6
     assert_no_pins(model, table)
 
 
@@ -259,7 +260,7 @@ def test_event_time_is_that_of_the_batch_at_hand(graph_mode, unique, tmp_path):
             self.seen = []
 
         def on_train_step_begin(self, run_context):
-            self.seen.append(lookup.embedding_table.native.event_time)
+            self.seen.append(native_of(lookup.embedding_table).event_time)
 
     model, times = model_of(Net(lookup)), Times()
     model.train(1, FeatureBatches(raw, specs, [lookup.embedding_table]), times, progress=False)
@@ -349,7 +350,7 @@ def test_columns_that_are_equal_at_first_are_told_apart(graph_mode, unique, tmp_
     model_of(net).train(1, batches, progress=False)
     stats = lookup.embedding_table.stats()
     assert stats["host_misses"] == 0
-    assert not lookup.embedding_table.native.contains(np.array([-7]))[0]
+    assert not lookup.embedding_table.has_rows(np.array([-7]))[0]
 
 
 def computed(unique, tmp_path):
@@ -368,7 +369,7 @@ def test_computed_ids_are_warned_of_and_trained(graph_mode, unique, tmp_path, ca
         f"to train() or online_train() with prefetch_ids=lambda *columns: {{'{table.name}': ids}}, "
         "or have CacheConfig(prefetch=0)."
     ]
-    assert table.native.size() == 12 * ROWS * FIELDS
+    assert table.row_count == 12 * ROWS * FIELDS
     assert table.stats()["prefetched_rows"] == 0
     assert table.stats()["host_misses"] > 0
 
@@ -403,7 +404,7 @@ def test_wrong_prefetch_ids(graph_mode, unique, tmp_path, given, error, message)
         given = lambda ids, label: {table.name: label}  # noqa: E731
     with pytest.raises(error, match=message):
         model.train(1, Source(3), progress=False, prefetch_ids=given)
-    assert table.native.step == 0
+    assert table.step == 0
 
 
 def test_prefetch_ids_without_prefetch(graph_mode, unique, tmp_path):

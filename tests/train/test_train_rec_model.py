@@ -61,11 +61,11 @@ def same_rows(*models):
     """Gives all keys the same row in each: first values depend on the table's name."""
     values = np.random.default_rng(1).standard_normal((40, 4)).astype(np.float32)
     for model in models:
-        table_of(model).native.import_rows(np.arange(-20, 20), values)
+        table_of(model).import_rows(np.arange(-20, 20), values)
 
 
 def contents(model):
-    rows = table_of(model).native.export_rows(with_state=True)
+    rows = table_of(model).export_rows(with_state=True)
     order = np.argsort(rows["keys"])
     return {name: array[order] for name, array in rows.items()}
 
@@ -134,7 +134,7 @@ def test_online_train_on_an_endless_source_ends_at_max_steps(mode, unique, wrap)
     model = make_model(unique())
     source = wrap(Unsized([make_batch(8)], endless=True))
     summary = model.online_train(source, max_steps=7, progress=False)
-    assert (summary.steps, summary.samples, table_of(model).native.step) == (7, 56, 7)
+    assert (summary.steps, summary.samples, table_of(model).step) == (7, 56, 7)
 
 
 def test_a_key_is_counted_once_a_step(mode, unique):
@@ -204,7 +204,7 @@ def test_evaluation_and_prediction_change_no_table(mode, unique):
         np.testing.assert_array_equal(array, before[name])
     # and training goes on after it
     model.train(1, [make_batch(16)], progress=False)
-    assert table_of(model).native.step == 31
+    assert table_of(model).step == 31
 
 
 def test_evaluation_equals_the_metric_of_predictions(graph_mode, unique):
@@ -236,7 +236,7 @@ def test_a_prebuilt_train_step_is_checked_too(graph_mode, unique):
     net = Net(name)
     model = RecModel(TrainStep(_Loss(net), LazyAdam(net.trainable_params())))
     assert model.train(1, [make_batch(4)] * 3, progress=False).steps == 3
-    assert net.embedding.embedding_table.native.step == 3
+    assert net.embedding.embedding_table.step == 3
     with pytest.raises(RuntimeError, match="would not learn"):
         RecModel(_Loss(Net(unique()))).train(1, [make_batch(4)], progress=False)
 
@@ -290,14 +290,14 @@ def test_an_error_of_the_source_arrives_and_the_table_is_whole(mode, unique):
     model = make_model(unique())
     with pytest.raises(OSError, match="the disk is gone"):
         model.online_train(broken(), progress=False)
-    assert table_of(model).native.step == 1
+    assert table_of(model).step == 1
     with pytest.raises(RuntimeError, match="the disk is gone"):
         model.online_train(as_dataset(broken), progress=False)
     # a pipeline that reads ahead may tell of the error before it gives the batch
-    before = table_of(model).native.step
+    before = table_of(model).step
     assert before in (1, 2)
     assert model.online_train([make_batch(8)], progress=False).steps == 1
-    assert table_of(model).native.step == before + 1
+    assert table_of(model).step == before + 1
 
 
 def test_predicting_from_another_thread_while_training(graph_mode, unique):
@@ -322,7 +322,7 @@ def test_predicting_from_another_thread_while_training(graph_mode, unique):
     assert not errors
     assert summary.steps == 300 and len(outputs) > 3
     assert all(np.isfinite(output).all() for output in outputs)
-    assert table_of(model).native.step == 301
+    assert table_of(model).step == 301
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_mindrecs_wide_and_deep_cell_trains(mode, unique, call):
     for each in (model, expected):
         arguments = (1, batches) if call == "train" else (batches,)
         assert getattr(each, call)(*arguments, progress=False).steps == 20
-    assert [table.native.step for table in tables_of(net)] == [20, 20]
+    assert [table.step for table in tables_of(net)] == [20, 20]
     got, wanted = state_of(net), state_of(same)
     assert got.keys() == wanted.keys()
     for name, values in wanted.items():

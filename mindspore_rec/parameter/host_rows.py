@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a table as NumPy arrays, outside a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mindspore_rec.parameter.native_access import NativeAccess
+
+__all__ = ["HostRows"]
+
+
+class HostRows(NativeAccess):
+    """Read, write, export and import rows by key; each call first waits for running operators.
+
+    All keys are int64 arrays `[n]`, all values float32 `[n, dim]`. Nothing here is an occurrence of
+    a key for admission, or trains a row.
+    """
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows in all tiers."""
+        return self._synchronised().size()
+
+    def row_keys(self) -> np.ndarray:
+        """Return the keys of all rows, int64 `[rows]`, in no order."""
+        return self._synchronised().keys()
+
+    def has_rows(self, keys: np.ndarray) -> np.ndarray:
+        """Return which keys have a row: bool array of the shape of `keys`, int32 or int64."""
+        return self._synchronised().contains(keys)
+
+    def read_rows(self, ids: np.ndarray) -> np.ndarray:
+        """Return values as an evaluation lookup reads them; the table does not change.
+
+        Args:
+            ids: int32 or int64 array of any shape.
+
+        Returns:
+            float32 `[*ids.shape, dim]`; of a key without a row, what unknown keys read.
+
+        Example:
+            >>> import numpy as np
+            >>> from mindspore_rec import MapParameter
+            >>> table = MapParameter("doc.read_rows", value_shape=2, default_value="ones")
+            >>> table.write_rows(np.array([7]), np.full((1, 2), 0.5, np.float32))
+            >>> table.read_rows(np.array([7]))
+            array([[0.5, 0.5]], dtype=float32)
+            >>> table.row_count
+            1
+        """
+        return self._synchronised().lookup(ids)
+
+    def insert_rows(self, ids: np.ndarray) -> np.ndarray:
+        """Return values, after keys without a row got one with their first value, past admission.
+
+        Args:
+            ids: int32 or int64 array of any shape.
+
+        Returns:
+            float32 `[*ids.shape, dim]`.
+        """
+        return self._synchronised().lookup(ids, insert=True)
+
+    def write_rows(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Set values, past admission; of a key given twice the last value stays.
+
+        Args:
+            keys: int32 or int64 `[n]`.
+            values: float32 `[n, dim]`.
+        """
+        self._synchronised().put(keys, values)
+
+    def erase_rows(self, keys: np.ndarray) -> int:
+        """Remove keys with value, optimizer state and count; return how many had a row."""
+        return self._synchronised().erase(keys)
+
+    def clear_rows(self) -> None:
+        """Remove all rows and counters; the settings and the optimizer stay."""
+        self._synchronised().clear()
+
+    # ---- whole rows
+
+    def export_rows(self, with_state: bool = False) -> dict[str, np.ndarray]:
+        """Return copies of all rows.
+
+        Args:
+            with_state: whether the optimizer's state is among them. Default: False.
+
+        Returns:
+            Arrays with one entry a row: `keys`, `values`, `counts`, `last_steps`, `last_times`,
+            `present` (all True), and `states` `[rows, state_width]` with `with_state`.
+        """
+        return self._synchronised().export_rows(with_state)
+
+    def export_parts(
+        self, take: Callable[[dict[str, np.ndarray]], None], with_state: bool = False
+    ) -> None:
+        """Call a function with all rows, a part at a time, in no order.
+
+        Args:
+            take: called with arrays as `export_rows` returns them. It must not use the table.
+            with_state: as for `export_rows`. Default: False.
+        """
+        self._synchronised().export_parts(take, with_state)
+
+    def export_keys(self, keys: np.ndarray, with_state: bool = False) -> dict[str, np.ndarray]:
+        """Return copies of the rows of some keys, as `export_rows` does; `present` says which are.
+
+        Args:
+            keys: int64 `[n]`.
+            with_state: as for `export_rows`. Default: False.
+        """
+        return self._synchronised().export_keys(keys, with_state)
+
+    def export_since(
+        self, mark: int, with_state: bool = False, sweep: bool = True
+    ) -> dict[str, np.ndarray]:
+        """Return copies of the rows that changed since a mark, as `export_rows` does.
+
+        Args:
+            mark: from `marks`, of this table.
+            with_state: as for `export_rows`. Default: False.
+            sweep: whether rows whose eviction is due leave first, and so are among the keys with
+                `present` False, which have no row any more. Default: True.
+        """
+        return self._synchronised().export_since(mark, with_state, sweep)
+
+    def import_rows(
+        self,
+        keys: np.ndarray,
+        values: np.ndarray | None = None,
+        states: np.ndarray | None = None,
+        counts: np.ndarray | None = None,
+        last_steps: np.ndarray | None = None,
+        last_times: np.ndarray | None = None,
+    ) -> None:
+        """Set whole rows, as `export_rows` gives them; what is left out keeps its first value.
+
+        Raises:
+            ValueError: shapes that do not fit, or states of another optimizer; the table is as it
+                was.
+        """
+        self._synchronised().import_rows(keys, values, states, counts, last_steps, last_times)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a table has besides rows: number, shape, clock, counters of keys without a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec import _native
+from mindspore_rec.parameter.native_access import NativeAccess
+
+__all__ = ["TableState"]
+
+
+class TableState(NativeAccess):
+    """Number, shape, clock and counters of a table; what a checkpoint saves besides its rows."""
+
+    _table: _native.Table
+
+    @property
+    def id(self) -> int:
+        """Number of the table, which no other table of this process has or had."""
+        return self._table.id
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of ids of a static table, which are 0 up to it; 0 for a hash table."""
+        return self._table.vocabulary
+
+    @property
+    def has_optimizer(self) -> bool:
+        """Whether an optimizer covers the table, so that rows have its state."""
+        return self._synchronised().has_optimizer
+
+    @property
+    def state_width(self) -> int:
+        """Number of floats of optimizer state in a row; 0 before there is an optimizer."""
+        return int(self._synchronised().stats()["state_width"])
+
+    @property
+    def rows_missing(self) -> bool:
+        """Whether lookups are refused: weights were loaded without the rows that belong to them.
+
+        See `keep_rows` and `miss_rows`.
+        """
+        return self._synchronised().rows_missing
+
+    @rows_missing.setter
+    def rows_missing(self, missing: bool) -> None:
+        self._synchronised().rows_missing = missing
+
+    # ---- clock
+
+    @property
+    def step(self) -> int:
+        """Number of optimizer steps so far."""
+        return self._synchronised().step
+
+    @property
+    def event_time(self) -> int | None:
+        """Watermark in seconds since 1970, or None before the first event time."""
+        return self._synchronised().event_time or None
+
+    def set_event_time(self, seconds: Any) -> None:
+        """Set the watermark to whole seconds since 1970, where it is earlier."""
+        self._synchronised().set_event_time(seconds)
+
+    @property
+    def first_time(self) -> int:
+        """First event time in seconds since 1970; rows from before it count from it. 0: none."""
+        return self._synchronised().first_time
+
+    @property
+    def horizon(self) -> tuple[int, int]:
+        """Step and event time at which ages of rows are measured, where a trigger evicts."""
+        return self._synchronised().horizon
+
+    def set_clock(self, step: int, event_time: int) -> None:
+        """Set step and watermark, as when a checkpoint is loaded.
+
+        Args:
+            step: number of optimizer steps, 0 to 2**32 - 1.
+            event_time: seconds since 1970; 0 for none.
+        """
+        self._synchronised().set_clock(step, event_time)
+
+    def set_horizon(self, step: int, event_time: int) -> None:
+        """Set `horizon`, as when a checkpoint is loaded."""
+        self._synchronised().set_horizon(step, event_time)
+
+    # ---- counters of keys that are not admitted
+
+    def export_counters(self) -> dict[str, np.ndarray]:
+        """Return the counters of keys without a row: `keys`, `counts`, `last_steps`, `last_times`.
+
+        Empty where the table counts by a sketch or does not count.
+        """
+        return self._synchronised().export_counters()
+
+    def import_counters(
+        self, keys: np.ndarray, counts: np.ndarray, last_steps: np.ndarray, last_times: np.ndarray
+    ) -> None:
+        """Set counters of keys without a row.
+
+        Raises:
+            ValueError: the table does not count single keys; shapes that do not fit.
+        """
+        self._synchronised().import_counters(keys, counts, last_steps, last_times)
+
+    def export_sketch(self) -> bytes:
+        """Return the counters of a sketch as they are in memory; empty where there is none."""
+        return self._synchronised().export_sketch()
+
+    def import_sketch(self, memory: bytes) -> None:
+        """Set the counters of a sketch.
+
+        Raises:
+            ValueError: the table has no sketch, or one of another size.
+        """
+        self._synchronised().import_sketch(memory)
