@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any
 
 import mindspore as ms
+from models.common.click import ClickModel, read_config, train
 
 from mindspore_rec import tables_of
 from models.common.baselines import BASELINES, of_data
 from models.common.cli import save_json, seed_list
-from models.common.click import ClickModel, read_config, train
 from models.common.data import open_data
 from models.common.figures import mean_and_deviation
 from models.common.training import with_changes

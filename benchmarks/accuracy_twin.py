@@ -28,13 +28,13 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
+from models.common.click import build, read_config
 from tqdm import tqdm
 
 from datasets.common import Batch
 from mindspore_rec import tables_of
 from mindspore_rec.metrics.functional import auc, log_loss, sigmoid
 from models.common.cli import save_json
-from models.common.click import build, read_config
 from models.common.data import Data, open_data
 from models.common.training import step_count
 

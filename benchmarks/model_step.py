@@ -24,10 +24,10 @@ import bench_common
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
+from models.common.click import read_config
 
 from mindspore_rec import tables_of
 from mindspore_rec.train import TrainStep
-from models.common.click import read_config
 from models.common.embedding import FieldEmbedding, FieldSum, embedding_parameters
 from models.common.optimizer import lazy_adam
 from models.common.precision import (

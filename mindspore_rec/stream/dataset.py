@@ -34,10 +34,10 @@ class StreamingDataset(BatchSource):
     `mindspore.dataset.GeneratorDataset` or a generator expression over it: nobody could tell how
     many of its batches were trained.
 
-    Where the source has `event_time=`, or a feature of the transform is the timestamp, a batch comes
-    with the latest time of its own events, and `RecModel` sets it on hash tables of the network just
-    before the batch's step, however far batches are read ahead: on all of them, or those that the
-    transform's features are looked up in.
+    Where the source has `event_time=`, or a feature of the transform is the timestamp, a batch
+    comes with the latest time of its own events. `RecModel` sets it just before the batch's step,
+    however far batches are read ahead, on the hash tables of its network: on those that the
+    transform's features are looked up in, or on all of them.
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.

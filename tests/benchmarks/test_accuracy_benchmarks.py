@@ -7,11 +7,11 @@ import json
 
 import numpy as np
 import pytest
+from models.common.click import build, read_config
 
 from benchmarks import accuracy_table, accuracy_twin
 from mindspore_rec import tables_of
 from models.common.baselines import BASELINES
-from models.common.click import build, read_config
 from models.common.data import Data
 from tests.missing import need_package
 

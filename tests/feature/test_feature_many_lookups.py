@@ -40,14 +40,14 @@ def test_300_lookups_of_a_table_are_one_step(unique, mode):
     keys, values, _ = table.export_data()
     found = dict(zip(keys.tolist(), values.ravel().tolist(), strict=True))
     assert found == {7: -2 * LOOKUPS, 8: -LOOKUPS}
-    assert table.native.step == 1
+    assert table.step == 1
 
 
 def test_networks_made_again_do_not_use_lookups_up(unique, graph_mode):
     table = create_table(ms.int64, 1, unique(), "zeros")
     for _ in range(7):  # MindSpore keeps every network that was trained in graph mode
         train_once(table, 20)
-    assert table.native.step == 7
+    assert table.step == 7
 
 
 @pytest.mark.parametrize("train", [True, False])

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from models.common.click import ClickModel, figures, train
 
 from mindspore_rec import _native, tables_of
-from models.common.click import ClickModel, figures, train
 from models.common.config import from_mapping
 from models.common.data import Data
 from models.deepfm.config import MODEL

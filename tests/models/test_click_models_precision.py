@@ -9,9 +9,9 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import nn
+from models.common.click import build, train
 
 from mindspore_rec import MLP, tables_of
-from models.common.click import build, train
 from models.common.config import from_mapping
 from models.common.data import Data
 

@@ -11,6 +11,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, nn
+from models.mmoe.report import report
 
 import models.mmoe
 from mindspore_rec import LazyAdam, RecModel, tables_of
@@ -19,7 +20,6 @@ from models.common.config import from_mapping
 from models.common.data import Data
 from models.mmoe.config import Config, read_config
 from models.mmoe.net import MMoENet
-from models.mmoe.report import report
 from models.mmoe.run import build, evaluate, train
 from tests.native_table import native_of
 

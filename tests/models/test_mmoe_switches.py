@@ -9,6 +9,7 @@ import dataclasses
 import mindspore as ms
 import numpy as np
 import pytest
+from models.mmoe.switches import add_switches, with_switches
 
 from mindspore_rec import CacheConfig, load_checkpoint, save_checkpoint, tables_of
 from models.common.data import CensusIncome, Data
@@ -16,7 +17,6 @@ from models.common.training import TrainConfig
 from models.common.vocabulary import UNKNOWN, with_vocabulary
 from models.mmoe.config import Config, ModelConfig, OptimizerConfig
 from models.mmoe.run import build, evaluate, train
-from models.mmoe.switches import add_switches, with_switches
 
 ROWS, FIELDS = 3000, 3
 

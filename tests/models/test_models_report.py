@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from models.common.click import figures, train
 
 from mindspore_rec import _native, tables_of
 from models.common import operators as operators_module
-from models.common.click import figures, train
 from models.common.config import from_mapping
 from models.common.data import Data
 from models.common.operators import OperatorTimes

@@ -37,6 +37,7 @@ from mindspore_rec.stream import (
     StandardScale,
     StreamingDataset,
 )
+from tests.native_table import native_of
 
 __all__ = ["BATCH", "SCHEMA", "train"]
 
@@ -157,7 +158,7 @@ def contents(
     """Everything, in an order that does not depend on how it came to be."""
     found: dict[str, Any] = {}
     for table in tables_of(model.train_network):
-        native = table.native
+        native = native_of(table)
         for kind, exported in (
             ("rows", native.export_rows(with_state=True)),
             ("counters", native.export_counters()),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn
 from mindspore.train import Callback
+from models.common.click import train
 
 from mindspore_rec import (
     CountAdmission,
@@ -19,7 +20,6 @@ from mindspore_rec import (
     SketchAdmission,
     tables_of,
 )
-from models.common.click import train
 from models.common.config import from_mapping
 from models.common.data import Data
 from models.common.training import TrainConfig
