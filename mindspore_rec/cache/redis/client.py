@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends packed commands to the servers of a bucket, again where a server is not there for a while.
+"""Send packed commands to Redis servers, and retry while a server is unavailable.
 
-A call sends everything to every server before it waits for the first reply, on one connection per
-server and calling thread; connections are kept for the next call.
+A call sends all commands to all servers before it waits for the first reply. It uses one connection
+a server that no other call uses at the same time; connections are kept for later calls.
 """
 
 from __future__ import annotations
@@ -28,18 +28,23 @@ from mindspore_rec.cache.redis.wire import Packed, pack
 
 try:
     import redis
-except ImportError:  # `need_redis` says so when a tier is opened
+except ImportError:  # `need_redis` raises when a tier is opened
     pass
 
-FIRST_WAIT = 0.01  # seconds; doubles up to MOST_WAIT
+FIRST_WAIT = 0.01  # seconds before the first retry; doubles with each, up to MOST_WAIT
 MOST_WAIT = 1.0
 
 
 class Command:
-    """A packed command (or a transaction), and what came back.
+    """A packed command, or a transaction of several, and its reply.
+
+    Args:
+        bucket: bucket that the command is about.
+        packed: bytes to send, in parts.
+        replies: number of replies the server sends. Default: 1.
 
     Attributes:
-        reply: the last of its replies.
+        reply: the last reply.
         server: `Link.server` of the connection that answered.
     """
 
@@ -52,20 +57,21 @@ class Command:
         self.reply: Any = None
         self.server: object = None
         self.done = False
-        self.asked: Address | None = None  # a node that gets the command this once
+        self.asked: Address | None = None  # node to try once, from an ASK redirection
 
     def parts(self) -> Packed:
-        """What to send."""
+        """Return the bytes to send, with ASKING before a redirected command."""
         return (pack(b"ASKING"), *self.packed) if self.asked else self.packed
 
 
 class OwnLock:
-    """A lock that only the process that made it takes.
+    """A reentrant lock that raises in a forked process.
 
-    A forked process may have a copy that a thread of its parent held, and that nobody gives back.
+    The fork's copy of the lock may be held by a thread that exists in the parent only, and would
+    never be released.
 
     Args:
-        subject: of error messages.
+        subject: name of the tier in error messages.
     """
 
     def __init__(self, subject: str) -> None:
@@ -74,11 +80,11 @@ class OwnLock:
         self._lock = threading.RLock()
 
     def in_owner(self) -> bool:
-        """Whether this is that process."""
+        """Whether the calling process made the lock."""
         return os.getpid() == self._pid
 
     def check_owner(self) -> None:
-        """Raises RemoteError in another process."""
+        """Raise RemoteError in a process that did not make the lock."""
         if not self.in_owner():
             raise RemoteError(
                 f"{self._subject}: opened in process {self._pid}, used in {os.getpid()}; a process "
@@ -94,12 +100,15 @@ class OwnLock:
 
 
 class Client:
-    """Runs commands on the servers of a table.
+    """Run commands on the servers of a table, with retries.
 
     Args:
-        nodes: the servers.
-        subject: of error messages.
-        retry_seconds: after this long without success a call gives up.
+        nodes: servers and their connections.
+        subject: name of the tier in error messages.
+        retry_seconds: seconds of retries after which a call raises.
+
+    Attributes:
+        retries: number of retries since the client was made.
     """
 
     def __init__(self, nodes: Nodes, subject: str, retry_seconds: float) -> None:
@@ -111,17 +120,21 @@ class Client:
         self._closed = False
 
     def close(self) -> None:
-        """Cuts every connection that no call uses."""
+        """Close all idle connections."""
         self._closed = True
         if self._lock.in_owner():
             self.nodes.close()
 
     def run(self, commands: Sequence[Command], *, greet: bool = True) -> None:
-        """Fills in the replies. Commands of one bucket take effect in their order.
+        """Send the commands and set their replies; commands of one bucket take effect in order.
+
+        Args:
+            commands: the commands.
+            greet: whether each new connection is checked with `Nodes`' greeting first.
 
         Raises:
-            RemoteUnavailableError, RemoteFullError: retries did not help.
-            RemoteError: the server refuses; `greet` may raise others.
+            RemoteUnavailableError, RemoteFullError: no try succeeded within `retry_seconds`.
+            RemoteError: the server refused a command, in a way that a retry cannot help.
         """
         self._lock.check_owner()
         if self._closed:
@@ -133,7 +146,7 @@ class Client:
             failed: set[int] = set()
             left = []
             for command in pending:
-                # What follows a failed command in its bucket is repeated too: order counts.
+                # Later commands of the same bucket are repeated too, to keep their order.
                 if not command.done or command.bucket in failed:
                     failed.add(command.bucket)
                     command.done = False
@@ -166,7 +179,7 @@ class Client:
             time.sleep(min(left, wait * random.uniform(0.5, 1.0)))
 
     def _round(self, pending: Sequence[Command], greet: bool) -> Exception | None:
-        """One try of every command; returns the last error that may pass."""
+        """Try every command once; return the last error that a retry may resolve, or None."""
         if self.nodes.stale:
             try:
                 self.nodes.refresh()
@@ -202,19 +215,19 @@ class Client:
                     problem = self._cut_off(group, error)
                 else:
                     waiting.pop(0)
-                    if demoted:  # behind its name there may be another server now
+                    if demoted:  # a replica now: the name may lead to the new primary
                         self.nodes.broken(link)
                     else:
                         self.nodes.give(link, epoch, greet)
         finally:
-            # After an error that is final, replies that nobody reads are on their way.
+            # After an error that ends the call, unread replies are still under way.
             for link, _ in waiting:
                 self.nodes.broken(link)
         return problem
 
     @staticmethod
     def _receive(link: Link, command: Command) -> Exception | None:
-        """Reads the command's replies; returns the first that is an error."""
+        """Read the replies of a command; return the first error among them, or None."""
         first: Exception | None = None
         for _ in range(command.replies + (command.asked is not None)):
             try:
@@ -227,7 +240,7 @@ class Client:
         return first
 
     def _failed(self, error: Exception, command: Command | None = None) -> Exception:
-        """Judges the error; a cluster may have to be asked again who serves what."""
+        """Note a redirection or a change of the cluster; return the error, raise if it is final."""
         moved = isinstance(error, redis.exceptions.MovedError)
         if command is not None and isinstance(error, redis.exceptions.AskError) and not moved:
             command.asked = (error.host or self.nodes.homes[command.bucket][0], error.port)
@@ -236,16 +249,16 @@ class Client:
         return self._judge(error)
 
     def _cut_off(self, group: list[Command], error: Exception) -> Exception:
-        """Judges the end of a connection."""
+        """Handle a broken connection: return the error, or raise if it is final."""
         for command in group:
             command.asked = None
         return self._failed(error)
 
     def _judge(self, error: Exception) -> Exception:
-        """The error where another try may help.
+        """Return the error if a retry may resolve it.
 
         Raises:
-            RemoteError: it does not.
+            RemoteError: a retry cannot help.
         """
         if is_final(error):
             raise RemoteError(f"{self.subject}: {type(error).__name__}: {error}") from error

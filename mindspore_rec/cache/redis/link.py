@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One connection to a Redis server: its URL, what the server says of itself, its errors.
+"""A connection to one Redis server, the URL that names it, and the errors of the tier.
 
-redis-py makes the connection (TLS, passwords, databases) and hiredis reads the replies; commands
-come packed.
+redis-py makes the connection (TLS, passwords, databases) and hiredis parses the replies; commands
+are packed by `wire`.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ try:
     import redis.backoff
     import redis.connection
     import redis.retry
-except ImportError:  # a clear sentence comes when a tier is opened: `need_redis`
+except ImportError:  # `need_redis` raises when a tier is opened
     pass
 
 Address = tuple[str, int]
 
 
 class RemoteError(RuntimeError):
-    """The remote tier cannot do what was asked; trying again does not help."""
+    """A call on the remote tier failed, and repeating it will not help."""
 
 
 class RemoteUnavailableError(RemoteError):
-    """No server answered within the time for retries."""
+    """No server answered within `retry_seconds`."""
 
 
 class RemoteFullError(RemoteError):
-    """The server is out of memory and takes no more rows; those it has are intact."""
+    """The server is out of memory and refuses rows; the rows it holds are intact."""
 
 
 class RowsLostError(RemoteError):
-    """Rows that were written are no longer on the server, or are an older state of them."""
+    """The server lost rows that were written to it, or holds an older state of them."""
 
 
 def need_redis() -> None:
-    """Says what to install.
+    """Check that redis-py and hiredis are installed.
 
     Raises:
         ImportError: redis-py or hiredis is missing.
@@ -55,18 +55,28 @@ def need_redis() -> None:
 
 @dataclass(frozen=True)
 class Target:
-    """What a URL names."""
+    """A parsed URL of a server or cluster.
 
-    shown: str  # the URL without password and options
+    Attributes:
+        shown: the URL without password and options, for messages.
+        seeds: addresses in the URL: the server, or any nodes of the cluster.
+        cluster: whether it is a cluster.
+        tls: whether connections use TLS.
+        options: further arguments of redis-py's Connection.
+        timeout: seconds for one answer of a server.
+        retry_seconds: seconds of retries after which a call raises.
+    """
+
+    shown: str
     seeds: tuple[Address, ...]
     cluster: bool
     tls: bool
-    options: dict[str, Any]  # of redis-py's Connection
+    options: dict[str, Any]
     timeout: float
     retry_seconds: float
 
     def connection(self, address: Address, timeout: float) -> Any:
-        """An object for a connection that is not open yet."""
+        """Return a redis-py connection that is not open yet."""
         make = redis.connection.SSLConnection if self.tls else redis.connection.Connection
         options: dict[str, Any] = {
             "socket_keepalive": True,
@@ -76,7 +86,7 @@ class Target:
             "protocol": 2,
             "socket_timeout": timeout,
             "socket_connect_timeout": timeout,
-            # Retries are ours: they know which rows to send again.
+            # No retries in redis-py: `Client` retries, and knows which rows to send again.
             "retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0),
         }
         return make(**options)
@@ -86,7 +96,7 @@ _URL = re.compile(
     r"(?P<scheme>rediss?)(?P<cluster>\+cluster)?://(?:(?P<auth>[^/?#]*)@)?(?P<hosts>[^/?#@]*)"
     r"(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?"
 )
-# Those that would say nothing, for the tier decides them.
+# Options of redis-py that the tier sets itself.
 _DECIDED = (
     "decode_responses",
     "health_check_interval",
@@ -104,10 +114,10 @@ _FORMS = (
 
 
 def parse_target(url: str) -> Target:
-    """Reads a URL; `RedisTier` has its forms and options.
+    """Parse a URL of the forms and options that `RedisTier` lists.
 
     Raises:
-        ValueError: it has no such form. The message does not repeat it: it may hold a password.
+        ValueError: the URL is malformed. The message leaves the URL out: it may hold a password.
 
     Example:
         >>> target = parse_target("rediss+cluster://me:secret@a:7000,b")
@@ -160,12 +170,18 @@ def parse_target(url: str) -> Target:
 
 
 class Link:
-    """An open connection.
+    """An open connection to one server.
+
+    Args:
+        target: how to connect.
+        address: host and port.
+        timeout: seconds for one answer.
 
     Attributes:
-        address: where it goes.
-        server: what tells this life of the server from another one; None where it does not say.
-        info: the sections `server` and `memory` of INFO; empty where the server does not say.
+        address: host and port of the server.
+        server: address and run id, which changes when the server restarts; None if INFO is refused.
+        client_id: the server's id of this connection; None if the server does not give one.
+        info: sections `server` and `memory` of INFO; empty if INFO is refused.
     """
 
     def __init__(self, target: Target, address: Address, timeout: float) -> None:
@@ -186,27 +202,27 @@ class Link:
         self.server = (address, run) if run else None
 
     def _allowed(self, *words: bytes) -> Any:
-        """The reply, or None where the server refuses the command."""
+        """Return the reply to a command, None if the server refuses it."""
         try:
             return self.ask(*words)
         except redis.ResponseError:
             return None
 
     def ask(self, *words: bytes) -> Any:
-        """Sends one command and returns its reply."""
+        """Send one command and return its reply."""
         self._connection.send_command(*words)
         return self._connection.read_response()
 
     def send(self, packed: bytes) -> None:
-        """Sends commands; as many replies have to be received."""
+        """Send packed commands, whose replies must be read with `receive`."""
         self._connection.send_packed_command([packed], check_health=False)
 
     def receive(self) -> Any:
-        """The next reply; a reply that is an error is raised."""
+        """Return the next reply; raise it if it is an error."""
         try:
             return self._connection.read_response()
         except redis.ResponseError as error:
-            # redis-py before 6 knows these two only in its own client for clusters.
+            # redis-py before 6 parses these two in its cluster client only.
             word, _, rest = str(error).partition(" ")
             if word in ("MOVED", "ASK"):
                 kinds = {"MOVED": redis.exceptions.MovedError, "ASK": redis.exceptions.AskError}
@@ -214,17 +230,17 @@ class Link:
             raise
 
     def close(self) -> None:
-        """Cuts the connection."""
+        """Close the connection."""
         self._connection.disconnect()
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
-    """After these the connection is not usable any more."""
+    """Return the types of errors after which a connection is unusable."""
     return (redis.ConnectionError, redis.TimeoutError, redis.InvalidResponse, OSError, socket.error)
 
 
 def is_final(error: Exception) -> bool:
-    """Whether another try would give the same error."""
+    """Whether a retry would fail with the same error."""
     if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
         return True
     if isinstance(error, transport_errors()):

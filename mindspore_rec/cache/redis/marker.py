@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two fields that mark each bucket: whose it is, and the number of its last write.
+"""Markers of buckets: two fields with the token of the owner and the number of the last write.
 
-They tell a server that lost rows, or went back to an older state, from one that never had them.
+With them a reader notices that the server lost rows, or went back to an older state of them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from mindspore_rec.cache.redis.wire import SEQUENCE, TOKEN, Packed, pack, sequen
 
 
 class Markers:
-    """What the markers of a table's buckets have to be.
+    """The expected markers of a table's buckets, and the commands that read and write them.
 
     Args:
-        names: keys of the buckets.
-        subject: of error messages.
+        names: keys of the buckets on the server.
+        subject: name of the tier in error messages.
 
     Attributes:
-        token: of this opening of the tier.
-        sent: for each bucket the number of the last write that was sent. A write and its retries
-            have one number.
-        confirmed: and of the last that the server confirmed.
+        token: 16 random bytes, new each time the tier is opened.
+        sent: number of the last write sent to each bucket; a retry has the number of the first try.
+        confirmed: number of the last write that the server confirmed, for each bucket.
     """
 
     def __init__(self, names: Sequence[bytes], subject: str) -> None:
@@ -35,24 +34,25 @@ class Markers:
         self._subject = subject
 
     def begin(self, buckets: Iterable[int]) -> None:
-        """A write to these is about to be sent."""
+        """Count a write to these buckets, before it is sent."""
         for bucket in set(buckets):
             self.sent[bucket] += 1
 
     def confirm(self, buckets: Iterable[int]) -> None:
-        """The server has confirmed all of it."""
+        """Note that the server confirmed all writes sent to these buckets."""
         for bucket in set(buckets):
             self.confirmed[bucket] = self.sent[bucket]
 
     def check(self, bucket: int, marker: Sequence[bytes | None], least: int) -> None:
-        """Compares what the server has with what was written.
+        """Check a bucket's marker against the writes sent to it.
 
         Args:
-            marker: token and number, as HMGET answers.
-            least: `confirmed` of the bucket before the question was sent.
+            bucket: the bucket.
+            marker: token and number, as HMGET returns them.
+            least: `confirmed` of the bucket before the marker was asked for.
 
         Raises:
-            RowsLostError: rows are gone, or older.
+            RowsLostError: the server lost rows, or holds an older state.
         """
         token, number = marker
         if token == self.token and number is not None:
@@ -69,19 +69,19 @@ class Markers:
         )
 
     def read(self, bucket: int) -> bytes:
-        """The command that asks for the marker."""
+        """Return the command that reads the marker."""
         return pack(b"HMGET", self._names[bucket], TOKEN, SEQUENCE)
 
     def put_number(self, bucket: int) -> bytes:
-        """The command that writes the number alone."""
+        """Return the command that writes the number only."""
         return pack(b"HSET", self._names[bucket], SEQUENCE, sequence_bytes(self.sent[bucket]))
 
     def put(self, bucket: int) -> bytes:
-        """The command that writes the whole marker."""
+        """Return the command that writes token and number."""
         number = sequence_bytes(self.sent[bucket])
         return pack(b"HSET", self._names[bucket], TOKEN, self.token, SEQUENCE, number)
 
     def clear(self, bucket: int) -> Packed:
-        """The transaction that empties the bucket and marks it; four replies."""
+        """Return the transaction that deletes the bucket and writes its marker; 4 replies."""
         unlink = pack(b"UNLINK", self._names[bucket])
         return pack(b"MULTI"), unlink, self.put(bucket), pack(b"EXEC")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which server has which bucket, and the connections to them that wait for their next call."""
+"""The servers of a table: which bucket is where, and a pool of connections to each."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mindspore_rec.cache.redis.link import Address, Link, Target, is_final
 try:
     import redis
     import redis.crc
-except ImportError:  # `need_redis` says so when a tier is opened
+except ImportError:  # `need_redis` raises when a tier is opened
     pass
 
 
 class Nodes:
-    """The servers behind a URL.
+    """The server, or the nodes of a cluster, and idle connections to them.
 
     Args:
-        target: what the URL names.
-        names: keys of the buckets.
+        target: the parsed URL.
+        names: keys of the buckets on the server.
         timeout: seconds for one answer of a server.
-        greet: called with each new connection before anything else goes over it, and with whether
-            rows will.
+        greet: called with each new connection before anything else is sent over it, and with
+            whether rows will be.
 
     Attributes:
-        homes: the server of each bucket.
-        stale: whether a cluster has to be asked for them again.
-        epoch: of the homes; connections of an earlier one are not used again.
+        homes: address of the server of each bucket.
+        stale: whether `homes` must be read from the cluster again.
+        epoch: number of changes of `homes`; connections of an earlier epoch are closed.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class Nodes:
         self._closed = False
 
     def buckets_at(self, address: Address) -> list[int]:
-        """Those that live on this server."""
+        """Return the buckets on this server."""
         return [bucket for bucket, home in enumerate(self.homes) if home == address]
 
     def failed(self) -> None:
-        """What a server said or did not say: in a cluster, its buckets may have moved."""
+        """Note an error of a server: in a cluster, its buckets may have moved."""
         self.stale = self._target.cluster
 
     def take(self, address: Address, greet: bool) -> Link:
-        """A connection that nobody else uses; without `greet` a new one, for no rows."""
+        """Return a connection for one caller; without `greet` a new one, over which no rows go."""
         with self._lock:
             kept = self._idle.get(address)
             cut = [entry for entry in self._cut if entry[0] == address]
@@ -79,21 +79,21 @@ class Nodes:
         return link
 
     def _disarm(self, link: Link, entry: tuple[Address, object, bytes]) -> None:
-        """Makes the server forget what a broken connection sent and it has not yet read.
+        """Kill a broken connection on the server, with the commands it has not read yet.
 
-        A server that hung would otherwise run those writes after newer ones.
+        A server that hung would otherwise run old writes after newer ones.
         """
         if link.server == entry[1]:
             try:
                 link.ask(b"CLIENT", b"KILL", b"ID", entry[2])
             except redis.ResponseError:
-                pass  # gone already, or not allowed: then the sequence numbers tell
+                pass  # gone already, or not permitted: the numbers of the markers reveal old writes
         with self._lock:
             if entry in self._cut:
                 self._cut.remove(entry)
 
     def give(self, link: Link, epoch: int, greeted: bool) -> None:
-        """Takes a connection back, for the next call where it is of the same homes."""
+        """Return a connection to the pool; close it if it is of an earlier epoch."""
         with self._lock:
             if greeted and epoch == self.epoch and not self._closed:
                 self._idle.setdefault(link.address, []).append(link)
@@ -101,7 +101,7 @@ class Nodes:
         link.close()
 
     def broken(self, link: Link) -> None:
-        """Cuts a connection that failed, and those beside it that wait for their next call."""
+        """Close a connection that failed, and all idle ones to the same server."""
         link.close()
         with self._lock:
             if link.client_id is not None and link.server is not None:
@@ -111,7 +111,7 @@ class Nodes:
             other.close()
 
     def close(self) -> None:
-        """Cuts every connection that no call uses."""
+        """Close all idle connections."""
         with self._lock:
             self._closed = True
             idle = [link for links in self._idle.values() for link in links]
@@ -120,7 +120,7 @@ class Nodes:
             link.close()
 
     def refresh(self) -> None:
-        """Asks any node of the cluster which node has which slot."""
+        """Read from any node of the cluster which node serves which slot."""
         with self._lock:
             nodes = list(dict.fromkeys([*self.homes, *self._target.seeds]))
         random.shuffle(nodes)
@@ -154,7 +154,7 @@ class Nodes:
         raise problem
 
     def _homes_of(self, ranges: Any, asked: Address) -> list[Address]:
-        """The node of each bucket, from a reply of CLUSTER SLOTS."""
+        """Return the node of each bucket, from a reply of CLUSTER SLOTS."""
         homes = []
         for name in self._names:
             slot = redis.crc.key_slot(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The remote tier: rows of a table on a Redis server or cluster.
+"""RedisTier: rows of a table on a Redis server or cluster.
 
 Format. Row of key `k` of table `t`: field = the 8 little-endian bytes of `k`, value = the row's
 bytes, in hash `emb{t/g<generation>r<row_bytes>/p<bucket>}v`; the bucket is one of 64, chosen by a
@@ -7,19 +7,19 @@ hash of the key. Each bucket also has two fields that mark it: `t`, the token of
 owns it, and `s`, the number of the last write to it.
 
 Guarantees.
-* A row is never wrong. The marker comes back with each read, and is read on each new connection
-  before rows go over it. A server that came back empty, or with an older state (a snapshot, a
-  replica that had lagged), or a bucket that someone deleted is a `RowsLostError`, and so is a row
-  of the wrong length a `RemoteError`: never "not found", never an older version.
+* A read never returns a wrong or an old row. The marker is read with each read of rows, and on each
+  new connection before rows go over it. A server that restarted empty or with an older state (a
+  snapshot, a replica that had lagged) and a bucket that someone deleted raise `RowsLostError`; a
+  row of the wrong length raises `RemoteError`. None of them reads as "not found".
 * A second writer is refused: the buckets carry the token of the first.
-* A server that is away, hangs, loads its data, is out of memory (`noeviction`), or a cluster that
-  changes its slots is retried with growing pauses up to `retry_seconds`, then a clear error. A
-  write that failed may be repeated; the rows it did not reach are intact.
+* Calls are retried with growing pauses, up to `retry_seconds`, while a server is away, hangs, loads
+  its data or is out of memory (`noeviction`), and while a cluster moves slots. A failed write may
+  be repeated; rows that it did not reach are intact.
 * A server that evicts keys by itself (`maxmemory` with a policy `allkeys-*`) is refused.
-* Rows survive the server's own end as far as its persistence goes: with `appendonly yes` and
-  `appendfsync always` training goes on after kill -9 as if nothing had been; with `everysec` the
-  server may lose what it confirmed within the last two seconds, which is a `RowsLostError`.
-* A read beside a write of the same row gives the row before or after it.
+* Rows survive a crash of the server as far as its persistence goes. With `appendonly yes` and
+  `appendfsync always` nothing is lost after kill -9; with `everysec` the server may lose what it
+  confirmed within the last two seconds, which raises `RowsLostError`.
+* A read during a write of the same row returns the row of before or of after the write.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ Leftover = Literal["refuse", "discard", "keep"]
 class RedisTier:
     """Rows of one size by int64 key, on a Redis server.
 
-    Any thread may call; writes go one at a time, reads side by side. A forked process opens its
-    own.
+    Any thread may call it. Writes run one after another, reads in parallel. A forked process must
+    open a tier of its own.
 
     Args:
         url: `redis://[[user]:password@]host[:port][/db]`, `rediss://` for TLS,
@@ -68,18 +68,18 @@ class RedisTier:
             `timeout`, `retry_seconds`, and those of redis-py's connections, for instance
             `rediss://host?ssl_ca_certs=/etc/ca.pem&retry_seconds=120`.
         table: name of the table.
-        row_bytes: length of a row.
-        generation: part of the keys' names; rows of another generation are never found.
-        leftover: what to do when the server already holds rows of this table: `"refuse"`,
-            `"discard"` them, or `"keep"` them.
-        timeout: seconds that one answer of a server may take; default: as the URL says, else 5.
-        retry_seconds: how long a call goes on trying before it raises; default: as the URL says,
-            else 30.
+        row_bytes: bytes of a row, 1 to 2**26.
+        generation: part of the keys' names; rows of another generation are not found. Default: 0.
+        leftover: what to do with rows of this table that the server holds: `"refuse"` to open,
+            `"discard"` or `"keep"` them. Default: `"refuse"`.
+        timeout: seconds that one answer of a server may take. Default: the URL's, else 5.
+        retry_seconds: seconds of retries after which a call raises. Default: the URL's, else 30.
 
     Raises:
         ImportError: redis-py or hiredis is missing.
-        RemoteUnavailableError: no server, or it does not answer in time.
-        RemoteError: it refuses, it evicts keys, or it holds rows and leftover is `"refuse"`.
+        TypeError, ValueError: an argument is of the wrong type or out of range.
+        RemoteUnavailableError: no server answers in time.
+        RemoteError: the server refuses, evicts keys, or holds rows and leftover is `"refuse"`.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class RedisTier:
     # ---------------------------------------------------------------- rows
 
     def read(self, keys: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
-        """Fills in `rows[i]` and `found[i]` for each key; rows not found are left as they are."""
+        """Set `rows[i]` and `found[i]` for each key; a row that is not found is left unchanged."""
         self._check(keys, rows)
         if found.dtype != np.bool_ or found.shape != keys.shape:
             raise TypeError(f"found must be bool{list(keys.shape)}")
@@ -168,7 +168,7 @@ class RedisTier:
         self._count(hits=hits, misses=missing, read_rows=hits, read_bytes=hits * self.row_bytes)
 
     def write(self, keys: np.ndarray, rows: np.ndarray) -> None:
-        """Writes the rows; of equal keys the last counts. May be repeated after an error."""
+        """Write the rows; of equal keys the last wins. A failed write may be repeated."""
         self._check(keys, rows)
         with self._write_lock:
             for start in range(0, len(keys), self._most_rows):
@@ -185,7 +185,7 @@ class RedisTier:
         self._count(written_rows=len(keys), written_bytes=rows.nbytes)
 
     def erase(self, keys: np.ndarray) -> None:
-        """Removes the rows; keys without one are no error."""
+        """Delete the rows of keys; a key without a row is ignored."""
         self._check(keys)
         with self._write_lock:
             for start in range(0, len(keys), 1 << 18):
@@ -193,7 +193,7 @@ class RedisTier:
                 order, pieces = self._packer.pieces(part)
                 self._markers.begin(piece.bucket for piece in pieces)
                 erases = self._commands(pieces, self._packer.erases(part, order, pieces))
-                # After the removal: a server that lost it lost the number, too.
+                # After the rows: a server that loses the deletion loses the number too.
                 numbers = [
                     Command(bucket, (self._markers.put_number(bucket),))
                     for bucket in sorted({piece.bucket for piece in pieces})
@@ -206,21 +206,21 @@ class RedisTier:
         return [Command(piece.bucket, text) for piece, text in zip(pieces, packed, strict=True)]
 
     def _run_writes(self, commands: list[Command]) -> None:
-        """Runs them, and takes down what the server has confirmed."""
+        """Run writes and note that the server confirmed them."""
         retries = self._client.retries
         known, self._rows_known = self._rows_known, False
         self._client.run(commands)
-        # A write that was repeated may have been counted by a reply that got lost.
+        # The number of new rows is in the reply, and a retried write lost its first one.
         self._rows_known = known and retries == self._client.retries
         self._markers.confirm(command.bucket for command in commands)
 
     def flush(self) -> None:
-        """Asks the server for every bucket's marker: what was written is there.
+        """Check that the server holds all rows written, by the marker of every bucket.
 
-        When it is on the server's disk is the server's configuration (`appendfsync`).
+        When rows reach the server's disk depends on its configuration (`appendfsync`).
 
         Raises:
-            RowsLostError: it is not.
+            RowsLostError: the server lost rows.
         """
         done = list(self._markers.confirmed)
         commands = [Command(b, (self._markers.read(b),)) for b in range(BUCKETS)]
@@ -229,7 +229,7 @@ class RedisTier:
             self._markers.check(command.bucket, command.reply, done[command.bucket])
 
     def size(self) -> int:
-        """Number of rows."""
+        """Return the number of rows on the server."""
         with self._write_lock:
             if not self._rows_known:
                 self._rows = self._held()
@@ -237,16 +237,20 @@ class RedisTier:
             return self._rows
 
     def scan(self, cursor: int, most: int) -> tuple[int, np.ndarray, np.ndarray]:
-        """The next rows, about `most`; starts with cursor 0, ends when the next cursor is 0.
+        """Return some rows of a walk over all of them.
 
-        A row that is there all the time comes at least once.
+        A row that exists during the whole walk is returned at least once.
+
+        Args:
+            cursor: 0 to start, later the cursor that the call before returned.
+            most: rows to return, about.
 
         Returns:
-            (next cursor, keys int64[m], rows uint8[m, row_bytes])
+            next cursor (0 at the end), keys int64 `[m]`, rows uint8 `[m, row_bytes]`.
         """
         check_int("cursor", cursor, 0, 2**63 - 1)
         check_int("most", most, 1, 2**31 - 1)
-        # A reply holds the rows of this many at a time.
+        # Bounds the bytes of a reply.
         most = min(most, self._most_rows)
         bucket, place = cursor & (BUCKETS - 1), cursor >> _PLACE_SHIFT
         place, life, fields, values = self._scan(
@@ -266,7 +270,7 @@ class RedisTier:
     def _scan(
         self, bucket: int, place: int, life: int, most: int
     ) -> tuple[int, int, list[bytes], list[bytes]]:
-        """Part of a bucket, from the server's own cursor on, which `life` of a server gave."""
+        """Return part of a bucket, from a cursor of HSCAN that a server gave in its life `life`."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
             command = Command(bucket, (pack(*words),))
@@ -276,12 +280,12 @@ class RedisTier:
             self._markers.check(bucket, marker.reply, least)
             following = int(command.reply[0])
             if command.server is None and (place or following):
-                # It does not tell its lives apart: the bucket in one piece.
+                # No run id, so a restart would go unnoticed: read the bucket in one piece.
                 place, most = 0, 2**31 - 1
                 continue
             now = self._life(command.server)
             if place and now != life:
-                # Another life of the server hashes otherwise: its cursors mean other places.
+                # A restarted server hashes with another seed: the old cursor is meaningless.
                 place = 0
                 continue
             fields, values = command.reply[1][::2], command.reply[1][1::2]
@@ -295,7 +299,7 @@ class RedisTier:
             return self._lives.index(server) % _LIVES
 
     def clear(self) -> None:
-        """Removes every row; also the way out after a `RowsLostError`."""
+        """Delete every row; also makes the tier usable again after a `RowsLostError`."""
         with self._write_lock:
             self._markers.begin(range(BUCKETS))
             self._run_clear()
@@ -307,14 +311,17 @@ class RedisTier:
         self._client.run(commands, greet=False)
 
     def stats(self) -> dict[str, int | float]:
-        """rows, hits, misses, read_rows, written_rows, read_bytes, written_bytes, retries."""
+        """Return counts since the tier was opened, and the number of rows.
+
+        Keys: rows, hits, misses, read_rows, written_rows, read_bytes, written_bytes, retries.
+        """
         with self._count_lock:
             counts: dict[str, int | float] = dict(self._counts)
-        # Without a word over the network: after a failed write `size()` knows better.
+        # No network call: after a failed write `size()` is more exact.
         return {"rows": self._rows, "retries": self._client.retries, **counts}
 
     def close(self) -> None:
-        """Ends the connections. The rows stay on the server."""
+        """Close the connections; the rows stay on the server."""
         self._client.close()
 
     # ---------------------------------------------------------------- checks
@@ -340,7 +347,7 @@ class RedisTier:
         )
 
     def _greet(self, link: Link, rows: bool) -> None:
-        """Before rows go over a new connection: the server is the one that was written to."""
+        """Check a new connection: the server evicts nothing and holds what was written to it."""
         self._check_eviction(link)
         if not rows:
             return
@@ -374,7 +381,7 @@ class RedisTier:
     # ---------------------------------------------------------------- opening
 
     def _held(self) -> int:
-        """Rows on the server."""
+        """Count the rows on the server."""
         commands = [Command(b, (pack(b"HLEN", name),)) for b, name in enumerate(self._names)]
         self._client.run(commands)
         for command in commands:
@@ -383,7 +390,7 @@ class RedisTier:
         return sum(command.reply - MARKER_FIELDS for command in commands)
 
     def _claim(self, leftover: Leftover) -> None:
-        """Puts our token into every bucket."""
+        """Take the buckets over: write the token of this tier into each."""
         names = list(enumerate(self._names))
         if leftover == "discard":
             self._run_clear()
@@ -408,7 +415,7 @@ class RedisTier:
             self._client.run(
                 [Command(b, (self._markers.put_number(b),)) for b, _ in names], greet=False
             )
-        self.flush()  # over a connection that is kept
+        self.flush()  # checks the markers over a connection that is kept
 
     def _refuse(self, held: int) -> None:
         raise RemoteError(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of the remote tier: bucket names, and commands packed by NumPy.
+"""Names of buckets, and commands in Redis' protocol packed by NumPy.
 
-A field is 8 bytes and a row of one table is always as long as the next, so each command is a matrix
-of bytes: no Python object is made per row on the way out.
+Every field has 8 bytes and every row of a table the same length, so a command is a matrix of bytes,
+and no Python object is made per row.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 BUCKETS = 64  # few and large: 5,000 keys are 64 commands of about 80 fields
 MOST_FIELDS = 1024  # of a command, the fields of the marker included
 MOST_COMMAND_BYTES = 8 << 20
-TOKEN = b"t"  # field of the marker: which opening of the tier owns the bucket
+TOKEN = b"t"  # field of the marker: token of the tier that owns the bucket
 SEQUENCE = b"s"  # field of the marker: number of the bucket's last write
-MARKER_FIELDS = 2  # no key has their names, a key's field has 8 bytes
+MARKER_FIELDS = 2  # never fields of keys, which have 8 bytes
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: the upper bits of the product
 _SHIFT = np.uint64(64 - 6)
 
@@ -26,7 +26,7 @@ Packed = tuple[bytes | memoryview, ...]  # parts of one command, joined when the
 
 
 class Piece(NamedTuple):
-    """The rows `start:stop`, after sorting by bucket, that one command carries."""
+    """The rows `start:stop`, in the order by bucket, of one command."""
 
     bucket: int
     start: int
@@ -34,10 +34,10 @@ class Piece(NamedTuple):
 
 
 def bucket_names(table: str, generation: int, row_bytes: int) -> list[bytes]:
-    """Keys of the table's buckets on the server.
+    """Return the keys of a table's buckets on the server.
 
-    The braces are a hash tag: `p<N>` decides the slot of a cluster. The generation and the length
-    of a row are part of the name, so rows of another layout are never found.
+    The braces are a hash tag, from which a cluster computes the slot. Generation and row length are
+    part of the name, so rows of another layout are not found.
 
     Example:
         >>> bucket_names("user id", 0, 212)[5]
@@ -48,12 +48,12 @@ def bucket_names(table: str, generation: int, row_bytes: int) -> list[bytes]:
 
 
 def bucket_of(keys: np.ndarray) -> np.ndarray:
-    """The bucket of each int64 key, uint8."""
+    """Return the bucket of each int64 key, as uint8."""
     return ((keys.view(np.uint64) * _SPREAD) >> _SHIFT).astype(np.uint8)
 
 
 def pack(*words: bytes) -> bytes:
-    """One command of a few words in Redis' protocol.
+    """Return a command of a few words in Redis' protocol.
 
     Example:
         >>> pack(b"PING")
@@ -67,7 +67,12 @@ def _words(*words: bytes) -> bytes:
 
 
 class Packer:
-    """Packs reads, writes and removals of a table's rows."""
+    """Pack reads, writes and deletions of a table's rows.
+
+    Args:
+        names: keys of the buckets on the server.
+        row_bytes: bytes of a row.
+    """
 
     def __init__(self, names: list[bytes], row_bytes: int) -> None:
         self.names = names
@@ -81,7 +86,7 @@ class Packer:
         self._erase_words = [_words(b"HDEL", name) for name in names]
 
     def pieces(self, keys: np.ndarray) -> tuple[np.ndarray, list[Piece]]:
-        """The order that sorts keys by bucket (equal keys stay in order), and the commands."""
+        """Return the stable order that sorts keys by bucket, and the ranges of the commands."""
         buckets = bucket_of(keys)
         order = np.argsort(buckets, kind="stable")
         ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS)).tolist()
@@ -94,7 +99,7 @@ class Packer:
         return order, pieces
 
     def _fields(self, keys: np.ndarray, order: np.ndarray, width: int) -> np.ndarray:
-        """A matrix with a line per key whose first 12 bytes are the field's length and bytes."""
+        """Return a matrix with a line a key, whose first 12 bytes are the packed field."""
         lines = np.empty((len(keys), width), np.uint8)
         lines[:, :4] = self._head
         # A field is the key as 8 little-endian bytes, on every machine.
@@ -103,7 +108,7 @@ class Packer:
         return lines
 
     def reads(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """HMGET of the marker and the keys, for each piece."""
+        """Yield HMGET of the marker and the keys for each piece."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2 + MARKER_FIELDS
@@ -117,7 +122,7 @@ class Packer:
         pieces: list[Piece],
         sequences: list[int],
     ) -> Iterator[Packed]:
-        """HSET of the bucket's new sequence number and the rows, for each piece."""
+        """Yield HSET of the bucket's new number and the rows for each piece."""
         middle = 12 + len(self._middle)
         width = middle + self.row_bytes + 2
         lines = self._fields(keys, order, width)
@@ -133,7 +138,7 @@ class Packer:
             )
 
     def erases(self, keys: np.ndarray, order: np.ndarray, pieces: list[Piece]) -> Iterator[Packed]:
-        """HDEL of the keys, for each piece."""
+        """Yield HDEL of the keys for each piece."""
         text = self._fields(keys, order, 14).reshape(-1).data
         for bucket, start, stop in pieces:
             count = stop - start + 2
@@ -141,5 +146,5 @@ class Packer:
 
 
 def sequence_bytes(sequence: int) -> bytes:
-    """The 8 bytes of a sequence number in the marker."""
+    """Return the 8 bytes of the number of a write, as the marker has it."""
     return sequence.to_bytes(8, "little")
