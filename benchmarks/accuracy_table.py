@@ -19,6 +19,7 @@ import os
 os.environ.setdefault("GLOG_v", "3")  # MindSpore's own log: errors only
 
 import argparse
+import dataclasses
 import importlib
 import json
 import sys
@@ -27,11 +28,12 @@ from pathlib import Path
 from typing import Any
 
 import mindspore as ms
-from models.common.click import ClickModel, read_config, train
 
+from benchmarks import bench_common
 from mindspore_rec import tables_of
 from models.common.baselines import BASELINES, of_data
-from models.common.cli import save_json, seed_list
+from models.common.cli import seed_list
+from models.common.click import ClickModel, read_config, train
 from models.common.data import open_data
 from models.common.figures import mean_and_deviation
 from models.common.training import with_changes
@@ -43,6 +45,21 @@ SETS = ("movielens", "census", "synthetic")
 def model_of(name: str) -> ClickModel:
     """A click model by the name of its folder."""
     return importlib.import_module(f"models.{name}.config").MODEL
+
+
+def config_of(name: str, options: argparse.Namespace) -> Any:
+    """The configuration of a model for the chosen data, with the rows asked for.
+
+    Raises:
+        ValueError: `--rows` is given for data that are not synthetic.
+    """
+    config = read_config(model_of(name), f"{options.set}.yaml")
+    if options.rows is None:
+        return config
+    if options.set != "synthetic":
+        raise ValueError(f"--rows is for synthetic data, not for {options.set}")
+    data = dataclasses.replace(config.data, rows=options.rows, test_rows=max(1, options.rows // 5))
+    return dataclasses.replace(config, data=data)
 
 
 def measure(
@@ -128,6 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--known", type=Path, metavar="JSON", help="baselines as an earlier --json of the set has"
     )
+    parser.add_argument("--rows", type=int, help="of synthetic data, instead of a configuration's")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures to PATH")
     return parser
 
@@ -150,8 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
     ms.set_context(mode=ms.GRAPH_MODE)
     found: dict[str, dict[str, Any]] = {}
     try:
-        config = read_config(model_of("wide_deep"), f"{options.set}.yaml")
-        data = open_data(config.data, options.data, options.seeds[0])
+        data = open_data(config_of("wide_deep", options).data, options.data, options.seeds[0])
         if options.known is not None:
             found.update(known(options.known, data.name))
         for name in options.baselines:
@@ -160,9 +177,8 @@ def main(arguments: list[str] | None = None) -> int:
             found[name] = {"title": name, "mean": mean, "deviation": None, **result}
             print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
         for name in options.models:
-            model = model_of(name)
-            config = read_config(model, f"{options.set}.yaml")
-            found[name] = measure(model, config, options.data, options.seeds)
+            config = config_of(name, options)
+            found[name] = measure(model_of(name), config, options.data, options.seeds)
             if options.twins:
                 seed = options.seeds[0]
                 found[name]["twin"] = measure_twin(name, config, options.data, seed)
@@ -173,7 +189,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     print(f"{data.name}; mean (standard deviation) of {len(options.seeds)} seeds")
     print(*table(found, data.bayes_auc), sep="\n")
-    save_json(options.json, {"data": data.name, "bayes_auc": data.bayes_auc, "results": found})
+    figures = {"data": data.name, "bayes_auc": data.bayes_auc, "results": found}
+    bench_common.save(options.json, figures)
     return 0
 
 

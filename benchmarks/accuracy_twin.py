@@ -28,13 +28,13 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from models.common.click import build, read_config
 from tqdm import tqdm
 
+from benchmarks import bench_common
 from datasets.common import Batch
 from mindspore_rec import tables_of
 from mindspore_rec.metrics.functional import auc, log_loss, sigmoid
-from models.common.cli import save_json
+from models.common.click import build, read_config
 from models.common.data import Data, open_data
 from models.common.training import step_count
 
@@ -217,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
         equal = equal and same
         cells = [f"{last[f'{s}_{k}']:.5f}" for k in ("auc", "log_loss") for s in ("ours", "torch")]
         print("| " + " | ".join([name, *cells, "yes" if same else "no"]) + " |")
-    save_json(options.json, {"limit": LIMIT, "rows": options.rows, "models": found})
+    bench_common.save(options.json, {"limit": LIMIT, "rows": options.rows, "models": found})
     return 0 if equal else 1
 
 

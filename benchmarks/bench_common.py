@@ -8,17 +8,20 @@ import ctypes
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-BENCHMARKS = Path(__file__).parent
+BENCHMARKS = Path(__file__).resolve().parent
+ROOT = BENCHMARKS.parent
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -47,11 +50,34 @@ def machine() -> dict[str, Any]:
     }
 
 
+def commit() -> str:
+    """Return the commit of the sources, with `+` where files differ from it; "" outside of git."""
+    git = ["git", "-C", str(ROOT)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True)
+        changed = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True)
+    except OSError:
+        return ""
+    return head.stdout.strip()[:12] + ("+" if changed.stdout else "") if not head.returncode else ""
+
+
+def origin() -> dict[str, Any]:
+    """Return what produced a result: script, command, date in UTC, commit and machine."""
+    script = Path(sys.argv[0]).resolve()
+    return {
+        "script": str(script.relative_to(ROOT)) if script.is_relative_to(ROOT) else script.name,
+        "command": shlex.join(["python", *sys.argv]).replace(f"{ROOT}{os.sep}", ""),
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "machine": machine(),
+    }
+
+
 def save(path: Path | None, figures: Mapping[str, Any]) -> None:
-    """Writes figures, with machine and command, where the user asked for them."""
+    """Write figures and their `origin` as JSON, unless `path` is None."""
     if path is None:
         return
-    record = {"command": " ".join(sys.argv), "machine": machine(), **figures}
+    record = {**origin(), **figures}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 

@@ -25,6 +25,7 @@ import bench_common
 import mindspore as ms
 import numpy as np
 from mindspore import nn
+from plots import online_movielens  # type: ignore[import-not-found]
 from tqdm import tqdm
 
 import mindspore_rec as mr
@@ -130,35 +131,6 @@ def one_seed(options: Any, broker: str, events: Ratings, train: Split, seed: int
     return found
 
 
-def plot(path: Path, figures: dict[str, Any], window: int) -> None:
-    """AUC over the stream; a line is the mean over seeds, its band all of them."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    from PIL import Image
-
-    figure, axes = pyplot.subplots(figsize=(7, 3.4), dpi=80)
-    for name, runs in figures.items():
-        at = [point[0] for point in runs[0]["curve"]]
-        values = np.array([[point[1] for point in run["curve"]] for run in runs])
-        text = "left as it was" if name == "static" else f"updated every {name} events"
-        (line,) = axes.plot(
-            at, values.mean(0), label=text, color="black" if name == "static" else None
-        )
-        axes.fill_between(at, values.min(0), values.max(0), color=line.get_color(), alpha=0.15)
-    axes.set_xlabel("ratings of the last 20 %, in order of time")
-    axes.set_ylabel(f"AUC of the last {window:,}")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    with Image.open(path) as picture:  # a palette is a third of the size
-        small = picture.convert("RGB").quantize(64)
-    small.save(path, optimize=True)
-
-
 def main() -> None:
     """Runs the benchmark."""
     parser = bench_common.parser(__doc__.split("\n")[0])
@@ -201,10 +173,14 @@ def main() -> None:
             f"{name:>6}: AUC {auc.mean():.4f} +- {auc.std():.4f}, "
             f"{gain.mean():+.4f} (least {gain.min():+.4f}), log loss {table[name]['log_loss_mean']}"
         )
+    curves = {
+        name: [[[at, round(value, 4)] for at, value in run["curve"]] for run in runs]
+        for name, runs in results.items()
+    }
     if options.plot is not None:
-        plot(options.plot, results, options.window)
+        online_movielens(curves, options.window, options.plot)
     said = {**vars(options), "json": None, "data": None, "plot": None}
-    bench_common.save(options.json, {**said, "results": table})
+    bench_common.save(options.json, {**said, "results": table, "curves": curves})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draw the pictures of docs/images from the stored results in benchmarks/results.
+
+    PYTHONPATH=. python benchmarks/plots.py
+
+Results of tiny settings are no figures, and refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def online_movielens(curves: dict[str, Any], window: int, path: Path) -> None:
+    """Draw the AUC over MovieLens' stream: the mean over seeds, and a band with all of them.
+
+    Args:
+        curves: by update interval ("static": no update), for each seed points of events so far and
+            AUC.
+        window: events of a point.
+        path: of the picture, .png.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from PIL import Image
+
+    figure, axes = pyplot.subplots(figsize=(7, 3.4), dpi=80)
+    for name, runs in curves.items():
+        at = [point[0] for point in runs[0]]
+        values = np.array([[point[1] for point in run] for run in runs])
+        text = "left as it was" if name == "static" else f"updated every {name} events"
+        (line,) = axes.plot(
+            at, values.mean(0), label=text, color="black" if name == "static" else None
+        )
+        axes.fill_between(at, values.min(0), values.max(0), color=line.get_color(), alpha=0.15)
+    axes.set_xlabel("ratings of the last 20 %, in order of time")
+    axes.set_ylabel(f"AUC of the last {window:,}")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    with Image.open(path) as picture:  # a palette is a third of the size
+        small = picture.convert("RGB").quantize(64)
+    small.save(path, optimize=True)
+
+
+def _draw_online_movielens(result: dict[str, Any], path: Path) -> None:
+    online_movielens(result["curves"], result["window"], path)
+
+
+def _draw_dynamic_features(result: dict[str, Any], path: Path) -> None:
+    from examples.dynamic_features.plot import draw
+
+    draw(result, path)
+
+
+# A picture's name: the result it is drawn from, and how.
+PICTURES: dict[str, tuple[str, Callable[[dict[str, Any], Path], None]]] = {
+    "dynamic_features.png": ("example_dynamic_features", _draw_dynamic_features),
+    "online_movielens.png": ("online_movielens", _draw_online_movielens),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Draw the pictures; return the exit code, 1 where a result is missing or tiny."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="DIRECTORY",
+        default=ROOT / "benchmarks" / "results",
+        help="of the results",
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
+    parser.add_argument("--only", nargs="+", choices=PICTURES, default=list(PICTURES))
+    options = parser.parse_args(arguments)
+    left_out = 0
+    for name in options.only:
+        stem, draw = PICTURES[name]
+        source = options.json / f"{stem}.json"
+        result = json.loads(source.read_text(encoding="utf-8")) if source.exists() else None
+        if result is None or result.get("settings") == "tiny":
+            reason = "is missing" if result is None else "is of tiny settings"
+            print(f"{name} is left out: {source} {reason}", file=sys.stderr)
+            left_out += 1
+            continue
+        draw(result, options.out / name)
+        print(options.out / name)
+    return 1 if left_out else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of benchmarks: what each measures and needs, and the settings `run_all.py` gives it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+MOVIELENS = "MINDSPORE_REC_MOVIELENS_DIR"
+NEEDS = ("Kafka", "Redis", "torch", "scikit-learn", "MovieLens")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One script.
+
+    Args:
+        measures: what the figures are of.
+        minute: arguments for about a minute on 2 quiet cores. `{disk}` stands for a directory on
+            the disk to measure, `{movielens}` for that of MovieLens' files.
+        tiny: arguments for a few seconds, which only show that the script runs.
+        needs: of `NEEDS`.
+        path: of the script, from the repository's root. Default: its name in `benchmarks`.
+        codes: exit codes of a run that came to its end. Default: 0.
+    """
+
+    measures: str
+    minute: str
+    tiny: str
+    needs: tuple[str, ...] = ()
+    path: str = ""
+    codes: tuple[int, ...] = (0,)
+
+
+SUITE: dict[str, Benchmark] = {
+    "accuracy_table": Benchmark(
+        "AUC and log loss of the models beside logistic regression and boosted trees",
+        "--set synthetic --rows 400000 --models wide_deep deepfm dlrm --seeds 0",
+        "--set synthetic --rows 5000 --models deepfm --seeds 0",
+        ("scikit-learn",),
+    ),
+    "accuracy_twin": Benchmark(
+        "learning curves of a model and its PyTorch twin from the same weights and batches",
+        "--rows 200000 --test-rows 50000 --models dcn deepfm",
+        "--rows 20000 --test-rows 5000 --models deepfm --evaluations 1",
+        ("torch",),
+        codes=(0, 1),  # 1: the twins differ by more than promised
+    ),
+    "checkpoint_stall": Benchmark(
+        "stall of a training step by a delta checkpoint, and samples/s with and without",
+        "--seconds 8 --rounds 2 --directory {disk}",
+        "--rows 5000 --batch 64 --hidden 16 --seconds 2 --rounds 1 --directory {disk}",
+    ),
+    "data_pipeline": Benchmark(
+        "rows/s of the reader of Parquet and MindRecord",
+        "--rows 1000000 --rounds 3",
+        "--rows 20000 --rounds 1",
+        codes=(0, 1),  # 1: slower than promised
+    ),
+    "dynamic_features": Benchmark(
+        "time of a step with admission or eviction by that without; pauses of a sweep",
+        "--rows 1000000 --rounds 20 --policies none count idle_steps lru --sweep-rows 2000000 "
+        "--sweeps evict_by_callback",
+        "--batch 64 --fields 4 --rows 20000 --rounds 3 --policies count --sweep-rows 20000 "
+        "--sweeps evict_by_callback",
+    ),
+    "embedding_step": Benchmark(
+        "cost of one training step of one table, beside MindSpore's own and the memory's floor",
+        "--rounds 30",
+        "--batch 64 --fields 3 --rows 3000 --rounds 3",
+    ),
+    "example_dynamic_features": Benchmark(
+        "rows and AUC over a drifting stream, with a policy and without (all defaults, 3 minutes)",
+        "",
+        "--samples 20000 --life 5000 --alive 50 --fields 2 --batch 100 --window 20",
+        path="examples/dynamic_features/train.py",
+    ),
+    "grouped_tables": Benchmark(
+        "a step over 26 small tables: separate lookups, one grouped lookup, one table",
+        "",
+        "--batch 64 --tables 3 --rows 100 --steps 3",
+    ),
+    "model_step": Benchmark(
+        "training samples/s of every click model, beside the same network on MindSpore's tables",
+        "--rows 1000000 --rounds 8",
+        "--rows 2600 --batch 64 --rounds 2 --models deepfm",
+    ),
+    "multi_level_cache": Benchmark(
+        "samples/s of a table over SSD or Redis by the same table in memory, Zipf 1.2",
+        "--rows 4000000 --steps 20 --rounds 2 --only ssd --only redis --ssd-path {disk}",
+        "--rows 20000 --batch 64 --steps 8 --rounds 1 --fio-seconds 0 --only ssd --ssd-path {disk}",
+        ("Redis",),
+    ),
+    "online_freshness": Benchmark(
+        "seconds from an event sent to Kafka to its effect in a predictor's answer",
+        "--warm-up 50000 --probes 25",
+        "--rate 1000 --probes 2 --every 0.5 --warm-up 2000",
+        ("Kafka",),
+    ),
+    "online_movielens": Benchmark(
+        "AUC on MovieLens' last ratings of a model that learns online by that of one that does not",
+        "--data {movielens}",
+        "--data {movielens} --seeds 1 --intervals 50 --window 200",
+        ("Kafka", "MovieLens"),
+    ),
+    "online_throughput": Benchmark(
+        "training samples/s from Kafka by those from memory",
+        "--rounds 2",
+        "--batch 128 --steps 4 --rounds 1 --hidden 16",
+        ("Kafka",),
+    ),
+    "redis_tier": Benchmark(
+        "rows/s and CPU a row of the tier on Redis, beside redis-py's own commands",
+        "--batches 50",
+        "--rows 6000 --batch 1000 --batches 5",
+        ("Redis",),
+    ),
+    "serving_load": Benchmark(
+        "latency of the HTTP server while deltas arrive by that in quiet",
+        "--keys 200000 --seconds 8 --rounds 2",
+        "--keys 2000 --batch 64 --seconds 2 --rounds 1 --rate 20",
+    ),
+    "sketch_accuracy": Benchmark(
+        "share of keys that a sketch admits too early, by its bytes a key",
+        "",
+        "--keys 5000 --thresholds 2",
+    ),
+    "soak": Benchmark(
+        "same bits and flat memory of a long training with all tiers and policies",
+        "--seconds 40 --ssd-path {disk}",
+        "--seconds 6 --ssd-path {disk} --most-growth-mib 256",
+        ("Redis",),
+    ),
+    "ssd_tier": Benchmark(
+        "rows/s of the SSD tier: fill, reads, scans, overwrites, recovery; fio and RocksDB beside",
+        "--rows 2000000 --reads 20 --overwrites 2 --dir {disk}",
+        "--rows 20000 --batch 1000 --reads 3 --fio-seconds 0 --buffered --dir {disk}",
+    ),
+    "stream_features": Benchmark(
+        "rows/s from Criteo's lines to arrays",
+        "--rounds 3",
+        "--rows 20000 --batch 4000 --rounds 1",
+    ),
+    "stream_kafka": Benchmark(
+        "rows/s and MB/s from a Kafka broker to batches of arrays",
+        "--rows 500000 --lines 50000 --rounds 2",
+        "--rows 10000 --lines 2000 --batch 1000 --rounds 1",
+        ("Kafka",),
+    ),
+    "wide_deep_step": Benchmark(
+        "training samples/s of Wide & Deep on hash tables, beside MindSpore's own tables",
+        "--rows 2000000 --rounds 10",
+        "--batch 32 --rows 4000 --rounds 2 --shape criteo_26",
+    ),
+}
+
+
+def path_of(name: str) -> str:
+    """Return the path of a benchmark's script from the repository's root."""
+    return SUITE[name].path or f"benchmarks/{name}.py"
+
+
+def lacking(need: str) -> str:
+    """Return why a part that a benchmark needs is not here, or "" where it is."""
+    if need == "Kafka":
+        from examples.online_learning.kafka.broker import missing_tools
+
+        return missing_tools()
+    if need == "Redis":
+        return "" if shutil.which("redis-server") else "redis-server is not in the path"
+    if need == "MovieLens":
+        directory = os.environ.get(MOVIELENS, "")
+        if directory and Path(directory, "ratings.csv").exists():
+            return ""
+        return (
+            f"{MOVIELENS} does not name a directory with ratings.csv and movies.csv; "
+            "`python -m datasets.movielens.download DIRECTORY` fetches them"
+        )
+    module = {"scikit-learn": "sklearn"}.get(need, need)
+    return "" if importlib.util.find_spec(module) else f"{need} is not installed"
