@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dry run of thresholds, capacities and tiers over a key log, before training.
+"""Simulate thresholds, capacities and tiers of a table on a key log, before training.
 
 The command is `python -m mindspore_rec.plan`; docs/plan.md says what its figures mean.
 """

@@ -176,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns the exit code: 1 after an error, 130 after Ctrl-C."""
+    """Run the command; return the exit code: 1 after an error, 130 after Ctrl-C."""
     options = _parser().parse_args(arguments)
     try:
         plan = _plan(options) if options.tiers is None else _tier_plan(options)

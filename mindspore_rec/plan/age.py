@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission by count with eviction by age, for many admission thresholds in one pass.
+"""Simulate admission by count with eviction by age, for many thresholds in one pass.
 
-One count a key serves all thresholds: a row and a counter age alike, both by the key's last
-occurrence, so when a key goes does not depend on whether it had a row. A key's *level* is the
+One count a key serves all thresholds: rows and counters age alike, by the key's last occurrence, so
+a key is evicted at the same time whether it has a row or not. A key's *level* is the
 number of thresholds that its count has reached.
 """
 
@@ -22,7 +22,7 @@ _MAX_COUNT = (1 << 30) - 1  # where a table's counter saturates
 
 
 class AgeSweep:
-    """A table without capacity, under each of several admission thresholds.
+    """Simulate a table without capacity under several admission thresholds at once.
 
     Args:
         thresholds: admission thresholds, each at least 1.
@@ -61,11 +61,11 @@ class AgeSweep:
         self._peak_bytes = np.zeros(levels - 1, np.int64)
 
     def add(self, batch: DistinctBatch, clock: int) -> None:
-        """Looks up the next batch.
+        """Look up the next batch.
 
         Args:
-            batch: its distinct keys.
-            clock: step or event time; never less than the one before.
+            batch: distinct keys of the batch.
+            clock: step or event time; must not decrease.
         """
         codes, levels = batch.codes, len(self._thresholds) + 1
         self._count = grown(self._count, batch.keys_so_far, 0)
@@ -98,7 +98,7 @@ class AgeSweep:
         self._note_peaks()
 
     def outcomes(self) -> list[Outcome]:
-        """What came of each threshold so far, in the order they were given."""
+        """Return the outcome of each threshold so far, in the order given."""
         rows, counters, bytes_ = self._sizes()
         evicted = _reached(self._evicted)
         hits, admitted = _reached(self._before), _reached(self._after)
@@ -147,7 +147,7 @@ class AgeSweep:
 
 
 def _reached(by_level: np.ndarray) -> np.ndarray:
-    """From figures by level to figures by threshold: the sum over levels that have reached it."""
+    """Turn figures by level into figures by threshold: sums over the levels that reach it."""
     return np.cumsum(by_level[::-1])[::-1][1:]
 
 

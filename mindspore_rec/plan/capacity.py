@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table with a limit on its rows: exact least recently and least frequently used."""
+"""Simulate a table with a limit on its rows: exact LRU and exact LFU."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _EVERY = np.iinfo(np.int64).max
 
 
 class CapacityRun:
-    """One capacity under one order, with admission by count.
+    """Simulate one capacity under one order, with admission by count.
 
-    After each batch the rows beyond the capacity go, with their counts: the least recently used
-    ones, by their last occurrence in the log; or those with the least occurrences since they came
-    in, of equal ones the least recently used.
+    After each batch the rows beyond the capacity are evicted, with their counts: by 'lru' the least
+    recently used, by their last occurrence in the log; by 'lfu' those with the fewest occurrences
+    since their first, of equal ones the least recently used.
 
     Args:
         capacity: rows held at most after a batch, at least 1.
@@ -47,13 +47,13 @@ class CapacityRun:
         self._rows = self._counters = self._lookups = self._evictions = 0
         self._hits = self._admitted = 0
         self._peak_rows = self._peak_counters = self._peak_bytes = 0
-        # Rows that may be the next to go: every row outside ranks above the limit. Ranks only
-        # rise, so a row that has risen above it can be dropped from here for good.
+        # Candidates for eviction: every other row ranks above the limit. Ranks only rise, so a
+        # candidate that has risen above the limit never has to be looked at again.
         self._pool: list[np.ndarray] = []
         self._limit = -1
 
     def add(self, batch: DistinctBatch) -> None:
-        """Looks up the next batch, then evicts what is beyond the capacity."""
+        """Look up the next batch, then evict rows beyond the capacity."""
         codes, threshold = batch.codes, self._threshold
         self._count = grown(self._count, batch.keys_so_far, 0)
         self._position = grown(self._position, batch.keys_so_far, 0)
@@ -78,7 +78,7 @@ class CapacityRun:
         self._peak_bytes = max(self._peak_bytes, self._bytes())
 
     def outcome(self) -> Outcome:
-        """What came of it so far."""
+        """Return the outcome so far."""
         return Outcome(
             admission=self._threshold,
             idle=None,
@@ -120,7 +120,7 @@ class CapacityRun:
         self._evictions += number
 
     def _new_pool(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """The lowest rows of all: enough for many batches, few enough to look through at each."""
+        """Select the rows of lowest rank as candidates, enough for many batches."""
         pool = np.flatnonzero(self._count >= self._threshold)
         rank = self._rank(pool)
         size = max(2 * number, math.isqrt(len(pool) * number))

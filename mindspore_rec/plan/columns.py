@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a column of a log to keys, and to times."""
+"""Convert columns of a log to keys and to event times."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MAX_TIME = float(1 << 32)  # a row keeps its time in 32 bits
 
 
 class KeyColumn:
-    """Turns one column into int64 keys.
+    """Convert one column to int64 keys.
 
     Args:
-        name: of the column; it salts the keys of categories.
+        name: name of the column, which is hashed into the keys of categories.
         key_type: 'id': the numbers are the keys. 'category': hashed by
-            `mindspore_rec.feature.hashing.category_keys`. 'auto': as the column's first values
-            are, numbers 'id', text 'category'.
-        from_text: whether the log is text, where numbers are spelled out.
+            `mindspore_rec.feature.hashing.category_keys`. 'auto': by the column's first
+            values, 'id' for numbers and 'category' for text.
+        from_text: whether the log is text, in which numbers are spelled out.
 
     Example:
         >>> keys, lengths = KeyColumn("user", "auto", False).convert(pa.array([[7, 9], []]))
@@ -38,7 +38,7 @@ class KeyColumn:
         self._from_text = from_text
 
     def convert(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """The keys in order, and how many of them each row of the log has.
+        """Return the keys in order, and the number of keys of each row of the log.
 
         A missing value (null; in text, nothing between two delimiters) is looked up under its
         column's missing key where values are categories, and not at all where they are ids.
@@ -68,7 +68,7 @@ class KeyColumn:
         return self._keys(values), lengths
 
     def _is_category(self, values: pa.Array) -> bool:
-        """Whether values are hashed; decides on the first that are there."""
+        """Whether values are hashed; decided by the first ones that are not missing."""
         text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
         if self._type == "auto" and values.null_count < len(values):
             spelled_out = self._from_text and _spells_ints(values)
@@ -96,7 +96,7 @@ class KeyColumn:
 
 
 class TimeColumn:
-    """Turns one column into seconds since the epoch.
+    """Convert one column to seconds since the epoch.
 
     Example:
         >>> TimeColumn("at").convert(pa.array(["1970-01-02", "1970-01-01T00:00:01Z"]))

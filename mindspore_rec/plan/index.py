@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class DistinctBatch:
-    """The distinct keys of a batch, in the order of their last occurrence in it.
+    """Distinct keys of a batch, in the order of their last occurrence in it.
 
     Args:
         codes: int32 `[n]`, the keys' numbers.
@@ -57,7 +57,7 @@ class KeyIndex:
         self.size = 0
 
     def codes(self, keys: np.ndarray) -> np.ndarray:
-        """The number of each key, int32; keys not seen before get the next ones."""
+        """Return the number of each key, int32; new keys get the next numbers."""
         codes = self._find(keys)
         unknown = codes < 0
         if unknown.any():
@@ -71,7 +71,7 @@ class KeyIndex:
         return codes
 
     def distinct(self, keys: np.ndarray) -> DistinctBatch:
-        """The distinct keys of the next batch."""
+        """Return the distinct keys of the next batch."""
         codes = self.codes(keys)
         self._where = grown(self._where, self.size, 0)
         places = np.arange(len(codes), dtype=np.int32)
@@ -87,7 +87,7 @@ class KeyIndex:
         )
 
     def close(self) -> None:
-        """Frees the index."""
+        """Free the index."""
         self._table.close()
 
     def _find(self, keys: np.ndarray) -> np.ndarray:
@@ -96,7 +96,7 @@ class KeyIndex:
 
 
 def grown(array: np.ndarray, size: int, fill: Any) -> np.ndarray:
-    """`array`, or one of at least `size` that begins with it and goes on with `fill`."""
+    """Return `array`, extended with `fill` to at least `size` elements."""
     if len(array) >= size:
         return array
     larger = np.full(max(size, 2 * len(array), 1024), fill, array.dtype)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A key log: samples in the order of training, cut into batches."""
+"""Read a key log: samples in the order of training, cut into batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mindspore_rec.plan.readers import FORMATS, is_text, log_format, read_blocks
 
 __all__ = ["KeyBatch", "KeyLog"]
 
-# keys of a block's samples one after another, how many each sample has, their times
+# Keys of a block sample by sample, number of keys of each sample, event times.
 _Part = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]
 
 
@@ -36,16 +36,17 @@ class KeyBatch:
 
 
 class KeyLog:
-    """Reads one or several files as one log, as often as asked.
+    """Read one or several files as one log, any number of times.
 
     Args:
         paths: the files, in the order of training.
-        keys: columns whose values are looked up in the table: names, or for CSV and TSV without
-            a header numbers from 0.
-        time: column with the event time, named alike: seconds since the epoch, timestamps, or ISO
-            8601 in text. Default: none.
-        format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: as the names end.
-        header: whether CSV and TSV have a header. Default: where a column is a name.
+        keys: columns whose values are looked up in the table: names, or numbers from 0 in CSV
+            and TSV without a header.
+        time: name or number of the column with the event time: seconds since the epoch, timestamps,
+            or ISO 8601 text. Default: none.
+        format: 'parquet', 'csv', 'tsv' or 'jsonl'. Default: by the endings of the names.
+        header: whether CSV and TSV have a header. Default: True if a column is given
+            by name.
         key_type: 'id': numbers are the keys; 'category': values are hashed with their column's
             name; 'auto': numbers 'id', text 'category'. Default: 'auto'.
 
@@ -94,7 +95,7 @@ class KeyLog:
     def batches(
         self, batch_size: int, progress: Callable[[int], object] | None = None
     ) -> Iterator[KeyBatch]:
-        """Batches of that many samples; the last may have fewer.
+        """Yield batches of `batch_size` samples; the last may have fewer.
 
         Args:
             batch_size: samples of a batch, at least 1.
@@ -141,7 +142,7 @@ class KeyLog:
 
 
 def _interleave(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Columns as samples one after another, and how many keys each sample has."""
+    """Return the keys of all columns sample by sample, and the number of keys of each sample."""
     rows = len(parts[0][1])
     if all(len(keys) == rows and (lengths == 1).all() for keys, lengths in parts):
         keys = np.stack([keys for keys, _ in parts], axis=1).reshape(-1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one choice of thresholds and capacity gives on a log."""
+"""The result of one choice of thresholds and capacity on a log."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["Curve", "Outcome"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """One choice and what comes of it.
+    """One choice and its result on a log.
 
     Args:
         admission: occurrences that admit a key.
         idle: steps or seconds without an occurrence that evict; None: never.
         idle_unit: 'steps', 'seconds', or '' where there is no eviction by age.
         capacity: rows held at most after a batch; None: no limit.
-        order: which rows go first beyond the capacity, 'lru' or 'lfu'; '' without capacity.
+        order: order in which rows are evicted, 'lru' or 'lfu'; '' without capacity.
         hit_rate: share of lookups that read a row trained before their batch.
-        admitted_rate: share of lookups of keys that are admitted: those are trained.
+        admitted_rate: share of lookups whose key is admitted, and trained.
         peak_rows: the most rows after a batch.
         final_rows: rows at the end.
         peak_counters: the most keys counted and not admitted after a batch.
@@ -46,7 +46,7 @@ class Outcome:
 
     @property
     def label(self) -> str:
-        """The choice in a few words.
+        """A short name of the choice.
 
         Example:
             >>> Outcome(3, 50, "steps", None, "", 0.5, 0.6, 1, 1, 0, 0, 48, 48, 0).label
@@ -65,11 +65,11 @@ class Curve:
     """Hit rate over memory.
 
     Args:
-        label: what changes along it.
+        label: the setting that changes along the curve.
         rows: rows at each point.
         bytes: bytes at each point.
         hit_rate: hit rate at each point.
-        names: of the points; empty where they are too many to name.
+        names: names of the points; empty if there are too many.
     """
 
     label: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way over a log that every dry run takes: its keys counted first where need be, then read."""
+"""Set up a simulation over a log: an index of its keys and a progress bar."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["dry_run"]
 def dry_run(
     log: KeyLog, batch_size: int, count_first: bool, progress: bool
 ) -> Iterator[tuple[KeyIndex, Any]]:
-    """The index of the log's keys and the progress bar of a run over it.
+    """Yield an index for the log's keys and a progress bar for one run over the log.
 
     Args:
-        log: to be read.
+        log: the log.
         batch_size: rows read at a time.
-        count_first: read it once before, so that the index's size is that of all its keys.
-        progress: show the bar on a terminal.
+        count_first: read the log once before, so that the index has all its keys from the start.
+        progress: whether to show the bar, if standard error is a terminal.
 
     Example:
         >>> import tempfile

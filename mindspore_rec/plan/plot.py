@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as a picture, with matplotlib."""
+"""Draw a plan with matplotlib."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENDINGS = (".png", ".svg")
 
 
 def check_plot(path: Path) -> None:
-    """Says before the work whether a picture could be written after it; makes its directory.
+    """Check that a picture can be written to `path`, and make its directory.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -28,7 +28,7 @@ def check_plot(path: Path) -> None:
 
 
 def save_plot(plan: Plan, path: Path) -> None:
-    """Draws hit rate over peak bytes, one line a kind of choice, its points named."""
+    """Draw hit rate over peak bytes: a line for each kind of choice, with named points."""
     figure = _figure_class()(figsize=(9, 6), layout="constrained")
     axes = figure.add_subplot()
     for number, curve in enumerate(plan.curves):
@@ -36,7 +36,7 @@ def save_plot(plan: Plan, path: Path) -> None:
         style = {"marker": "o"} if curve.names else {"linewidth": 1, "linestyle": "--"}
         axes.plot(mebibytes, curve.hit_rate, label=curve.label, **style)
         for name, x, y in zip(curve.names, mebibytes, curve.hit_rate, strict=False):
-            offset = (4, -12 if number % 2 == 0 else 5)  # two capacities alike stay legible
+            offset = (4, -12 if number % 2 == 0 else 5)  # keeps the names of equal points apart
             axes.annotate(name, (x, y), textcoords="offset points", xytext=offset, fontsize="small")
     axes.set_xscale("log")
     axes.set_xlabel("peak memory of rows and counters (MiB)")

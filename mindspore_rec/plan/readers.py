@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs as Arrow columns, in blocks: Parquet, CSV and TSV, lines of JSON."""
+"""Read columns of a log as Arrow arrays, block by block: Parquet, CSV, TSV, lines of JSON."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _ENDINGS = {
 _PARQUET_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 22
 
-# Columns in the order asked for, and how many bytes of the file have been read.
+# Columns in the order asked for, and the bytes of the file read so far.
 Block = tuple[list[pa.Array], int]
 
 
 def log_format(path: Path, format: str | None) -> str:
-    """The format of a log: the one given, or the one its name ends in.
+    """Return the format of a log: the given one, or the one of its name's ending.
 
     Raises:
-        ValueError: the name does not say.
+        ValueError: the ending is unknown.
 
     Example:
         >>> log_format(Path("day_0.tsv.gz"), None)
@@ -57,14 +57,14 @@ def log_format(path: Path, format: str | None) -> str:
 
 
 def is_text(format: str) -> bool:
-    """Whether numbers are spelled out and not told from text by the format."""
+    """Whether the format has only text, in which numbers are spelled out."""
     return format in ("csv", "tsv")
 
 
 def read_blocks(
     path: Path, format: str, columns: Sequence[str | int], header: bool
 ) -> Iterator[Block]:
-    """The columns of one log, block by block.
+    """Yield the columns of one log block by block.
 
     Args:
         path: the file; text may be gzip (`.gz`).
@@ -74,7 +74,7 @@ def read_blocks(
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is broken, empty, or a column is not there.
+        ValueError: the file is broken or empty, or lacks a column.
     """
     try:
         if format == "parquet":
@@ -139,7 +139,7 @@ def _delimited(
             numbers.append(first.index(column))
         else:
             raise _missing(path, column, first)
-    # Names of our own: those of the file need not differ from each other.
+    # New names, since those of the file may have duplicates.
     names = [f"f{i}" for i in range(len(first))]
     raw, stream = _open(path)
     with raw, stream:
@@ -209,7 +209,7 @@ def _whole_lines(stream: Any) -> Iterator[bytes]:
 
 
 def _schema(path: Path, block: bytes, names: Sequence[str]) -> pa.Schema:
-    """Types of the fields, as the first events that have them say."""
+    """Return the types of the fields, taken from the first event that has each."""
     found: dict[str, pa.DataType] = {}
     seen: dict[str, None] = {}
     for number, line in enumerate(block.splitlines(), 1):

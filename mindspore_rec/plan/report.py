@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as text: a table of the choices and their curve."""
+"""Format a plan as text: a table of the choices and their curve."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEAD = (
 
 
 def bytes_text(number: float) -> str:
-    """Bytes for a person.
+    """Format a number of bytes with a unit.
 
     Example:
         >>> bytes_text(92), bytes_text(1536), bytes_text(3 << 30)
@@ -40,7 +40,7 @@ def bytes_text(number: float) -> str:
 
 
 def plan_text(plan: Plan) -> str:
-    """What the log holds, a line a choice, the curve."""
+    """Format a plan: figures of the log, a line for each choice, the curve."""
     lines = [
         f"{plan.samples:,} samples, {plan.steps:,} steps, {plan.lookups:,} lookups, "
         f"{plan.keys:,} distinct keys, {plan.row_bytes} bytes a row",
@@ -71,7 +71,7 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
 
 
 def text_curve(curves: list[Curve], width: int = 72, height: int = 16) -> str:
-    """Hit rate over bytes, on a logarithmic scale, for a terminal; one mark a curve.
+    """Draw hit rate over bytes (logarithmic) as text, with a mark for each curve.
 
     Example:
         >>> print(text_curve([Curve("x", [1, 2], [10, 1000], [0.1, 0.9])], width=12, height=3))
@@ -87,7 +87,7 @@ def text_curve(curves: list[Curve], width: int = 72, height: int = 16) -> str:
     left, right, low, high = min(x), max(x), min(y), max(y)
     grid = [[" "] * width for _ in range(height)]
     marked = [(_MARKS[i % len(_MARKS)], curve) for i, curve in enumerate(curves)]
-    # A curve of many points goes below those of a few.
+    # Curves of few points are drawn over those of many.
     for mark, curve in sorted(marked, key=lambda pair: -len(pair[1].bytes)):
         for b, rate in zip(curve.bytes, curve.hit_rate, strict=True):
             column = _place(math.log(max(b, 1)), left, right, width)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every choice of thresholds and capacities over one reading of a log."""
+"""Simulate all choices of thresholds and capacities in one pass over a log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_COUNT = (1 << 30) - 1
 
 @dataclass(frozen=True)
 class Choices:
-    """What to try.
+    """The choices to simulate.
 
     Every admission threshold is tried without eviction and with each idle limit; every capacity in
     each order with each of `capacity_admission`, without eviction by age.
@@ -33,7 +33,7 @@ class Choices:
         idle_steps: limits of eviction by age in training steps, each at least 1.
         idle_seconds: limits in seconds of event time, each in [1, 2^32).
         capacity: rows (int, at least 1) or shares of the log's distinct keys (float in (0, 1]).
-        order: which rows go first beyond a capacity: 'lru', 'lfu'.
+        order: orders of eviction beyond a capacity: 'lru', 'lfu'.
         capacity_admission: admission thresholds for the capacities.
 
     Raises:
@@ -76,7 +76,7 @@ class Choices:
 
 @dataclass
 class Plan:
-    """What a log holds and what each choice gives.
+    """Figures of a log, and the outcome of each choice on it.
 
     Args:
         samples: rows of the log.
@@ -104,15 +104,15 @@ def simulate(
     batch_size: int,
     progress: bool = False,
 ) -> Plan:
-    """Runs the rows, counters and evictions of a table over a log, without values, for each choice.
+    """Simulate rows, counters and evictions of a table, without values, for each choice.
 
     Memory grows with the log's distinct keys, not with its length. A capacity given as a share
-    takes another reading of the log, which counts its keys.
+    needs another pass over the log, which counts its keys.
 
     Args:
         log: the keys, in the order of training.
-        choices: what to try.
-        row_bytes: bytes of a row, see `row_bytes`.
+        choices: the choices to simulate.
+        row_bytes: bytes of a row, as `row_bytes()` computes it.
         batch_size: samples of a training batch, at least 1.
         progress: whether to show a bar on standard error where that is a terminal.
 
@@ -145,7 +145,7 @@ def _feed(
     plan, time = run.plan, 0
     for batch in log.batches(batch_size, update):
         distinct = index.distinct(batch.keys)
-        # Event time never goes back: a batch that is late changes nothing in who is due.
+        # Event time never goes back: a late batch does not turn the clock back.
         time = max(time, batch.time or 0)
         for sweep in run.by_steps:
             sweep.add(distinct, plan.steps)
@@ -164,7 +164,7 @@ def _feed(
 
 
 class _Run:
-    """The simulations of all choices, and the order their outcomes are told in."""
+    """The simulations of all choices, and the order of their outcomes."""
 
     def __init__(self, choices: Choices, row_bytes: int, keys: int) -> None:
         self.plan = Plan(row_bytes=row_bytes)

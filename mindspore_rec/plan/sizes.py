@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a row costs in memory."""
+"""Bytes of a row in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mindspore_rec.checks import check_int, check_one_of
 __all__ = ["COUNTER_BYTES", "OPTIMIZERS", "row_bytes"]
 
 _METADATA_BYTES = 20  # key, count, last step, last time: csrc/table/row_layout.h
-_INDEX_BYTES = 8  # a row's part of the index at its usual load
+_INDEX_BYTES = 8  # of the index, for each row, at its usual load
 COUNTER_BYTES = _METADATA_BYTES + _INDEX_BYTES  # of a key that is counted and not admitted
 
 _MAX_DIM = 8192
@@ -31,12 +31,12 @@ OPTIMIZERS: dict[str, Callable[[int], int]] = {
 
 
 def row_bytes(dim: int, optimizer: str) -> int:
-    """Bytes of a row: metadata, its part of the index, value and optimizer state.
+    """Return the bytes of a row: metadata, its part of the index, value and optimizer state.
 
-    Room that slabs and index hold for growth is not counted.
+    Spare room of slabs and index for growth is not counted.
 
     Args:
-        dim: floats of the value, in [1, 8192].
+        dim: floats of the value, 1 to 8192.
         optimizer: a name of `OPTIMIZERS`.
 
     Raises:

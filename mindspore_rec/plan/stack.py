@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact least-recently-used tables of every capacity in one pass.
+"""Simulate exact LRU tables of every capacity in one pass.
 
 An LRU table of C rows that admits every key at once holds, after a batch, the C keys used last. So
 a lookup hits exactly where fewer than C other keys were used since its key's last use, counted at
@@ -19,7 +19,7 @@ __all__ = ["StackDistances"]
 
 
 class StackDistances:
-    """Hit rate, rows and evictions of LRU tables with admission threshold 1.
+    """Hit rate, rows and evictions of LRU tables of any capacity with admission threshold 1.
 
     Args:
         row_bytes: bytes of a row.
@@ -27,8 +27,8 @@ class StackDistances:
 
     def __init__(self, row_bytes: int) -> None:
         self._row_bytes = row_bytes
-        self._slot = np.empty(0, np.int64)  # of a key: a place in the order of last uses; -1: none
-        self._owner = np.empty(0, np.int64)  # of a slot: the key that is there; -1: none
+        self._place = np.empty(0, np.int64)  # of a key in the order of last uses; -1: none
+        self._owner = np.empty(0, np.int64)  # key at each place; -1: none
         self._tree = np.zeros(1, np.int64)
         self._next = 0
         self._keys = 0
@@ -38,47 +38,47 @@ class StackDistances:
         self._returns = np.zeros(1, np.int64)  # keys of a batch by distance
 
     def add(self, batch: DistinctBatch) -> None:
-        """Looks up the next batch."""
+        """Look up the next batch."""
         codes, new = batch.codes, len(batch.codes)
-        self._slot = grown(self._slot, batch.keys_so_far, -1)
+        self._place = grown(self._place, batch.keys_so_far, -1)
         self._hits = grown(self._hits, batch.keys_so_far, 0)
         self._returns = grown(self._returns, batch.keys_so_far, 0)
         if self._next + new > len(self._owner):
             self._compact(batch.keys_so_far + new)
-        slots = self._slot[codes]
-        seen = slots >= 0
-        slots = slots[seen]
-        distance = self._keys - self._up_to(slots)
+        places = self._place[codes]
+        seen = places >= 0
+        places = places[seen]
+        distance = self._keys - self._up_to(places)
         np.add.at(self._hits, distance, batch.counts[seen])
         np.add.at(self._returns, distance, 1)
-        self._change(slots, -1)
-        self._owner[slots] = -1
-        places = np.arange(self._next, self._next + new)
-        self._change(places, 1)
-        self._owner[places] = codes
-        self._slot[codes] = places
+        self._change(places, -1)
+        self._owner[places] = -1
+        fresh = np.arange(self._next, self._next + new)
+        self._change(fresh, 1)
+        self._owner[fresh] = codes
+        self._place[codes] = fresh
         self._next += new
-        self._keys += new - len(slots)
+        self._keys += new - len(places)
         self._lookups += batch.lookups
         self._distinct_lookups += new
 
     @property
     def keys(self) -> int:
-        """Distinct keys so far."""
+        """Number of distinct keys so far."""
         return self._keys
 
     @property
     def distinct_lookups(self) -> int:
-        """Distinct keys of each batch, summed."""
+        """Number of distinct keys of each batch, summed over batches."""
         return self._distinct_lookups
 
     @property
     def returns(self) -> np.ndarray:
-        """Of those, by distance d: how many an LRU table of more than d rows had."""
+        """How many of `distinct_lookups` an LRU table of more than d rows hits, by distance d."""
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:
-        """What came of a capacity so far."""
+        """Return the outcome of a capacity so far."""
         rows = min(capacity, self._keys)
         inserted = self._distinct_lookups - int(self._returns[:capacity].sum())
         return Outcome(
@@ -99,7 +99,7 @@ class StackDistances:
         )
 
     def curve(self, points: int = 64) -> Curve:
-        """Hit rate by capacity, from a hundredth of the keys to all of them in equal ratios."""
+        """Return the hit rate by capacity, in equal ratios from 1 % of the keys to all of them."""
         keys = max(self._keys, 1)
         rows = np.unique(np.geomspace(max(keys / 100, 1), keys, points).round().astype(np.int64))
         hits = np.cumsum(self._hits)[rows - 1] / max(self._lookups, 1)
@@ -110,10 +110,10 @@ class StackDistances:
             hits.tolist(),
         )
 
-    def _up_to(self, slots: np.ndarray) -> np.ndarray:
-        """How many keys are at or before each slot."""
-        total = np.zeros(len(slots), np.int64)
-        at = slots + 1
+    def _up_to(self, places: np.ndarray) -> np.ndarray:
+        """Return the number of keys at or before each place."""
+        total = np.zeros(len(places), np.int64)
+        at = places + 1
         left = np.arange(len(at))
         while len(at):
             total[left] += self._tree[at]
@@ -122,19 +122,19 @@ class StackDistances:
             at, left = at[more], left[more]
         return total
 
-    def _change(self, slots: np.ndarray, by: int) -> None:
-        at = slots + 1
+    def _change(self, places: np.ndarray, by: int) -> None:
+        at = places + 1
         while len(at := at[at < len(self._tree)]):
             np.add.at(self._tree, at, by)
             at = at + (at & -at)
 
     def _compact(self, room: int) -> None:
-        """Numbers the slots anew without gaps, with room for half as many more."""
+        """Renumber the places without gaps, and add room for half as many more."""
         codes = self._owner[self._owner >= 0]
         size = room + room // 2 + 1024
         self._owner = np.full(size, -1, np.int64)
         self._owner[: len(codes)] = codes
-        self._slot[codes] = np.arange(len(codes))
+        self._place[codes] = np.arange(len(codes))
         self._next = len(codes)
         sums = np.minimum(np.arange(size + 1), len(codes))
         at = np.arange(size + 1)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tier each key of a batch is found in, and how many rows move, under LRU and LFU.
+"""Simulate tiers under LRU and LFU: where the keys of a batch are found, how many rows move.
 
-Rows that a batch looks up are in the first tier while it trains. After it, each tier in turn hands
-its rows beyond its capacity to the next one, those of the lowest rank first; the last tier has no
-limit. A row's count moves with it, so LFU counts over the whole log.
+Rows that a batch looks up are in the first tier while it trains. After it, each tier in turn
+demotes its rows beyond its capacity to the next one, lowest rank first; the last tier has no limit.
+A row's count moves with it, so LFU counts over the whole log.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _EVERY = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class TierCounts:
-    """What happened in the batches that count, summed; by tier from the highest.
+    """Sums over the batches since `start_counting`, by tier from the highest.
 
     Args:
-        found: distinct keys of a batch that were in the tier at the batch's begin.
-        written: rows handed to the tier by the one above it; of the first tier 0.
-        rows: in the tier after the last batch.
+        found: distinct keys of a batch whose row was in the tier before the batch.
+        written: rows demoted to the tier; 0 for the first.
+        rows: rows in the tier after the last batch.
         new: distinct keys of a batch that had no row yet.
     """
 
@@ -46,43 +46,43 @@ class TierRun(Protocol):
     """Tiers of given capacities, fed batch by batch."""
 
     def add(self, batch: DistinctBatch) -> None:
-        """Trains the next batch."""
+        """Look up the next batch, then demote rows over capacity."""
 
     def start_counting(self) -> None:
-        """Forgets what was counted; the rows stay where they are."""
+        """Reset the counts; the rows stay in their tiers."""
 
     def counts(self, capacities: tuple[int, ...]) -> TierCounts:
-        """What happened since the counting started."""
+        """Return the counts since `start_counting`."""
 
 
 class LruTiers:
-    """Least recently used rows go first; all capacities in one pass, by stack distances."""
+    """Tiers of any capacities that demote the least recently used row first."""
 
     def __init__(self) -> None:
         self._stack = StackDistances(row_bytes=0)
         self.start_counting()
 
     def add(self, batch: DistinctBatch) -> None:
-        """Trains the next batch."""
+        """Look up the next batch, then demote rows over capacity."""
         self._stack.add(batch)
 
     def start_counting(self) -> None:
-        """Forgets what was counted; the rows stay where they are."""
+        """Reset the counts; the rows stay in their tiers."""
         self._returns = self._stack.returns.copy()
         self._lookups = self._stack.distinct_lookups
         self._keys = self._stack.keys
 
     def counts(self, capacities: tuple[int, ...]) -> TierCounts:
-        """What happened since the counting started."""
+        """Return the counts since `start_counting`."""
         returns = self._stack.returns.copy()
         returns[: len(self._returns)] -= self._returns
         lookups = self._stack.distinct_lookups - self._lookups
-        together = np.cumsum([0, *capacities])  # rows of the tiers down to each
+        together = np.cumsum([0, *capacities])  # capacity of each tier and those above it
         found = [
             int(returns[low:high].sum())
             for low, high in zip(together, [*together[1:], len(returns)], strict=True)
         ]
-        # What comes into the tiers down to some one, and does not stay, goes to the next.
+        # Rows that enter the tiers down to one and do not stay there are demoted to the next.
         grew = np.minimum(together, self._stack.keys) - np.minimum(together, self._keys)
         written = [0, *(lookups - np.cumsum(found)[:-1] - grew[1:]).tolist()]
         held = np.minimum([*together, _EVERY], self._stack.keys)
@@ -90,7 +90,7 @@ class LruTiers:
 
 
 class LfuTiers:
-    """Least often looked up rows go first, of those the least recently used.
+    """Tiers that demote the row with the fewest lookups first, of equals the least recently used.
 
     Args:
         capacities: rows of each tier but the last, which has no limit.
@@ -99,17 +99,17 @@ class LfuTiers:
     def __init__(self, capacities: tuple[int, ...]) -> None:
         self._capacities = capacities
         tiers = len(capacities) + 1
-        self._tier = np.empty(0, np.int8)  # of a key: 1 is the first; 0: it has no row
+        self._tier = np.empty(0, np.int8)  # of a key: 1 is the first tier; 0: no row
         self._count = np.empty(0, np.int64)
         self._position = np.empty(0, np.int64)
         self._rows = [0] * tiers
-        # By tier: rows that may be the next to go. Every row outside ranks above the limit.
+        # Demotion candidates of each tier: every other row of it ranks above the limit.
         self._pools: list[list[np.ndarray]] = [[] for _ in capacities]
         self._limits = [-1] * len(capacities)
         self.start_counting()
 
     def add(self, batch: DistinctBatch) -> None:
-        """Trains the next batch."""
+        """Look up the next batch, then demote rows over capacity."""
         codes = batch.codes
         self._tier = grown(self._tier, batch.keys_so_far, 0)
         self._count = grown(self._count, batch.keys_so_far, 0)
@@ -137,12 +137,12 @@ class LfuTiers:
                 self._enter(i + 1, leaving)
 
     def start_counting(self) -> None:
-        """Forgets what was counted; the rows stay where they are."""
+        """Reset the counts; the rows stay in their tiers."""
         self._found = np.zeros(len(self._rows) + 1, np.int64)
         self._written = [0] * len(self._rows)
 
     def counts(self, capacities: tuple[int, ...]) -> TierCounts:
-        """What happened since the counting started."""
+        """Return the counts since `start_counting`."""
         assert capacities == self._capacities
         new, *found = self._found.tolist()
         return TierCounts(found, list(self._written), list(self._rows), new)
@@ -156,9 +156,9 @@ class LfuTiers:
         return (frequency << _POSITION_BITS) | self._position[codes]
 
     def _lowest(self, i: int, number: int) -> np.ndarray:
-        """Rows of tier i to hand on."""
+        """Select the rows that tier i demotes."""
         pool = np.concatenate([np.empty(0, np.int64), *self._pools[i]]).astype(np.int64)
-        # A row may have gone to a higher tier, and be back.
+        # A row may have been promoted, and demoted again.
         pool = np.unique(pool[self._tier[pool] == i + 1])
         rank = self._rank(pool)
         low = rank <= self._limits[i]
@@ -170,7 +170,7 @@ class LfuTiers:
         return pool[order[:number]]
 
     def _new_pool(self, i: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """The lowest rows of all: enough for many batches, few enough to look through at each."""
+        """Select the rows of lowest rank as candidates, enough for many batches."""
         pool = np.flatnonzero(self._tier == i + 1)
         rank = self._rank(pool)
         size = max(2 * number, math.isqrt(len(pool) * number))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tiers of a table serve and move on a key log: `python -m mindspore_rec.plan --tiers`."""
+"""Simulate the tiers of a table on a key log: `python -m mindspore_rec.plan --tiers`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mindspore_rec.plan.tier_runs import LfuTiers, LruTiers, TierRun
 __all__ = ["TierOutcome", "TierPlan", "TierUse", "Tiers", "plan_tiers"]
 
 SSD_INDEX_BYTES = 16  # of memory a row, at most: csrc/tier/key_positions.h
-ROW_INDEX_BYTES = 8  # a row of host memory's part of the index; it does not move
+ROW_INDEX_BYTES = 8  # of the index in host memory for each row; not part of a moved row
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Tiers:
 
     Args:
         host: rows (int, at least 1) or share of the log's distinct keys (float in (0, 1]).
-        remote: the same of the remote tier; None: no limit. Only with 'remote' in `lower`.
+        remote: the same for the remote tier; None: no limit. Only with 'remote' in `lower`.
         lower: tiers below host memory: ('ssd',), ('remote',) or ('remote', 'ssd').
 
     Raises:
@@ -57,10 +57,10 @@ class Tiers:
 
     @classmethod
     def parse(cls, text: str) -> list[Tiers]:
-        """From the command line: capacities of host memory, or one set of tiers by name.
+        """Parse capacities of host memory, or one set of tiers by name.
 
         Raises:
-            ValueError: the text is neither.
+            ValueError: the text has neither form.
         """
         parts = text.split(",")
         if "=" not in text:
@@ -79,17 +79,17 @@ class Tiers:
 
 @dataclass(frozen=True)
 class TierUse:
-    """One tier of a choice; what is a step's is the mean over the steps that count.
+    """One tier of a choice. Figures of a step are means over the steps after the warm-up.
 
     Args:
         name: 'host', 'remote' or 'ssd'.
         capacity: rows; None: no limit.
-        rows: rows in it at the end.
-        served: share of a step's distinct keys that were in it at the step's begin.
-        read_rows: rows a step that go up from it; of host memory 0.
-        written_rows: rows a step that come down to it; of host memory 0.
-        moved_bytes: bytes a step of both.
-        memory_bytes: host memory it takes when full: rows, or an index of them.
+        rows: rows in the tier at the end.
+        served: share of a step's distinct keys whose row was in the tier before the step.
+        read_rows: rows promoted from it a step; 0 for host memory.
+        written_rows: rows demoted to it a step; 0 for host memory.
+        moved_bytes: bytes of both a step.
+        memory_bytes: bytes of host memory for its rows, or for its index of them.
     """
 
     name: str
@@ -104,11 +104,11 @@ class TierUse:
 
 @dataclass(frozen=True)
 class TierOutcome:
-    """What comes of one choice of tiers.
+    """The outcome of one choice of tiers.
 
     Args:
-        order: which rows go down first, 'lru' or 'lfu'.
-        tiers: from host memory down.
+        order: which rows are demoted first, 'lru' or 'lfu'.
+        tiers: the tiers, host memory first.
         new: share of a step's distinct keys that had no row yet.
         fits: whether host memory has room for the distinct keys of each batch.
     """
@@ -121,18 +121,18 @@ class TierOutcome:
 
 @dataclass
 class TierPlan:
-    """What a log asks of tiers.
+    """Figures of a log, and the outcome of each choice of tiers on it.
 
     Args:
         samples: rows of the log.
         steps: training steps of one pass over it.
-        warm_up: first steps, which do not count.
+        warm_up: first steps, which are left out of the figures.
         lookups: keys looked up.
         keys: distinct keys of the log.
         unique_keys: distinct keys of a step, mean over the steps that count.
         most_unique_keys: distinct keys of the step that has most of them.
         row_bytes: bytes of a row in host memory, its part of the index included.
-        moved_row_bytes: bytes of a row on its way.
+        moved_row_bytes: bytes of a row that moves between tiers.
         outcomes: one a choice of tiers and order.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SSD tier by itself: rows of one fixed size, by int64 key, in a directory of files.
+"""Use the SSD tier without a table: rows of one size, by int64 key, in a directory of files.
 
     python -m mindspore_rec.ssd inspect|verify|compact PATH
 
@@ -12,7 +12,7 @@ Example:
     >>> with tempfile.TemporaryDirectory() as path:
     ...     with SsdStore(path, row_bytes=16, direct=False) as store:
     ...         store.write(np.array([7, -1]), np.ones((2, 4), np.float32))
-    ...         store.flush()  # from here on they survive kill -9 and power loss
+    ...         store.flush()  # the rows now survive kill -9 and power loss
     ...         rows, found = store.read(np.array([-1, 5]))
     >>> rows.view(np.float32).tolist(), found.tolist()
     ([[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]], [True, False])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look at, check or tidy up an SSD tier: `python -m mindspore_rec.ssd --help`."""
+"""Inspect, verify or compact an SSD tier: `python -m mindspore_rec.ssd --help`."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ another process has the tier open; inspect and verify change nothing."""
 
 
 def _open(path: Path, **options: Any) -> SsdStore:
-    # The page cache does no harm here, and works on every file system.
+    # Unlike O_DIRECT, the page cache works on every file system.
     return SsdStore(path, direct=False, **options)
 
 
 def inspect(path: Path) -> dict[str, Any]:
-    """Figures and segments of the tier at `path`."""
+    """Return figures and segments of the tier at `path`."""
     with _open(path, read_only=True) as store:
         return {"path": str(path), **store.stats(), "segment_list": store.segments()}
 
 
 def verify(path: Path) -> dict[str, Any]:
-    """What is damaged: a list of path, offset and problem. Empty: nothing is."""
+    """Read and check every record of the tier at `path`; return the damaged places."""
     try:
         with _open(path, read_only=True) as store:
             rows, problems = len(store), store.verify()
-    except SsdCorruptionError:  # so badly that it does not open
+    except SsdCorruptionError:  # the tier does not even open
         rows, problems = 0, SsdStore.verify_files(path)
     return {"path": str(path), "rows": rows, "ok": not problems, "problems": problems}
 
 
 def compact(path: Path) -> dict[str, Any]:
-    """Drops what is dead; figures before and after."""
+    """Drop overwritten and erased rows; return figures of before and after."""
     with _open(path, background_gc=False) as store:
         before = store.stats()
         store.compact()
@@ -89,7 +89,7 @@ def _text(command: str, result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the status to exit with."""
+    """Run the command; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m mindspore_rec.ssd", description=_DESCRIPTION)
     parser.add_argument("command", choices=("inspect", "verify", "compact"))
     parser.add_argument("path", type=Path, help="directory of the tier")
