@@ -13,10 +13,11 @@ from mindspore import Parameter, mint, nn
 
 from mindspore_rec.feature.conversion_reader import read_in_construct
 from mindspore_rec.feature.conversion_targets import Target, walk
+from mindspore_rec.parameter.table_config import MAX_DIM
 
 __all__ = ["cells_outside", "check_convertible", "forget_compiled", "warn_of_users"]
 
-MAX_DIM = 8192
+
 _HOOKS = ("_lazy_forward_pre_hook", "_lazy_forward_hook")
 _BACKWARD_HOOKS = ("_lazy_backward_pre_hook", "_lazy_backward_hook")
 

@@ -19,6 +19,7 @@ from mindspore_rec.feature.conversion_checks import (
     forget_compiled,
     warn_of_users,
 )
+from mindspore_rec.feature.conversion_tables import check_template, config_of, new_lookup
 from mindspore_rec.feature.conversion_targets import (
     Target,
     choose_targets,
@@ -26,10 +27,15 @@ from mindspore_rec.feature.conversion_targets import (
     replace_in,
     walk,
 )
-from mindspore_rec.nn.embedding import EmbeddingLookup, HashEmbeddingLookup
-from mindspore_rec.nn.lookup import TableLookup
-from mindspore_rec.parameter import MapParameter, StaticParameter
-from mindspore_rec.parameter.table_parameter import open_tables
+from mindspore_rec.parameter import MapParameter, StaticParameter, TableConfig
+from mindspore_rec.parameter.initializers import row_initializer
+from mindspore_rec.parameter.upstream import (
+    admission_of,
+    check_described_once,
+    describing_arguments,
+    eviction_of,
+    given_arguments,
+)
 
 __all__ = ["convert", "revert"]
 
@@ -49,6 +55,7 @@ def convert(
     seed: int = 0,
     prefix: str = "",
     dry_run: bool = False,
+    config: TableConfig | None = None,
 ) -> Conversion:
     """Replaces the embeddings of an ordinary network by lookups in tables; its code stays.
 
@@ -76,9 +83,12 @@ def convert(
         permit_filter_value: as for `HashEmbeddingLookup`. Rows of kept weights are in from the
             start.
         evict_filter_value: as for `HashEmbeddingLookup`.
-        seed: of the first values. Default: 0.
+        seed: seed of the first values. Default: 0.
         prefix: tables are named prefix + path, which must be unique among open tables. Default: ''.
         dry_run: check and print only.
+        config: the tables as a `TableConfig` without name and `vocab_size`, instead of the
+            arguments above that describe one; its `dim` has to be that of the embeddings converted.
+            A table is frozen where the old weight is, or where the config says so.
 
     Returns:
         What was changed; `revert` takes it back.
@@ -107,6 +117,8 @@ def convert(
         >>> type(net[0]).__name__
         'Embedding'
     """
+    given = given_arguments(convert, locals())
+    check_described_once(describing_arguments(convert, locals()), config)
     if not isinstance(net, nn.Cell):
         raise TypeError(f"net must be a Cell, got {type(net).__name__}")
     for argument, flag in (("keep_weights", keep_weights), ("dry_run", dry_run)):
@@ -117,29 +129,35 @@ def convert(
     check_one_of("kind", kind, tuple(NEW_KINDS))
     if key_dtype not in (ms.int32, ms.int64):
         raise TypeError(f"key_dtype must be int32 or int64, got {key_dtype!r}")
-    described: dict[str, Any] = {"seed": seed}
-    if param_init is not None:
-        if kind == "static" and keep_weights:
-            raise ValueError("param_init is for kind='hash' or keep_weights=False")
-        described["param_init"] = param_init
-    if kind == "hash":
-        described |= {
-            "key_dtype": key_dtype,
-            "permit_filter_value": permit_filter_value,
-            "evict_filter_value": evict_filter_value,
-        }
-    else:
-        for argument, given in (
-            ("key_dtype", key_dtype != ms.int64),
-            ("permit_filter_value", permit_filter_value != 1),
-            ("evict_filter_value", evict_filter_value != sys.maxsize),
-        ):
-            if given:
+    if kind == "static":
+        for argument in ("key_dtype", "permit_filter_value", "evict_filter_value"):
+            if argument in given:
                 raise ValueError(f"{argument} is for kind='hash'")
+        if keep_weights and param_init is not None:
+            raise ValueError("param_init is for kind='hash' or keep_weights=False")
+    if config is not None:
+        check_template(config, kind, keep_weights)
+
+    def template(dim: int) -> TableConfig:
+        if config is not None:
+            return config
+        initializer = "normal" if param_init is None else param_init
+        row_initializer(initializer, fan_in=dim, fan_out=dim, argument="param_init")
+        if kind == "static":
+            return TableConfig(dim, initializer=initializer, seed=seed)
+        return TableConfig(
+            dim,
+            key_dtype=key_dtype,
+            initializer=initializer,
+            seed=seed,
+            admission=admission_of("", None, permit_filter_value),
+            eviction=eviction_of("", None, evict_filter_value),
+        )
 
     targets = choose_targets(find_targets(net), names, min_size, predicate)
     check_convertible(net, targets, keep_weights)
     _check_names(net, targets, prefix)
+    configs = [config_of(t, template(t.dim), kind, keep_weights, prefix) for t in targets]
     conversion = Conversion(net, kind, changes_of(targets, kind, prefix), dry_run)
     if dry_run or not targets:
         conversion._net = None
@@ -147,8 +165,8 @@ def convert(
         return conversion
     tables: dict[int, Any] = {}
     try:
-        for target in targets:
-            new = _new_cell(target, kind, keep_weights, prefix + target.path, described, tables)
+        for target, described in zip(targets, configs, strict=True):
+            new = new_lookup(target, described, keep_weights, tables)
             conversion._pairs.append((target, new))
         outside = cells_outside(net)
         warn_of_users(targets, outside)  # a warning may be made an error
@@ -172,56 +190,6 @@ def _check_names(net: nn.Cell, targets: list[Target], prefix: str) -> None:
                 f"prefix {prefix!r} gives a table the name '{prefix + target.path}', which a "
                 "parameter of the network has"
             )
-
-
-def _new_cell(
-    target: Target,
-    kind: str,
-    keep_weights: bool,
-    name: str,
-    described: dict[str, Any],
-    tables: dict[int, Any],
-) -> nn.Cell:
-    """The lookup that stands for an embedding; makes its table unless there is one already."""
-    old, weight, padding = target.cell, target.weight, target.padding
-    table = tables.get(id(weight))
-    try:
-        if table is None and open_tables(name):
-            raise ValueError(f"name '{name}' is already used by an open table; close that table")
-        if table is not None:
-            if kind == "hash":
-                new: Any = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)
-            else:
-                new = TableLookup(table, None, padding)
-        elif kind == "hash":
-            new = HashEmbeddingLookup(target.dim, name=name, padding_key=padding, **described)
-        else:
-            new = EmbeddingLookup(
-                target.rows,
-                target.dim,
-                name=name,
-                out_of_range="zeros" if target.reads_zeros_outside else "error",
-                padding_key=padding,
-                **(described | {"param_init": weight} if keep_weights else described),
-            )
-    except ValueError as error:
-        if "already used" in str(error):
-            raise ValueError(f"{error}; give another prefix=, got the name '{name}'") from error
-        raise
-    if table is None:
-        tables[id(weight)] = new.embedding_table
-        if kind == "hash" and keep_weights:
-            keys = np.arange(target.rows, dtype=np.int64)
-            new.embedding_table.write_rows(keys, np.ascontiguousarray(weight.asnumpy()))
-        new.embedding_table.requires_grad = weight.requires_grad
-        # Cells rename what is assigned to them; nothing is assigned when this one is put in place.
-        new.embedding_table.anchor.name = name
-    # What code around an embedding may ask it for.
-    for attribute in ("vocab_size", "embedding_size", "num_embeddings", "embedding_dim"):
-        if attribute in vars(old):
-            setattr(new, attribute, getattr(old, attribute))
-    new.set_train(old.training)
-    return new
 
 
 def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,23 +17,24 @@ from mindspore_rec.feature.cache_of_sizes import cache_of_sizes
 from mindspore_rec.feature.feature_spec import check_name
 from mindspore_rec.feature.policies_of_specs import policies_of_specs
 from mindspore_rec.feature.session import adopt, default_seed
-from mindspore_rec.parameter import MapParameter
+from mindspore_rec.parameter import Admission, Eviction, MapParameter, TableConfig
 from mindspore_rec.parameter.initializers import row_initializer
-from mindspore_rec.parameter.policies import (
-    Admission,
-    Eviction,
-    check_admission,
-    check_eviction,
+from mindspore_rec.parameter.table_config import MAX_DIM
+from mindspore_rec.parameter.upstream import (
+    REQUIRED,
+    check_described_once,
+    check_hash_config,
+    describing_arguments,
 )
 
 __all__ = ["create_table", "padding_keys_of"]
 
 
 def create_table(
-    key_dtype: Any,
-    dim: int,
-    name: str,
-    emb_initializer: Any,
+    key_dtype: Any = REQUIRED,
+    dim: int = REQUIRED,
+    name: str = REQUIRED,
+    emb_initializer: Any = REQUIRED,
     device_vocabulary_size: int = 0,
     host_vocabulary_size: int = 0,
     ssd_vocabulary_size: int = 0,
@@ -47,6 +49,7 @@ def create_table(
     padding_keys: int | Iterable[int] | None = None,
     seed: int | None = None,
     cache: CacheConfig | None = None,
+    config: TableConfig | None = None,
 ) -> MapParameter:
     """Makes a table that grows as keys arrive.
 
@@ -83,9 +86,11 @@ def create_table(
         eviction: `Eviction`. Default: rows stay.
         padding_keys: keys that read zeros and never get a row, where the table is looked up with
             `SparseLookup` or `sparse_lookup`: an int or several. A clone has none. Default: none.
-        seed: of the first values, 0 to 2**64 - 1. Default: that of `init`, or 0.
+        seed: seed of the first values, 0 to 2**64 - 1. Default: that of `init`, or 0.
         cache: the tiers as a `CacheConfig`, which says more than the sizes above. Default: as they
             say.
+        config: the table as a `TableConfig` with a name, instead of the arguments above that
+            describe one; `specs` and `padding_keys` are not of it and stay.
 
     Returns:
         The table. While a session of `init` lasts, it closes with the session.
@@ -105,53 +110,65 @@ def create_table(
         >>> table.name, table.dim, table.padding_keys
         ('doc.create_table', 8, (0,))
     """
+    check_described_once(
+        describing_arguments(create_table, locals()),
+        config,
+        key_dtype=key_dtype,
+        dim=dim,
+        name=name,
+        emb_initializer=emb_initializer,
+    )
+    if config is not None:
+        check_hash_config("table of create_table", config)
+        if config.name is None:
+            raise ValueError("config must have a name for create_table, got None")
+        name = config.name
     check_name("name", name)
     where = f"table '{name}': "
-    if key_dtype not in (ms.int32, ms.int64):
-        raise TypeError(f"{where}key_dtype must be mindspore.int32 or int64, got {key_dtype}")
-    dim = check_int(where + "dim", dim, 1, 8192)
-    row_initializer(emb_initializer, fan_in=dim, fan_out=dim, argument=where + "emb_initializer")
-    cache = cache_of_sizes(
-        where, dim, cache,
-        device_vocabulary_size, host_vocabulary_size, ssd_vocabulary_size, ssd_data_path,
-    )  # fmt: skip
     if optimizer is not None:
         raise ValueError(
             f"{where}optimizer must be None: an optimizer is given its tables, not a table its "
             "optimizer. Give it get_dense_and_sparse_variable(net), or use CombinedOptimizer for a "
             "different one a table"
         )
-    check_admission(admission)
-    check_eviction(eviction)
-    padding = _check_padding(where, padding_keys, key_dtype)
+    if config is None:
+        if key_dtype not in (ms.int32, ms.int64):
+            raise TypeError(f"{where}key_dtype must be mindspore.int32 or int64, got {key_dtype}")
+        dim = check_int(where + "dim", dim, 1, MAX_DIM)
+        argument = where + "emb_initializer"
+        row_initializer(emb_initializer, fan_in=dim, fan_out=dim, argument=argument)
+        argument = where + "serving_default_value"
+        config = TableConfig(
+            dim,
+            name=name,
+            key_dtype=key_dtype,
+            initializer=emb_initializer,
+            seed=seed,
+            admission=admission,
+            eviction=eviction,
+            unknown_value=_check_row(where + "default_value", default_value, dim),
+            serving_unknown_value=_check_row(argument, serving_default_value, dim),
+            cache=cache_of_sizes(
+                where, dim, cache,
+                device_vocabulary_size, host_vocabulary_size, ssd_vocabulary_size, ssd_data_path,
+            ),
+        )  # fmt: skip
+    padding = _check_padding(where, padding_keys, config.key_dtype)
     if specs is not None:
-        admission, eviction = policies_of_specs(specs, name, admission, eviction)
-    options: dict[str, Any] = {
-        "admission": admission,
-        "eviction": eviction,
-        "unknown_value": _check_row(where + "default_value", default_value, dim),
-        "serving_unknown_value": _check_row(
-            where + "serving_default_value", serving_default_value, dim
-        ),
-        "cache": cache,
-    }
-    table = MapParameter(
-        name=name,
-        key_dtype=key_dtype,
-        value_shape=dim,
-        default_value=emb_initializer,
-        seed=default_seed() if seed is None else check_int(where + "seed", seed, 0, (1 << 64) - 1),
-        **{option: value for option, value in options.items() if value is not None},
-    )
+        policies = policies_of_specs(specs, name, config.admission, config.eviction)
+        config = dataclasses.replace(config, admission=policies[0], eviction=policies[1])
+    if config.seed is None:
+        config = dataclasses.replace(config, seed=default_seed())
+    table = MapParameter(config=config)
     table.padding_keys = padding
     # Constants of a graph must be Tensors: it takes an int for an int32.
-    table.padding_constants = tuple(Tensor(key, key_dtype) for key in padding)
+    table.padding_constants = tuple(Tensor(key, config.key_dtype) for key in padding)
     adopt(table)
     return table
 
 
 def padding_keys_of(table: MapParameter) -> tuple[int, ...]:
-    """The padding keys that `create_table` gave a table.
+    """Return the padding keys that `create_table` gave a table.
 
     Example:
         >>> from mindspore_rec import MapParameter
@@ -174,7 +191,7 @@ def _check_padding(where: str, keys: Any, key_dtype: Any) -> tuple[int, ...]:
 
 
 def _check_row(argument: str, value: Any, dim: int) -> float | np.ndarray | None:
-    """A number, or a row of them, in a form `MapParameter` takes."""
+    """Return a number, or a row of them, in a form `TableConfig` takes."""
     if value is None:
         return None
     if isinstance(value, Tensor):

@@ -11,7 +11,7 @@ from mindspore import Tensor, nn
 
 from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.checks import check_one_of
-from mindspore_rec.nn.hash_lookup import hash_config, new_hash_table, shared_table
+from mindspore_rec.nn.hash_lookup import hash_config, new_table, shared_table
 from mindspore_rec.nn.lookup import check_coefficient, check_padding_key
 from mindspore_rec.parameter import (
     Admission,
@@ -54,21 +54,24 @@ class EmbeddingBag(nn.Cell):
     Args:
         embedding_size: floats in a row, 1 to 8192.
         mode: 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
-        vocab_size: a fixed vocabulary (as `EmbeddingLookup`). Default: a hash table.
-        key_dtype: of a hash table. Default: `int32`.
+        vocab_size: number of ids of a fixed vocabulary (as `EmbeddingLookup`). Default: a hash
+            table.
+        key_dtype: dtype of the keys of a hash table. Default: `int32`.
         param_init: as for `HashEmbeddingLookup`. Default: 'normal'.
         padding_key: an id that is no member of its bag. Default: none.
         permit_filter_value: as for `HashEmbeddingLookup`.
         evict_filter_value: as for `HashEmbeddingLookup`.
         name: the table's name. Default: numbered.
         table: an existing MapParameter to share.
-        seed: of the first values. Default: 0.
+        seed: seed of the first values. Default: 0.
         admission: as for `HashEmbeddingLookup`.
         eviction: as for `HashEmbeddingLookup`.
         unknown_value: as for `HashEmbeddingLookup`.
         serving_unknown_value: as for `HashEmbeddingLookup`.
         faae_coefficient: as for `HashEmbeddingLookup`.
         cache: as for `HashEmbeddingLookup`, also with `vocab_size`.
+        config: the table as a `TableConfig`, of either kind, instead of the arguments above that
+            describe one.
 
     Inputs:
         ids: int32 or int64, `[bags, length]`, or `[n]` together with offsets.
@@ -132,11 +135,7 @@ class EmbeddingBag(nn.Cell):
         if table is not None:
             self.embedding_table: TableParameter = shared_table(table, embedding_size, describing)
         elif config is not None:
-            self.embedding_table = (
-                new_hash_table("EmbeddingBag", config)
-                if config.vocab_size is None
-                else StaticParameter(config=config)
-            )
+            self.embedding_table = new_table("EmbeddingBag", config)
         elif vocab_size is not None:
             self.embedding_table = StaticParameter(
                 vocab_size, embedding_size, param_init, name=name, seed=seed, cache=cache
@@ -156,7 +155,7 @@ class EmbeddingBag(nn.Cell):
                 serving_unknown_value=serving_unknown_value,
                 cache=cache,
             )
-            self.embedding_table = new_hash_table("EmbeddingBag", config)
+            self.embedding_table = new_table("EmbeddingBag", config)
         self.embedding_table.refuse_device("an EmbeddingBag")
         self.embedding_size = self.embedding_table.dim
         self.plain = self.embedding_table.make_descriptor(self.padding_key, mode, False, faae)

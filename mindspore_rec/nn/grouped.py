@@ -11,8 +11,10 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.native import custom_op
+from mindspore_rec.nn.hash_lookup import new_table
 from mindspore_rec.nn.lookup import check_coefficient, check_padding_key
-from mindspore_rec.parameter import TableParameter
+from mindspore_rec.parameter import TableConfig, TableParameter
+from mindspore_rec.parameter.upstream import REQUIRED
 
 __all__ = ["GroupedEmbedding"]
 
@@ -27,6 +29,9 @@ class GroupedEmbedding(nn.Cell):
     Args:
         tables: a MapParameter or StaticParameter for each column, all with rows of the same size;
             a table may serve several columns, which are then looked up in their order.
+        config: a `TableConfig` for each column instead of its table, all with the same `dim` and
+            with different names. A table of its own is made of each: a MapParameter, or, where the
+            config has `vocab_size`, a StaticParameter. Default: none.
         padding_key: an id that reads zeros and is never trained, in all tables. Default: none.
         faae_coefficient: what an occurrence counts for in admission, one for all columns or one
             each, 1 to 2**20. Default: 1.
@@ -47,36 +52,33 @@ class GroupedEmbedding(nn.Cell):
     Example:
         >>> import mindspore as ms
         >>> from mindspore import Tensor
-        >>> from mindspore_rec import GroupedEmbedding, MapParameter
+        >>> from mindspore_rec import GroupedEmbedding, MapParameter, TableConfig
         >>> tables = [MapParameter(f"doc.grouped.{t}", value_shape=4) for t in range(3)]
         >>> GroupedEmbedding(tables)(Tensor([[1, 2, 3], [4, 5, 6]], ms.int32)).shape
         (2, 3, 4)
+        >>> configs = [TableConfig(4, name=f"doc.grouped.config.{t}") for t in range(2)]
+        >>> GroupedEmbedding(config=configs)(Tensor([[1, 2]], ms.int64)).shape
+        (1, 2, 4)
     """
 
     def __init__(
         self,
-        tables: Sequence[TableParameter],
+        tables: Sequence[TableParameter] = REQUIRED,
         *,
+        config: Sequence[TableConfig] | None = None,
         padding_key: int | None = None,
         faae_coefficient: int | Sequence[int] = 1,
     ) -> None:
         super().__init__()
-        tables = list(tables)
-        if not tables:
-            raise ValueError("tables must have at least one table, got none")
-        for table in tables:
-            if not isinstance(table, TableParameter):
-                raise TypeError(
-                    f"tables must hold Map- or StaticParameters, got {type(table).__name__}"
-                )
-            table.refuse_device("a GroupedEmbedding")
-            if table.dim != tables[0].dim:
-                raise ValueError(
-                    f"tables must have rows of one size: '{tables[0].name}' has {tables[0].dim} "
-                    f"floats, '{table.name}' {table.dim}"
-                )
         self.padding_key = check_padding_key(padding_key)
-        coefficients = _coefficients(faae_coefficient, len(tables))
+        if tables is REQUIRED and config is None:
+            raise TypeError("tables must be given, or config=[TableConfig(...), ...]")
+        if tables is not REQUIRED and config is not None:
+            raise ValueError("tables are of what config describes: with config= leave it out")
+        columns = list(tables if config is None else config)
+        coefficients = _coefficients(faae_coefficient, len(columns))
+        tables = columns if config is None else _new_tables(columns)
+        _check_tables(tables)
         self.tables = nn.CellList(tables, auto_prefix=False)
         self.embedding_size = tables[0].dim
         descriptors = [
@@ -107,12 +109,52 @@ class GroupedEmbedding(nn.Cell):
         self._eval = custom_op("MsrGroupLookupEval", ms.float32, eval_bprop)
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Rows of ids."""
+        """Return the rows of ids, float32 `[..., tables, dim]`."""
         # The sum hands one token on to every table's anchor.
         anchor = self._sum(self.anchors)
         if self.training:
             return self._train(ids, self.descriptors, self.like, anchor)[0]
         return self._eval(ids, self.descriptors, self.like, anchor)
+
+
+def _check_tables(tables: list[TableParameter]) -> None:
+    if not tables:
+        raise ValueError("tables must have at least one table, got none")
+    for table in tables:
+        if not isinstance(table, TableParameter):
+            raise TypeError(
+                f"tables must hold Map- or StaticParameters, got {type(table).__name__}"
+            )
+        table.refuse_device("a GroupedEmbedding")
+        if table.dim != tables[0].dim:
+            raise ValueError(
+                f"tables must have rows of one size: '{tables[0].name}' has {tables[0].dim} "
+                f"floats, '{table.name}' {table.dim}"
+            )
+
+
+def _new_tables(configs: list[TableConfig]) -> list[TableParameter]:
+    """Make a table of each config; all of them or, where one cannot be made, none."""
+    names: set[str] = set()
+    for config in configs:
+        if not isinstance(config, TableConfig):
+            raise TypeError(f"config must hold TableConfigs, got {type(config).__name__}")
+        if config.dim != configs[0].dim:
+            raise ValueError(
+                f"config must have rows of one size, got dim={configs[0].dim} and {config.dim}"
+            )
+        if config.name is not None and config.name in names:
+            raise ValueError(f"config must have different names, got '{config.name}' twice")
+        names |= {config.name or ""}
+    tables: list[TableParameter] = []
+    try:
+        for config in configs:
+            tables.append(new_table("GroupedEmbedding", config))
+    except BaseException:
+        for table in tables:
+            table.close()
+        raise
+    return tables
 
 
 def _coefficients(given: Any, columns: int) -> list[int]:

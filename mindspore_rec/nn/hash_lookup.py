@@ -19,7 +19,14 @@ from mindspore_rec.nn.lookup import (
     check_padding_key,
     check_sparse,
 )
-from mindspore_rec.parameter import Admission, Eviction, MapParameter, TableConfig
+from mindspore_rec.parameter import (
+    Admission,
+    Eviction,
+    MapParameter,
+    StaticParameter,
+    TableConfig,
+    TableParameter,
+)
 from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.table_config import MAX_DIM
 from mindspore_rec.parameter.upstream import (
@@ -31,7 +38,7 @@ from mindspore_rec.parameter.upstream import (
     eviction_of,
 )
 
-__all__ = ["HashEmbeddingLookup", "hash_config", "new_hash_table", "shared_table"]
+__all__ = ["HashEmbeddingLookup", "hash_config", "new_hash_table", "new_table", "shared_table"]
 
 _unnamed = itertools.count()
 
@@ -50,24 +57,25 @@ class HashEmbeddingLookup(TableLookup):
         param_init: first value of a row, as `MapParameter`'s `default_value`. Default: 'normal'.
         sparse: must be True: gradients of a table are per key.
         max_norm: rows with a larger L2 norm are scaled to it on the way out. Default: no limit.
-        permit_filter_value: an id is admitted in the batch in which its count of occurrences
-            reaches this. Default: 1.
+        permit_filter_value: number of occurrences of an id by which it gets a row. Default: 1.
         evict_filter_value: a row not seen in training for that many steps is evicted. Default:
             never.
         vocab_cache_size: must be 0; upstream's rows on the device are `cache`'s `device_rows`.
         name: the table's name; of two open tables with one name only the newer can be used.
             Default: `hash_embedding_<n>`.
         padding_key: an id that reads zeros and is never trained. Default: none.
-        table: an existing MapParameter to share; then the arguments that describe a table must be
-            left at their defaults.
-        seed: of the first values. Default: 0.
-        admission: who gets a row, as for `MapParameter`, instead of `permit_filter_value`.
-        eviction: who leaves, as for `MapParameter`, instead of `evict_filter_value`.
-        unknown_value: what an id without a row reads, as for `MapParameter`.
-        serving_unknown_value: the same in evaluation and prediction.
-        faae_coefficient: what one occurrence in this lookup counts for in admission, 1 to 2**20.
-            Default: 1.
-        cache: the tiers the rows live in, a `CacheConfig`. Default: all rows in host memory.
+        table: an existing MapParameter to share; what describes a table is then left out.
+        seed: seed of the first values. Default: 0.
+        admission: as for `TableConfig`, instead of `permit_filter_value`.
+        eviction: as for `TableConfig`, instead of `evict_filter_value`.
+        unknown_value: as for `TableConfig`.
+        serving_unknown_value: as for `TableConfig`.
+        faae_coefficient: number of occurrences that one occurrence of an id in this lookup counts
+            as, for admission and for eviction by frequency, 1 to 2**20; after the coefficient of
+            "feature admission and eviction" of Rec SDK. Default: 1.
+        cache: as for `TableConfig`. Default: all rows in host memory.
+        config: the table as a `TableConfig`, instead of the arguments above that describe one;
+            `max_norm`, `padding_key` and `faae_coefficient` are the lookup's and stay.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
@@ -84,10 +92,13 @@ class HashEmbeddingLookup(TableLookup):
     Example:
         >>> import mindspore as ms
         >>> from mindspore import Tensor
-        >>> from mindspore_rec import HashEmbeddingLookup
+        >>> from mindspore_rec import HashEmbeddingLookup, TableConfig
         >>> embedding = HashEmbeddingLookup(4, ms.int64, "ones", name="doc.hash_embedding")
         >>> embedding(Tensor([[7, -1, 1 << 62]], ms.int64)).shape
         (1, 3, 4)
+        >>> config = TableConfig(4, name="doc.hash_embedding.config", initializer="ones")
+        >>> HashEmbeddingLookup(config=config)(Tensor([[7]], ms.int64)).shape
+        (1, 1, 4)
     """
 
     def __init__(
@@ -178,6 +189,18 @@ def hash_config(
         serving_unknown_value=serving_unknown_value,
         cache=cache,
     )
+
+
+def new_table(maker: str, config: TableConfig) -> TableParameter:
+    """Make the table of an embedding cell, of the kind that its description asks for.
+
+    Args:
+        maker: name of the cell's class, for messages.
+        config: the table's description.
+    """
+    if config.vocab_size is None:
+        return new_hash_table(maker, config)
+    return StaticParameter(config=config)
 
 
 def new_hash_table(maker: str, config: TableConfig) -> MapParameter:

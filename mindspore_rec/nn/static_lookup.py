@@ -51,12 +51,14 @@ class EmbeddingLookup(nn.Cell):
             'zeros' (what upstream did silently). Only for 'CPU'.
         name: the table's name, as for `HashEmbeddingLookup`. Only for 'CPU'.
         padding_key: an id that reads zeros and is never trained. Only for 'CPU'.
-        seed: of the first values. Only for 'CPU'.
+        seed: seed of the first values. Only for 'CPU'.
         cache: the tiers the rows live in, a `CacheConfig`. Only for 'CPU'. Default: all rows in
             host memory.
         vocab_cache_size: upstream's name for a table on the host whose most used rows are on the
             device, with either target: the same as `cache=CacheConfig(device_rows=...)`. 0: none.
             Default: 0.
+        config: the table as a `TableConfig` with `vocab_size`, instead of the arguments above that
+            describe one. Only for 'CPU'.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.

@@ -97,8 +97,7 @@ class StaticParameter(TableParameter):
         self.vocab_size = size
         self.out_of_range = config.out_of_range
         if values is not None:
-            self.set_data(values)
-            self._rows_given = None
+            self.start_from(values)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -106,14 +105,25 @@ class StaticParameter(TableParameter):
         return self.vocab_size, self.dim
 
     def asnumpy(self) -> np.ndarray:
-        """A copy of all values: float32 `[vocab_size, embedding_size]`."""
+        """Return a copy of all values: float32 `[vocab_size, embedding_size]`."""
         rows = self._synchronised().export_rows()
         values = np.empty((self.vocab_size, self.dim), np.float32)
         values[rows["keys"]] = rows["values"]
         return values
 
+    def start_from(self, values: Tensor | np.ndarray) -> None:
+        """Set all values of a table that was just made, as its first ones.
+
+        Unlike after `set_data`, weights that MindSpore loads later are known to come without rows.
+
+        Args:
+            values: float32 `[vocab_size, embedding_size]`.
+        """
+        self.set_data(values)
+        self._rows_given = None
+
     def set_data(self, values: Tensor | np.ndarray) -> None:
-        """Replaces all values; optimizer state starts fresh.
+        """Replace all values; optimizer state starts fresh.
 
         Args:
             values: float32 `[vocab_size, embedding_size]`.
