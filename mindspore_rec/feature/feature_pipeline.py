@@ -191,7 +191,13 @@ class FeaturePipeline:
             return rows if isinstance(rows, BatchRows) else BatchRows(rows)
         batch = rows.as_record_batch() if isinstance(rows, BatchRows) else to_record_batch(rows)
         for function in self._prepare:
-            batch = to_record_batch(function(batch.to_pandas()))
+            frame = batch.to_pandas()
+            try:
+                batch = to_record_batch(function(frame))
+            except KeyError as error:
+                raise ValueError(
+                    f"rows must have a column {error}, which prepare reads; they have {list(frame)}"
+                ) from error
         return BatchRows(batch)
 
     def _wanted(self, columns: Sequence[str] | None) -> list[Output]:
@@ -227,7 +233,7 @@ class FeaturePipeline:
 
     def _rest(self, view: BatchRows) -> list[str]:
         """Return the names of columns that no feature reads."""
-        read = {column_of(each, view) for output in self._outputs for each in output.members}
+        read = {view.name_of(each.column) for output in self._outputs for each in output.members}
         time = None if self.timestamp is None else view.name_of(self.timestamp.column)
         return [name for name in view.names if name not in read and name != time]
 

@@ -155,6 +155,8 @@ class Number(Feature):
 
     def _numbers(self, values: pa.Array) -> np.ndarray:
         """Return a float64 copy, NaN where a value is missing."""
+        if pa.types.is_null(values.type):  # nothing but missing values
+            values = values.cast(pa.float64())
         if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
             raise ValueError(f"column {self.column!r} must be numbers, it is {values.type}")
         return np.array(values.to_numpy(zero_copy_only=False), np.float64)
@@ -238,6 +240,8 @@ def hashed_keys(field: str, values: pa.Array) -> np.ndarray:
 
 def time_parts(column: str | int, values: pa.Array, part: str) -> tuple[np.ndarray, np.ndarray]:
     """Return int64 parts of times, 0 where one is missing, and a mask of those that are there."""
+    if pa.types.is_null(values.type):
+        values = values.cast(pa.float64())
     if pa.types.is_timestamp(values.type):
         seconds = values.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
     elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):

@@ -35,6 +35,12 @@ def _parser() -> argparse.ArgumentParser:
         help="makes the network; default: the builder that the checkpoint names",
     )
     made.add_argument(
+        "--features",
+        metavar="MODULE:FUNCTION",
+        help="makes the FeaturePipeline for requests of raw columns; default: what the network's "
+        "function, or the checkpoint's builder, returns beside the network",
+    )
+    made.add_argument(
         "--input",
         action="append",
         metavar="NAME:DATATYPE:SHAPE",
@@ -98,6 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
                     inputs=options.input,
                     poll_seconds=options.poll_seconds,
                     wait_seconds=options.wait_seconds,
+                    features=load_function(options.features)() if options.features else None,
                 )
                 front.open(predictor)
                 if options.announcements:

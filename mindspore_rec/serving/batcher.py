@@ -7,10 +7,13 @@ import threading
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from mindspore_rec.checks import check_int
+from mindspore_rec.feature.arrow_columns import join_rows
 from mindspore_rec.serving.predictor import Predictor
 
 __all__ = ["Batcher", "BusyError"]
@@ -21,15 +24,23 @@ Answer = tuple[list[np.ndarray], int]
 """Outputs, and the version that they are of."""
 
 
+Inputs = list[np.ndarray] | pa.RecordBatch
+"""Arrays in the order of the network's arguments, or raw rows."""
+
+
 class BusyError(RuntimeError):
     """More requests wait than will be answered in time."""
 
 
 @dataclass(frozen=True)
 class _Request:
-    inputs: list[np.ndarray]
+    inputs: Inputs
     rows: int  # 0 where requests go one by one
     future: Future[Answer] = field(default_factory=Future)
+
+    def goes_with(self, other: _Request) -> bool:
+        """Return whether both are arrays, or rows of the same columns."""
+        return _schema(self.inputs) == _schema(other.inputs)
 
 
 class Batcher:
@@ -63,19 +74,21 @@ class Batcher:
         self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
         self._thread.start()
 
-    def submit(self, inputs: list[np.ndarray]) -> Future[Answer]:
-        """Hands a request over.
+    def submit(self, inputs: Inputs) -> Future[Answer]:
+        """Hand a request over.
 
         Args:
-            inputs: as `Predictor.predict` takes them; their first dimensions are the same, where
-                requests go together.
+            inputs: as `Predictor.predict` takes them; the first dimensions of arrays are the same,
+                where requests go together.
 
         Raises:
             BusyError: too many wait already, or it is closed.
             ValueError: inputs of different first dimensions.
         """
         rows = 0
-        if self._max_rows:
+        if self._max_rows and isinstance(inputs, pa.RecordBatch):
+            rows = inputs.num_rows
+        elif self._max_rows:
             found = {len(each) for each in inputs}
             if len(found) != 1:
                 raise ValueError(f"inputs must have the same first dimension, got {sorted(found)}")
@@ -115,6 +128,8 @@ class Batcher:
             while self._max_rows and self._waiting:
                 if rows + self._waiting[0].rows > self._max_rows:
                     break
+                if not self._waiting[0].goes_with(batch[0]):
+                    break
                 batch.append(self._waiting.popleft())
                 rows += batch[-1].rows
             return batch
@@ -134,13 +149,10 @@ class Batcher:
             request.future.set_result(answer)
 
     def _answers(self, batch: list[_Request]) -> list[Answer]:
-        if len(batch) == 1:
-            return [self._predictor.predict_versioned(*batch[0].inputs)]
-        together = [
-            np.concatenate(parts)
-            for parts in zip(*(request.inputs for request in batch), strict=True)
-        ]
+        together = _joined([request.inputs for request in batch])
         outputs, version = self._predictor.predict_versioned(*together)
+        if len(batch) == 1:
+            return [(outputs, version)]
         rows = [request.rows for request in batch]
         for output in outputs:
             if len(output) != sum(rows):
@@ -148,6 +160,20 @@ class Batcher:
         ends = np.cumsum(rows)[:-1]
         parts = [np.split(output, ends) for output in outputs]
         return [([part[i] for part in parts], version) for i in range(len(batch))]
+
+
+def _schema(inputs: Inputs) -> pa.Schema | None:
+    return inputs.schema if isinstance(inputs, pa.RecordBatch) else None
+
+
+def _joined(parts: list[Inputs]) -> list[Any]:
+    """Return the inputs of requests that go together, one after the other."""
+    rows = [part for part in parts if isinstance(part, pa.RecordBatch)]
+    if rows:
+        return [join_rows(rows)]
+    if len(parts) == 1:
+        return list(parts[0])
+    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
 
 def _for_a_future(error: BaseException) -> Exception:

@@ -14,9 +14,11 @@ from mindspore import nn
 
 from mindspore_rec.checkpoint.chain import Entry, verify, verify_chain
 from mindspore_rec.checkpoint.load import load_chain
+from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.serving.builder import builder_of
 from mindspore_rec.serving.catalog import Catalog, ChainError
+from mindspore_rec.serving.features import with_learned
 from mindspore_rec.serving.status import Status
 from mindspore_rec.serving.turns import Turns
 from mindspore_rec.serving.update import Served, Update
@@ -34,6 +36,7 @@ class FollowedRun:
         network: as for `Predictor`.
         wait_seconds: how long to wait for a first checkpoint.
         poll_seconds: how often to look until then.
+        features: as for `Predictor`.
 
     Attributes:
         network: the Cell, in evaluation mode.
@@ -49,9 +52,12 @@ class FollowedRun:
         network: nn.Cell | Callable[[], nn.Cell] | None,
         wait_seconds: float,
         poll_seconds: float,
+        features: FeaturePipeline | None = None,
     ) -> None:
         self.path = path
         self.network: Any = None
+        self._given_features = features
+        self._first_features: FeaturePipeline | None = None
         self._turns = Turns()
         self._updating = threading.Lock()  # held by whoever reads or applies checkpoints
         self._catalog = Catalog(path)
@@ -65,8 +71,13 @@ class FollowedRun:
             raise
         self.applied: Entry = chain[-1]
         self._deltas_applied, self._fulls_loaded = len(chain) - 1, 1
-        self._served = Served(self.network)
+        self._served = Served(self.network, self._first_features)
         self._set_error()
+
+    @property
+    def features(self) -> FeaturePipeline | None:
+        """The feature pipeline with what it had learned at the state that answers, or None."""
+        return self._served.features
 
     # ---- the first state
 
@@ -78,6 +89,7 @@ class FollowedRun:
                     with self._turns:
                         self._make_network(network, chain[-1])
                         verify_chain(chain)
+                        self._first_features = self._learned(chain[-1])
                         load_chain(self.network, chain)
                     return chain
                 except FileNotFoundError:
@@ -97,10 +109,21 @@ class FollowedRun:
         if network is None:
             network = builder_of(entry)
         made = network if isinstance(network, nn.Cell) else network()
+        if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], FeaturePipeline):
+            made, built = made
+            if self._given_features is None:
+                self._given_features = built
         if not isinstance(made, nn.Cell):
-            raise TypeError(f"network must give a Cell, got {type(made).__name__}")
+            raise TypeError(
+                "network must give a Cell, or a Cell and its FeaturePipeline, "
+                f"got {type(made).__name__}"
+            )
         made.set_train(False)
         self.network = made
+
+    def _learned(self, entry: Entry) -> FeaturePipeline | None:
+        given = self._given_features
+        return None if given is None else with_learned(given, entry)
 
     def _reject_damaged(self, chain: Sequence[Entry], error: ValueError) -> None:
         """Passes over the damaged checkpoint of a chain, or raises the error if there is none."""

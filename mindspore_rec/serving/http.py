@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -25,6 +26,7 @@ from mindspore_rec.serving.limits import Limits
 from mindspore_rec.serving.messages import (
     SMALL_BODY,
     InferRequest,
+    RawColumns,
     RequestError,
     infer_response,
     parse_request,
@@ -63,6 +65,7 @@ class Front:
         self._predictor: Predictor | None = None
         self._batcher: Batcher | None = None
         self._limits = Limits()
+        self._raw: RawColumns | None = None
         self._held_bytes = 0
         self._coder = ThreadPoolExecutor(1, thread_name_prefix="coder")
         model = "/v2/models/{name}"
@@ -95,6 +98,10 @@ class Front:
             )
         self._batcher = Batcher(predictor, self._max_rows)
         self._limits = Limits.of(predictor.inputs, self._max_rows)
+        if predictor.features is not None:
+            self._raw = RawColumns(predictor.raw_columns)
+            names = self._raw.names
+            self._limits = self._limits.with_columns(None if names is None else len(names))
         self._predictor = predictor
 
     def close(self) -> None:
@@ -125,6 +132,7 @@ class Front:
         predictor = self._open()
         status = predictor.status()
         _check_version(request, status.version)
+        raw = {} if self._raw is None else {"columns": self._raw.names}
         return _json(
             {
                 "name": self.name,
@@ -132,7 +140,7 @@ class Front:
                 "platform": "mindspore_rec",
                 "inputs": [spec.to_json() for spec in predictor.inputs or ()],
                 "outputs": [spec.to_json() for spec in predictor.outputs or ()],
-                "parameters": {"lag": status.lag, "age_seconds": status.age_seconds},
+                "parameters": {"lag": status.lag, "age_seconds": status.age_seconds, **raw},
             }
         )
 
@@ -152,7 +160,7 @@ class Front:
             body = await self._body(request, held)
             asked = await self._parse(body, predictor)
             del body
-            outputs, version = await asyncio.wrap_future(batcher.submit(asked.inputs))
+            outputs, version = await self._outputs(asked, batcher)
             _check_version(request, version)
             return await self._answer(asked, predictor, version, outputs)
         except BusyError as error:
@@ -193,12 +201,20 @@ class Front:
         raise HTTPException(413, f"the body must have at most {most} bytes")
 
     async def _parse(self, body: bytearray, predictor: Predictor) -> InferRequest:
-        known = body, predictor.inputs or (), predictor.outputs or (), self._limits
+        known = body, predictor.inputs or (), predictor.outputs or (), self._limits, self._raw
         if len(body) <= SMALL_BODY:
             return parse_request(*known)
         # Others are read meanwhile. One at a time: in memory it is many times as large.
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._coder, parse_request, *known)
+
+    async def _outputs(self, asked: InferRequest, batcher: Batcher) -> tuple[list[np.ndarray], int]:
+        try:
+            return await asyncio.wrap_future(batcher.submit(asked.inputs))
+        except TypeError as error:
+            if not isinstance(asked.inputs, pa.RecordBatch):
+                raise
+            raise RequestError(str(error)) from None  # a column of a type that no feature reads
 
     async def _answer(
         self, asked: InferRequest, predictor: Predictor, version: int, outputs: list[np.ndarray]

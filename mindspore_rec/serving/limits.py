@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ _MOST_ELEMENTS = 1 << 22
 _MOST_BODY_BYTES = 64 << 20
 _BYTES_AN_ELEMENT = 64  # as text, with spaces around it
 _BYTES_BESIDES = 1 << 20
+_MOST_VALUES = 1 << 20  # of raw columns
+_VALUES_A_ROW = 8  # of a raw column, which may have lists
+_UNKNOWN_COLUMNS = 64
 _SIGNS_BESIDES = 10_000  # for names, shapes and parameters
 
 
@@ -28,6 +32,7 @@ class Limits:
         body_bytes: bytes of its body.
         lists, objects, strings: of those in its body; a list or an object of a few bytes of text
             takes 20 to 40 times as many in memory. (Their signs are counted, in texts too.)
+        string_length: characters of a string in a raw column.
     """
 
     rows: int = 0
@@ -36,6 +41,7 @@ class Limits:
     lists: int = 1 << 16
     objects: int = 1 << 10
     strings: int = 1 << 12
+    string_length: int = 1 << 12
 
     @staticmethod
     def of(inputs: Sequence[TensorSpec], rows: int) -> Limits:
@@ -55,6 +61,30 @@ class Limits:
         elements = min(elements, _MOST_ELEMENTS)
         body_bytes = min(_BYTES_BESIDES + elements * _BYTES_AN_ELEMENT, _MOST_BODY_BYTES)
         return Limits(rows, elements, body_bytes)
+
+    def with_columns(self, columns: int | None) -> Limits:
+        """Return limits that have room for raw columns too.
+
+        Args:
+            columns: how many; None: unknown.
+
+        Example:
+            >>> limits = Limits(rows=1024, elements=10, body_bytes=100).with_columns(4)
+            >>> limits.elements, limits.objects, limits.strings
+            (32768, 2048, 40960)
+        """
+        rows = self.rows or _MOST_VALUES
+        names = rows * (_UNKNOWN_COLUMNS if columns is None else columns)  # of objects in `rows`
+        values = min(names * _VALUES_A_ROW, _MOST_VALUES)
+        body_bytes = min(_BYTES_BESIDES + values * _BYTES_AN_ELEMENT, _MOST_BODY_BYTES)
+        return dataclasses.replace(
+            self,
+            elements=max(self.elements, values),
+            body_bytes=max(self.body_bytes, body_bytes),
+            objects=self.objects + min(rows, _MOST_VALUES),
+            lists=self.lists + min(names, _MOST_VALUES),
+            strings=self.strings + values + min(names, _MOST_VALUES),
+        )
 
     @property
     def commas(self) -> int:

@@ -2,7 +2,8 @@
 """Requests and answers of the Open Inference Protocol, version 2, as JSON.
 
 Source: https://github.com/kserve/open-inference-protocol, specification/protocol/inference_rest.md.
-Data are numbers in JSON; the binary extension of some servers is not known here.
+Data are numbers in JSON; the binary extension of some servers is not known here. In place of inputs
+a request may have raw rows or columns, where the model has features.
 """
 
 from __future__ import annotations
@@ -10,17 +11,26 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from mindspore_rec.serving.limits import Limits
+from mindspore_rec.serving.request_error import RequestError, named, shown
+from mindspore_rec.serving.rows import read_rows
 from mindspore_rec.serving.tensors import DATATYPES, TensorSpec, as_input, datatype_of
 
-__all__ = ["SMALL_BODY", "InferRequest", "RequestError", "infer_response", "parse_request"]
+__all__ = [
+    "SMALL_BODY",
+    "InferRequest",
+    "RawColumns",
+    "RequestError",
+    "infer_response",
+    "parse_request",
+]
 
 SMALL_BODY = 8192
 """Bytes of a body that is read in well under a millisecond, whatever is in it."""
@@ -32,23 +42,30 @@ _MOST_DIGITS = 400  # more than any float64 has before its point
 _MOST_SIZE = (1 << 63) - 1
 
 
-class RequestError(ValueError):
-    """A request that is answered with status 400; the message says what is wrong with it."""
-
-
 @dataclass(frozen=True)
 class InferRequest:
     """What a request asks.
 
     Attributes:
         id: of the request, if it has one.
-        inputs: arrays, in the order of the network's arguments.
+        inputs: arrays, in the order of the network's arguments; or raw rows.
         outputs: names of the outputs it wants; None: all.
     """
 
     id: str | None
-    inputs: list[np.ndarray]
+    inputs: list[np.ndarray] | pa.RecordBatch
     outputs: list[str] | None
+
+
+@dataclass(frozen=True)
+class RawColumns:
+    """Raw columns that a model's features read.
+
+    Attributes:
+        names: of them; None: those that come.
+    """
+
+    names: list[str] | None
 
 
 def parse_request(
@@ -56,8 +73,9 @@ def parse_request(
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     limits: Limits | None = None,
+    raw: RawColumns | None = None,
 ) -> InferRequest:
-    """Reads and checks a request.
+    """Read and check a request.
 
     Nothing is converted before its types and sizes are known to be right: what it costs in time
     and memory is in proportion to the body.
@@ -67,6 +85,7 @@ def parse_request(
         inputs: what the network takes.
         outputs: what it gives.
         limits: how much a request may have. Default: as for a network of unknown sizes.
+        raw: the columns that a request may have in place of inputs. Default: none.
 
     Raises:
         RequestError: it is no request, or not one for this network.
@@ -85,8 +104,8 @@ def parse_request(
     except RequestError:
         raise
     except ValueError as error:
-        raise RequestError(f"the body must be JSON: {_reason(error, text, inputs)}") from None
-    return _checked(request, inputs, outputs, limits)
+        raise RequestError(f"the body must be JSON: {_reason(error, text, inputs, raw)}") from None
+    return _checked(request, inputs, outputs, limits, raw)
 
 
 def _text(body: bytes | bytearray, limits: Limits) -> str:
@@ -108,21 +127,29 @@ def _text(body: bytes | bytearray, limits: Limits) -> str:
 
 
 def _checked(
-    request: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], limits: Limits
+    request: Any,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    limits: Limits,
+    raw: RawColumns | None,
 ) -> InferRequest:
     if not isinstance(request, dict):
         raise RequestError("the body must be a JSON object")
     number = request.get("id")
     if number is not None and (not isinstance(number, str) or len(number) > _MOST_ID):
         raise RequestError(
-            f"id must be a string of at most {_MOST_ID} characters, got {_shown(number)}"
+            f"id must be a string of at most {_MOST_ID} characters, got {shown(number)}"
         )
     _parameters("parameters", request)
+    if _is_raw(request, raw):
+        assert raw is not None
+        rows = read_rows(request, raw.names, limits)
+        return InferRequest(number, rows, _wanted(request.get("outputs"), outputs))
     given = _by_name("inputs", request.get("inputs"))
     known = {spec.name for spec in inputs}
     for name in given:
         if name not in known:
-            raise RequestError(f"input {_named(name)} is not one of the model's, {sorted(known)}")
+            raise RequestError(f"input {named(name)} is not one of the model's, {sorted(known)}")
     arrays = []
     left = limits.elements
     for spec in inputs:
@@ -131,6 +158,18 @@ def _checked(
         arrays.append(_array(spec, given[spec.name], limits.rows, left))
         left -= arrays[-1].size
     return InferRequest(number, arrays, _wanted(request.get("outputs"), outputs))
+
+
+def _is_raw(request: dict[str, Any], raw: RawColumns | None) -> bool:
+    """Return whether a request has raw rows."""
+    found = [name for name in ("rows", "columns") if name in request]
+    if not found or (raw is None and "inputs" in request):
+        return False
+    if raw is None:
+        raise RequestError(f"{found[0]}: the model has no features, so inputs must be given")
+    if len(found) > 1 or "inputs" in request:
+        raise RequestError("a request must have one of inputs, rows and columns")
+    return True
 
 
 def infer_response(
@@ -176,7 +215,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         for name, _ in pairs:
             if name in seen:
                 raise RequestError(
-                    f"the body must be JSON without repetition, has {_named(name)} "
+                    f"the body must be JSON without repetition, has {named(name)} "
                     "twice in an object"
                 )
             seen.add(name)
@@ -191,7 +230,9 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_consta
 _LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_long_integer)
 
 
-def _reason(error: ValueError, text: str, inputs: Sequence[TensorSpec]) -> str:
+def _reason(
+    error: ValueError, text: str, inputs: Sequence[TensorSpec], raw: RawColumns | None
+) -> str:
     """What is wrong with a text; where it is a number, also which input has it."""
     if isinstance(error, json.JSONDecodeError):
         return str(error)
@@ -199,7 +240,7 @@ def _reason(error: ValueError, text: str, inputs: Sequence[TensorSpec]) -> str:
     if "digits" in words:  # of Python, about an integer of more than 4300
         words = f"numbers must have at most {_MOST_DIGITS} digits"
     try:
-        _checked(_LENIENT.decode(text), inputs, (), Limits())
+        _checked(_LENIENT.decode(text), inputs, (), Limits(), raw)
     except RequestError as where:
         return f"{words}; {where}"
     except (ValueError, RecursionError):
@@ -207,41 +248,25 @@ def _reason(error: ValueError, text: str, inputs: Sequence[TensorSpec]) -> str:
     return words
 
 
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
-_REPR.maxlevel = 3
-
-
-def _shown(value: Any) -> str:
-    """A value in a message; of what is large only the beginning is looked at."""
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
-        return f"an integer of {value.bit_length()} bits"
-    return _REPR.repr(value)[:100]
-
-
-def _named(name: str) -> str:
-    return f"'{name}'" if len(name) <= 80 else f"'{name[:80]}...'"
-
-
 def _parameters(what: str, of: dict[str, Any]) -> dict[str, Any]:
     given = of.get("parameters")
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise RequestError(f"{what} must be an object, got {_shown(given)}")
+        raise RequestError(f"{what} must be an object, got {shown(given)}")
     return given
 
 
 def _by_name(what: str, given: Any) -> dict[str, dict[str, Any]]:
     if not isinstance(given, list):
-        raise RequestError(f"{what} must be a list, got {_shown(given)}")
+        raise RequestError(f"{what} must be a list, got {shown(given)}")
     found: dict[str, dict[str, Any]] = {}
     for each in given:
         name = each.get("name") if isinstance(each, dict) else None
         if not isinstance(name, str):
-            raise RequestError(f"each of {what} must be an object with a name, got {_shown(each)}")
+            raise RequestError(f"each of {what} must be an object with a name, got {shown(each)}")
         if name in found:
-            raise RequestError(f"{what} has {_named(name)} twice")
+            raise RequestError(f"{what} has {named(name)} twice")
         found[name] = each
     return found
 
@@ -253,7 +278,7 @@ def _wanted(given: Any, outputs: Sequence[TensorSpec]) -> list[str] | None:
     known = [spec.name for spec in outputs]
     for name, each in wanted.items():
         if name not in known:
-            raise RequestError(f"output {_named(name)} is not one of the model's, {known}")
+            raise RequestError(f"output {named(name)} is not one of the model's, {known}")
         _parameters(f"output '{name}': parameters", each)
     return list(wanted)
 
@@ -262,23 +287,23 @@ def _array(spec: TensorSpec, given: dict[str, Any], rows: int, elements: int) ->
     where = f"input '{spec.name}'"
     datatype, shape = given.get("datatype"), given.get("shape")
     if not isinstance(datatype, str) or datatype not in DATATYPES:
-        raise RequestError(f"{where}: datatype must be {spec.datatype}, got {_shown(datatype)}")
+        raise RequestError(f"{where}: datatype must be {spec.datatype}, got {shown(datatype)}")
     if not isinstance(shape, list) or not all(
         type(size) is int and 0 <= size <= _MOST_SIZE for size in shape
     ):
         raise RequestError(
-            f"{where}: shape must be a list of sizes from 0 to {_MOST_SIZE}, got {_shown(shape)}"
+            f"{where}: shape must be a list of sizes from 0 to {_MOST_SIZE}, got {shown(shape)}"
         )
     if len(shape) != len(spec.shape):
         raise RequestError(
             f"{where} must have shape {list(spec.shape)}, -1 for any size of at least 1, got "
-            f"{_shown(shape)}"
+            f"{shown(shape)}"
         )
     if "binary_data_size" in _parameters(f"{where}: parameters", given):
         raise RequestError(f"{where}: data must be JSON, binary data are not supported")
     data = given.get("data")
     if not isinstance(data, list):
-        raise RequestError(f"{where}: data must be a list, got {_shown(data)}")
+        raise RequestError(f"{where}: data must be a list, got {shown(data)}")
     data = _flat(where, data)
     if len(data) != math.prod(shape):
         raise RequestError(
@@ -336,7 +361,7 @@ def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> 
         other = next(each for each in data if type(each) not in allowed)
         if type(other) is list:
             raise RequestError(f"{where}: data must be numbers, or lists of the same length")
-        raise RequestError(f"{wrong}, got {_shown(other)}")
+        raise RequestError(f"{wrong}, got {shown(other)}")
     if dtype.kind == "b":
         return np.array(data, dtype)
     try:

@@ -6,18 +6,23 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 from mindspore import nn
 
 from mindspore_rec.checkpoint.chain import Entry, entry_at
 from mindspore_rec.checks import check_number
+from mindspore_rec.feature.arrow_columns import to_record_batch
+from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.graph.lock import graph_lock
 from mindspore_rec.serving.builder import inputs_of
 from mindspore_rec.serving.catalog import ChainError
+from mindspore_rec.serving.features import InputMaker
 from mindspore_rec.serving.followed_run import FollowedRun
 from mindspore_rec.serving.graph import GraphRunner
 from mindspore_rec.serving.status import Status
@@ -56,6 +61,10 @@ class Predictor:
         follow: apply new deltas by a thread. Default: True.
         poll_seconds: how often that looks for some, above 0. Default: 0.1.
         wait_seconds: how long to wait for a first checkpoint, at least 0. Default: 60.
+        features: the FeaturePipeline that makes the network's inputs of raw columns, as it did in
+            training. What it had learned is that of the checkpoint which answers; the object that
+            is given stays as it is. Default: that which `network`, or the builder, returns as
+            `(cell, pipeline)`; else there is none, and inputs are arrays.
 
     Attributes:
         inputs: what the network takes, `TensorSpec` objects, or None where that is not known.
@@ -98,6 +107,7 @@ class Predictor:
         follow: bool = True,
         poll_seconds: float = 0.1,
         wait_seconds: float = 60.0,
+        features: FeaturePipeline | None = None,
     ) -> None:
         self._poll_seconds = _seconds("poll_seconds", poll_seconds)
         if self._poll_seconds == 0:
@@ -107,15 +117,18 @@ class Predictor:
             raise TypeError(f"follow must be a bool, got {follow!r}")
         if network is not None and not isinstance(network, nn.Cell) and not callable(network):
             raise TypeError(f"network must be a Cell or a function, got {type(network).__name__}")
+        if features is not None and not isinstance(features, FeaturePipeline):
+            raise TypeError(f"features must be a FeaturePipeline, got {type(features).__name__}")
         self._closed = threading.Event()
         self._awake = threading.Event()
         self._thread: threading.Thread | None = None
-        self._run = FollowedRun(Path(path), network, wait_seconds, self._poll_seconds)
+        self._run = FollowedRun(Path(path), network, wait_seconds, self._poll_seconds, features)
         try:
             recorded = inputs_of(self._run.applied) if network is None else None
             self.inputs = input_specs(self._run.network, inputs, recorded)
             self._graph = GraphRunner(self._run.network, self.inputs)
             self.outputs = self._try_network()
+            self._maker = self._input_maker()
         except BaseException:
             self._run.close()
             raise
@@ -128,29 +141,54 @@ class Predictor:
         """The Cell that answers."""
         return self._run.network
 
+    @property
+    def features(self) -> FeaturePipeline | None:
+        """The pipeline with what it had learned at the state that answers; None without one."""
+        return self._run.features
+
+    @property
+    def raw_columns(self) -> list[str] | None:
+        """Raw columns that its features read; None where there are none, or `prepare` decides."""
+        return None if self._maker is None else self._maker.columns
+
     # ---- predictions
 
     def predict(self, *inputs: Any) -> Any:
-        """What the network makes of inputs: an array, or a tuple of arrays where it gives several.
+        """Return the network's output: an array, or a tuple of arrays where it gives several.
 
         Args:
             *inputs: arrays or Tensors, in the order of its arguments. Keys without a row read the
-                table's default.
+                table's default. Or, where there are `features`, raw columns: one dict of lists or
+                arrays, DataFrame or Arrow RecordBatch, which may lack the label.
 
         Raises:
-            TypeError, ValueError: they are not what the network takes.
+            TypeError, ValueError: they are not what the network, or a feature, takes.
             RuntimeError: the network fails on them, or the predictor is closed.
         """
         outputs, _ = self.predict_versioned(*inputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def predict_versioned(self, *inputs: Any) -> tuple[list[np.ndarray], int]:
-        """All outputs, and the version that they are of (`Status.version`).
+        """Return all outputs, and the version that they are of (`Status.version`).
 
         Args and Raises: as for `predict`.
         """
+        if len(inputs) == 1 and _are_rows(inputs[0]):
+            return self._predict_rows(inputs[0])
         arrays = self._graph.arrays(inputs)
         return self._run.run(lambda: self._answer(arrays))
+
+    def _predict_rows(self, given: Any) -> tuple[list[np.ndarray], int]:
+        if self._maker is None:
+            raise TypeError("inputs must be arrays, got raw columns: give the predictor features=")
+        make, rows = self._maker, to_record_batch(given)
+
+        def answer() -> list[np.ndarray]:
+            features = self._run.features  # of the state that answers: nothing changes meanwhile
+            assert features is not None
+            return self._answer(make(features, rows))
+
+        return self._run.run(answer)
 
     def _answer(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         if self._closed.is_set():
@@ -205,6 +243,17 @@ class Predictor:
 
     # ---- inside
 
+    def _input_maker(self) -> InputMaker | None:
+        features = self._run.features
+        if features is None:
+            return None
+        if self.inputs is None:
+            raise ValueError(
+                "inputs must be known where there are features: give inputs=, or builder_inputs to "
+                "RecCheckpoint, or let the network's builder call set_inputs"
+            )
+        return InputMaker(features, self.inputs)
+
     def _try_network(self) -> tuple[TensorSpec, ...] | None:
         """Compiles the graph, and sees what it gives."""
         if self.inputs is None:
@@ -234,6 +283,10 @@ class Predictor:
                     logger.warning("following %s failed", self._run.path, exc_info=True)
                 said = str(error)
             self._awake.wait(self._poll_seconds)
+
+
+def _are_rows(given: Any) -> bool:
+    return isinstance(given, (Mapping, pa.RecordBatch, pa.Table, pd.DataFrame))
 
 
 def _seconds(name: str, value: float) -> float:

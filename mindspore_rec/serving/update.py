@@ -13,20 +13,24 @@ from mindspore_rec.checkpoint.chain import Entry, verify
 from mindspore_rec.checkpoint.dense import dense_parameters, matched
 from mindspore_rec.checkpoint.load import TableUpdate, check_tables
 from mindspore_rec.checkpoint.snapshot import DENSE
+from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.serving.catalog import ChainError
+from mindspore_rec.serving.features import with_learned
 
 __all__ = ["Served", "Update"]
 
 
 class Served:
-    """What of a network a checkpoint changes.
+    """Parts of a predictor that a checkpoint changes.
 
     Args:
         network: the network.
+        features: its feature pipeline, with what it had learned, or None.
     """
 
-    def __init__(self, network: nn.Cell) -> None:
+    def __init__(self, network: nn.Cell, features: FeaturePipeline | None = None) -> None:
+        self.features = features
         self.tables = {table.name: table for table in tables_of(network)}
         self.parameters = dense_parameters(network)
 
@@ -60,13 +64,19 @@ class Update:
                     raise FileNotFoundError(f"{entry.path} was removed") from None
                 raise ChainError(entry.path, str(error)) from error
         source = self.last.path / DENSE
+        self._features = served.features
         try:
+            if served.features is not None:
+                self._features = with_learned(served.features, self.last)
             self._dense = matched(served.parameters, read_arrays(source), source)
         except ValueError as error:
+            if not self.last.path.is_dir():
+                raise FileNotFoundError(f"{self.last.path} was removed") from None
             raise ChainError(self.last.path, str(error)) from error
 
     def apply(self) -> None:
-        """Changes the network; nobody may use it meanwhile."""
+        """Change the network and its features; nobody may use them meanwhile."""
+        self._served.features = self._features
         for name, update in self._tables:
             update.apply(self._served.tables[name])
         for parameter, values in self._dense:
