@@ -30,7 +30,7 @@ float* SharedMatrix(const PyTable& self, const py::object& object, const char* a
 }
 
 // Rows to be moved between the cache and the host: (out_slots, in_slots, in_values, in_states).
-py::tuple ToTuple(const PyTable& self, const Table::RowMoves& moves) {
+py::tuple ToTuple(const PyTable& self, const RowMoves& moves) {
   const auto in = static_cast<py::ssize_t>(moves.in_slots.size());
   const py::ssize_t width = in == 0 ? 0 : static_cast<py::ssize_t>(moves.in_states.size()) / in;
   return py::make_tuple(

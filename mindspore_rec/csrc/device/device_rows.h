@@ -16,9 +16,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "device/slot_map.h"
 #include "table/batch.h"
 #include "table/row_layout.h"
-#include "device/slot_map.h"
 
 namespace msrec {
 
@@ -98,6 +98,7 @@ class DeviceRows {
   const SlotMap& map() const { return map_; }
 
   uint64_t hits = 0, misses = 0, written_back = 0;
+  std::vector<SlotSwap> moving;  // that the caller moves, without shared memory
   size_t bytes() const;
 
  private:

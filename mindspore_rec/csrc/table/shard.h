@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "device/device_rows.h"
 #include "init/initializer.h"
 #include "optim/kernels.h"
 #include "optim/rule.h"
@@ -21,7 +22,6 @@
 #include "table/batch.h"
 #include "table/candidates.h"
 #include "table/change_log.h"
-#include "device/device_rows.h"
 #include "table/index.h"
 #include "table/row_layout.h"
 #include "table/slab_store.h"

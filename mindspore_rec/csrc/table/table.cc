@@ -118,7 +118,7 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
     auto batch = core_.lookups.NewBatch(ids, filter);
     const bool places = trained && core_.device != nullptr;
     std::vector<SlotSwap> swaps;
-    if (places) RequireSlots(batch.get(), trained, &swaps);
+    if (places) device_->RequireSlots(batch.get(), trained, &swaps);
     auto kept = core_.lookups.NewPlace();
     core_.lookups.ReserveNote();
     if (bags != nullptr) ReservePool(batch.get(), *bags);
@@ -130,7 +130,7 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
       Resolve(batch.get(), find, nullptr, nullptr);
       Pool(batch.get(), ids, *bags, unknown, out);
     }
-    if (places) PlaceOnDevice(*batch, &swaps);
+    if (places) device_->Place(*batch, &swaps);
     if (train) core_.lookups.Note(ids);
     if (trained) return core_.lookups.Keep(std::move(batch), std::move(kept));
     core_.lookups.Recycle(std::move(batch));
@@ -242,7 +242,7 @@ void Table::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
 
 void Table::ForgetStep() {
   core_.lookups.Forget();
-  ForgetDeviceStep();
+  if (device_ != nullptr) device_->ForgetStep();
   if (below_ != nullptr) core_.context.pins.step = below_->NextSerial();
 }
 
@@ -290,7 +290,7 @@ void Table::Step(const StepInput& input) {
     if (core_.device != nullptr && !core_.device->shared())
       core_.RefuseUnshared("a step on the host");
     const StepConstants c = Constants(input);
-    RequireNonePrepared();
+    if (device_ != nullptr) device_->RequireNonePrepared();
     core_.lookups.MergeDeferred(true);
     // The update cannot fail any more.
     ReserveStep();
@@ -308,7 +308,7 @@ void Table::Step(const StepInput& input) {
         for (size_t i = 0; record && i < part.n; ++i) {
           if (part.row[i] != nullptr) shard.Touch(part.row[i]);
         }
-        if (core_.device != nullptr) StepOnDevice(c, s);
+        if (device_ != nullptr) device_->UpdateRows(c, s);
         core_.context.kernels->step(c, core_.config.dim, part.row.data(), part.sum.data(), part.n);
       });
     }
@@ -323,9 +323,7 @@ void Table::ReserveStep() {
     core_.shards[s]->ReserveChanges(core_.lookups.gradients().part(s).n);
     rows += core_.lookups.gradients().part(s).n;
   }
-  if (core_.device == nullptr) return;
-  value_of_row_.Reset(rows);
-  state_of_row_.Reset(rows);
+  if (device_ != nullptr) device_->ReserveStep(rows);
 }
 
 void Table::FinishStep() {

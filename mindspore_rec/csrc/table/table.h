@@ -26,9 +26,9 @@
 #include <utility>
 #include <vector>
 
+#include "device/device_cache.h"
 #include "table/batch.h"
 #include "table/below.h"
-#include "device/device_rows.h"
 #include "table/gradient_sum.h"
 #include "table/shard.h"
 #include "table/table_core.h"
@@ -122,7 +122,7 @@ class Table {
   // was made up, or is no longer good.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // ---- device cache (device_rows.h), implemented in table_device.cc ----
+  // ---- device cache (device/device_cache.h) ----
 
   // Gives the table a device cache. `values` is [rows + 3, dim]; null where it is not shared.
   void AttachDevice(const DeviceConfig& config, float* values);
@@ -134,12 +134,6 @@ class Table {
   int64_t LookupSlots(const IdView& ids, const IdFilter& filter, float* values, int32_t* slots);
   // Does that lookup's work on the host ahead of it. Without shared memory the caller then moves
   // the rows and says so by FinishMove before it does anything else with the table.
-  struct RowMoves {
-    std::vector<int32_t> out_slots;
-    std::vector<int32_t> in_slots;
-    std::vector<float> in_values;
-    std::vector<float> in_states;
-  };
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
   // What is only on the device, to be fetched by the caller and handed to FinishMove. With shared
   // memory it does all by itself and returns nothing.
@@ -266,14 +260,6 @@ class Table {
  private:
   class Guard;
 
-  struct PreparedLookup {
-    std::vector<char> ids;
-    bool is_int64 = true;
-    IdFilter filter;
-    std::vector<int32_t> slots;
-    int64_t ticket = 0;
-  };
-
   void Resolve(Batch* batch, void (Shard::*find)(Batch*), const float* unknown, float* out);
   int64_t Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                  float* out);
@@ -296,17 +282,12 @@ class Table {
   void ReserveStep();
   // Throws where an argument of the step is out of range.
   StepConstants Constants(const StepInput& input) const;
-  void StepOnDevice(const StepConstants& c, int shard);
   // What follows the update of rows.
   void FinishStep();
-  void RequireDevice(bool shared) const;
-  void RequireNonePrepared() const;
-  void RequireSlots(Batch* batch, bool trained, std::vector<SlotSwap>* swaps);
-  void PlaceOnDevice(const Batch& batch, std::vector<SlotSwap>* swaps);
-  int64_t MapToSlots(const IdView& ids, const IdFilter& filter, int32_t* slots,
-                     std::vector<SlotSwap>* swaps, std::vector<uint32_t>* held);
+  // Throw where there is no device cache, or one whose memory is not shared, or is.
+  DeviceCache& Device() const;
+  DeviceCache& Device(bool shared) const;
   void ForgetStep();
-  void ForgetDeviceStep();
   using KeyedRows = std::vector<std::pair<int64_t, const char*>>;
   ExportedRows NewExport(size_t n, bool with_state) const;
   void Pack(const KeyedRows& rows, size_t from, ExportedRows* to) const;
@@ -382,14 +363,9 @@ class Table {
   bool over_capacity_ = false;      // with the same: rows are still to go
   uint64_t inserted_before_ = 0;    // rows ever inserted, up to the last step
   int64_t binding_ = 0;
-  Buffer<uint32_t> row_of_pos_;   // of a pooled lookup
-  std::unique_ptr<Below> below_;  // null: all rows are in host memory
-  std::list<PreparedLookup> prepared_;
-  std::map<int64_t, std::vector<uint32_t>> device_lookups_;  // by ticket, without shared memory
-  std::vector<uint32_t> touched_;                            // distinct slots
-  std::vector<uint8_t> is_touched_;
-  Buffer<uint32_t> slot_of_key_;
-  Buffer<float*> value_of_row_, state_of_row_;  // of a step
+  Buffer<uint32_t> row_of_pos_;          // of a pooled lookup
+  std::unique_ptr<Below> below_;         // null: all rows are in host memory
+  std::unique_ptr<DeviceCache> device_;  // null: there is none
 };
 
 }  // namespace msrec

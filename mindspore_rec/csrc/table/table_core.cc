@@ -117,7 +117,7 @@ void TableCore::RefuseUnshared(const char* what) const {
 
 void TableCore::RequireWrittenBack() const {
   if (device == nullptr || device->shared()) return;
-  if (!moving.empty() || !device->Dirty().empty()) {
+  if (!device->moving.empty() || !device->Dirty().empty()) {
     throw std::runtime_error(
         Where("rows have their newest value on the device only: call device.sync() first"));
   }

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "table/batch.h"
 #include "device/device_rows.h"
+#include "table/batch.h"
 #include "table/shard.h"
 #include "table/step_lookups.h"
 #include "table/table_config.h"
@@ -73,8 +73,7 @@ struct TableCore {
   uint64_t epoch = 0;                      // the last mark; never used twice
   uint64_t oldest_mark = 0;  // the oldest mark that changes are recorded for; 0: none are recorded
   StepLookups lookups{this};
-  std::unique_ptr<DeviceRows> device;  // null: no device cache
-  std::vector<SlotSwap> moving;        // rows that the caller moves between device and host
+  DeviceRows* device = nullptr;  // of the device cache; null: there is none
 };
 
 }  // namespace msrec

@@ -10,17 +10,6 @@ namespace {
 
 int64_t Count(uint64_t n) { return static_cast<int64_t>(n); }
 
-DeviceStats StatsOf(const DeviceRows& device) {
-  DeviceStats stats;
-  stats.rows = Count(device.map().size());
-  stats.capacity_rows = Count(device.slots());
-  stats.hits = Count(device.hits);
-  stats.misses = Count(device.misses);
-  stats.written_back_rows = Count(device.written_back);
-  stats.memory = Bytes(device.bytes());
-  return stats;
-}
-
 LevelStats StatsOf(const TierChain& chain, size_t level) {
   const TierChain::Traffic traffic = chain.traffic(level);
   const TierStats tier = chain.levels()[level].tier->Stats();
@@ -91,7 +80,7 @@ TableStats Table::Stats() {
     stats.event_time = core_.context.time;
     stats.state_width = core_.context.layout.state_width;
     if (below_ != nullptr) stats.tiers = StatsOfTiers();
-    if (core_.device != nullptr) stats.device = StatsOf(*core_.device);
+    if (device_ != nullptr) stats.device = device_->Stats();
     return stats;
   });
 }
