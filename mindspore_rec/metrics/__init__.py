@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics of click prediction: MindSpore metrics over batches, and the same as NumPy functions."""
 
+from mindspore_rec.metrics import functional
 from mindspore_rec.metrics.auc import AUC
 from mindspore_rec.metrics.calibration import Calibration
 from mindspore_rec.metrics.functional import ReliabilityCurve
@@ -16,4 +17,5 @@ __all__ = [
     "NormalizedEntropy",
     "ReliabilityCurve",
     "StreamingAUC",
+    "functional",
 ]
