@@ -33,16 +33,16 @@ from benchmarks import bench_common
 from mindspore_rec import tables_of
 from models.common.baselines import BASELINES, of_data
 from models.common.cli import seed_list
-from models.common.click import ClickModel, read_config, train
 from models.common.data import open_data
 from models.common.figures import mean_and_deviation
+from models.common.model import ZooModel, read_config, train
 from models.common.training import with_changes
 
 MODELS = ("wide_deep", "dcn", "dcn_v2", "deepfm", "dlrm")
 SETS = ("movielens", "census", "synthetic")
 
 
-def model_of(name: str) -> ClickModel:
+def model_of(name: str) -> ZooModel:
     """A click model by the name of its folder."""
     return importlib.import_module(f"models.{name}.config").MODEL
 
@@ -63,7 +63,7 @@ def config_of(name: str, options: argparse.Namespace) -> Any:
 
 
 def measure(
-    model: ClickModel, config: Any, directory: Path | None, seeds: list[int]
+    model: ZooModel, config: Any, directory: Path | None, seeds: list[int]
 ) -> dict[str, Any]:
     """Train with each seed; the metrics of each and of all together."""
     runs = []

@@ -34,8 +34,8 @@ from benchmarks import bench_common
 from datasets.common import Batch
 from mindspore_rec import tables_of
 from mindspore_rec.metrics.functional import auc, log_loss, sigmoid
-from models.common.click import build, read_config
 from models.common.data import Data, open_data
+from models.common.model import build, read_config
 from models.common.training import step_count
 
 MODELS = ("wide_deep", "dcn", "dcn_v2", "deepfm", "dlrm")

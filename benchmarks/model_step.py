@@ -29,6 +29,7 @@ from models.common.click import read_config
 from mindspore_rec import tables_of
 from mindspore_rec.train import TrainStep
 from models.common.embedding import FieldEmbedding, FieldSum, embedding_parameters
+from models.common.model import read_config
 from models.common.optimizer import lazy_adam
 from models.common.precision import (
     COMPUTE_DTYPES,

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dataclasses from YAML; what a dataclass does not know is refused."""
+"""Configurations: dataclasses from YAML by dacite, strictly, and back to JSON."""
 
 from __future__ import annotations
 
 import dataclasses
-import types
+import os
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
+import dacite
 import yaml
+from dacite.exceptions import DaciteFieldError, MissingValueError, WrongTypeError
 
 __all__ = ["from_mapping", "read_yaml", "to_json"]
 
@@ -18,14 +21,14 @@ T = TypeVar("T")
 
 
 def read_yaml(path: Path, kind: type[T]) -> T:
-    """A configuration file as a dataclass.
+    """Return the configuration that a YAML file holds.
 
     Args:
-        path: YAML, a mapping of the dataclass's fields.
-        kind: the dataclass.
+        path: file with a mapping of the dataclass's fields.
+        kind: dataclass of the configuration.
 
     Raises:
-        ValueError: the file is not there or not YAML, or as `from_mapping`; it names the file.
+        ValueError: the file is missing or not YAML, or as `from_mapping`; the message names it.
     """
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -34,22 +37,20 @@ def read_yaml(path: Path, kind: type[T]) -> T:
         raise ValueError(f"{path}: {error}") from error
 
 
-def from_mapping(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """A dataclass from a mapping, nested dataclasses included.
+def from_mapping(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Return a dataclass made from a mapping, with the dataclasses in it.
+
+    A field may be a bool, int, float, str, Literal, a tuple of one of these, a dataclass, one of
+    these or None, or a union of dataclasses, which the key `kind` tells apart: each of them has a
+    field `kind`, a Literal of one value.
 
     Args:
-        kind: the dataclass; its fields are bool, int, float, str, tuple of those, dataclasses,
-            unions of dataclasses with different values of the field `kind`, or one of these or
-            None. Of a union of other classes, such as a str or a path, the first is taken.
-        values: its fields' values; fields with a default may be left out.
-        where: for messages, the path to this mapping, such as 'model.'.
-
-    Returns:
-        The object.
+        kind: the dataclass.
+        values: values of its fields, as YAML gives them; a field with a default may be left out.
 
     Raises:
-        ValueError: an unknown key, a missing one, or a value of the wrong type; the message has
-            the key's path.
+        ValueError: a key is unknown or missing, or a value is illegal. The message has the path of
+            the key and what is legal there.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -63,73 +64,130 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str = "") -> T
         ...
         ValueError: 'rte' is not known; known are epochs, rate
     """
-    if not isinstance(values, Mapping):
-        raise ValueError(f"'{where.rstrip('.')}' must be a mapping, got {values!r}")
-    hints = typing.get_type_hints(kind)
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for key in values:
-        if key not in fields:
-            raise ValueError(f"'{where}{key}' is not known; known are {', '.join(fields)}")
-    given = {}
-    for name, field in fields.items():
-        if name in values:
-            given[name] = _convert(hints[name], values[name], f"{where}{name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise ValueError(f"'{where}{name}' is missing")
-    return kind(**given)
-
-
-def _convert(kind: Any, value: Any, where: str) -> Any:
-    origin = typing.get_origin(kind)
-    if origin in (typing.Union, types.UnionType):
-        return _convert_union(typing.get_args(kind), value, where)
-    if dataclasses.is_dataclass(kind):
-        return from_mapping(typing.cast(type, kind), value, f"{where}.")
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise ValueError(f"'{where}' must be a list, got {value!r}")
-        element = typing.get_args(kind)[0]
-        return tuple(_convert(element, v, f"{where}[{i}]") for i, v in enumerate(value))
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ValueError(f"'{where}' must be of type {kind.__name__}, got {value!r}")
-    return value
-
-
-def _convert_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
-    if value is None and type(None) in kinds:
-        return None
-    kinds = tuple(kind for kind in kinds if kind is not type(None))
-    plain = [
-        kind for kind in kinds if isinstance(kind, type) and not dataclasses.is_dataclass(kind)
-    ]
-    if len(kinds) == 1 or plain:
-        return _convert((plain or kinds)[0], value, where)
-    if not isinstance(value, Mapping) or "kind" not in value:
-        raise ValueError(f"'{where}.kind' is missing")
-    by_kind = {kind.kind: kind for kind in kinds}
-    if value["kind"] not in by_kind:
-        raise ValueError(f"'{where}.kind' must be one of {list(by_kind)}, got {value['kind']!r}")
-    return from_mapping(by_kind[value["kind"]], value, f"{where}.")
+    hooks = _hooks(kind, {int: _as_int, float: _as_float})
+    try:
+        checked = hooks[kind](values)
+        return dacite.from_dict(kind, checked, dacite.Config(type_hooks=hooks))
+    except DaciteFieldError as error:
+        raise ValueError(_message(error)) from error
 
 
 def to_json(config: Any) -> dict[str, Any]:
-    """A configuration as JSON values; passwords in the URLs of caches are left out.
+    """Return a configuration as JSON values, without the passwords in the URLs of caches.
 
     Example:
         >>> from mindspore_rec import CacheConfig
         >>> @dataclasses.dataclass(frozen=True)
-        ... class Held:
+        ... class Embedding:
         ...     cache: CacheConfig
         >>> cache = CacheConfig(host_rows=9, remote="redis://user:secret@host:6379/0")
-        >>> to_json(Held(cache))["cache"]["remote"]
+        >>> to_json(Embedding(cache))["cache"]["remote"]
         'redis://host:6379/0'
     """
-    said = dataclasses.asdict(config)
-    for part in (said, *(each for each in said.values() if isinstance(each, dict))):
+    made = dataclasses.asdict(config)
+    for part in (made, *(each for each in made.values() if isinstance(each, dict))):
         cache = part.get("cache")
         if cache is not None and cache["remote"] is not None:
             scheme, _, rest = cache["remote"].partition("://")
             cache["remote"] = f"{scheme}://{rest.rpartition('@')[2]}"
-    return said
+    return made
+
+
+class _UnknownKeyError(DaciteFieldError):
+    """A key that is no field of its dataclass; dacite's own error has no path."""
+
+    def __init__(self, key: str, known: list[str]) -> None:
+        super().__init__(field_path=key)
+        self.known = known
+
+
+Hooks = dict[Any, Callable[[Any], Any]]
+
+
+def _hooks(kind: Any, found: Hooks) -> Hooks:
+    """Add to `found` what dacite calls on values of a type, for a type and all that it holds."""
+    if kind in found:
+        return found
+    members = typing.get_args(kind)
+    by_kind = [each for each in members if dataclasses.is_dataclass(each)]
+    if typing.get_origin(kind) is tuple:
+        found[kind] = partial(_as_tuple, members[0])
+    elif len(by_kind) > 1:
+        found[kind] = partial(_of_its_kind, by_kind, found)
+    elif dataclasses.is_dataclass(kind):
+        found[kind] = partial(_of_known_keys, kind)
+        members = tuple(typing.get_type_hints(kind).values())
+    for each in members:
+        _hooks(each, found)
+    return found
+
+
+def _of_known_keys(kind: Any, value: Any) -> Any:
+    """Return a mapping whose keys are fields of a dataclass; a ready object as it is."""
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, Mapping):
+        raise WrongTypeError(Mapping, value)
+    known = [field.name for field in dataclasses.fields(kind)]
+    for key in value:
+        if key not in known:
+            raise _UnknownKeyError(str(key), known)
+    return value
+
+
+def _of_its_kind(kinds: list[Any], hooks: Hooks, value: Any) -> Any:
+    """Return a value as the one of several dataclasses whose `kind` it has."""
+    if not isinstance(value, Mapping) or "kind" not in value:
+        raise MissingValueError("kind")
+    by_kind = {each.kind: each for each in kinds}
+    try:
+        chosen = by_kind[value["kind"]]
+    except (KeyError, TypeError):
+        legal = Literal[tuple(by_kind)]  # type: ignore[valid-type]
+        raise WrongTypeError(legal, value["kind"], "kind") from None
+    return dacite.from_dict(chosen, hooks[chosen](value), dacite.Config(type_hooks=hooks))
+
+
+def _as_tuple(element: Any, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return value
+    if not isinstance(value, list):
+        raise WrongTypeError(tuple, value)
+    for place, each in enumerate(value):
+        if not isinstance(each, element) or isinstance(each, bool) is not (element is bool):
+            raise WrongTypeError(element, each, f"[{place}]")
+    return tuple(value)
+
+
+def _as_int(value: Any) -> Any:
+    if isinstance(value, bool):  # which Python takes for an int
+        raise WrongTypeError(int, value)
+    return value
+
+
+def _as_float(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise WrongTypeError(float, value)
+    return float(value) if isinstance(value, int) else value
+
+
+def _message(error: DaciteFieldError) -> str:
+    path = f"'{error.field_path}'".replace(".[", "[")
+    if isinstance(error, _UnknownKeyError):
+        return f"{path} is not known; known are {', '.join(error.known)}"
+    if isinstance(error, WrongTypeError):
+        return f"{path} must be {_legal(error.field_type)}, got {error.value!r}"
+    return f"{path} is missing"
+
+
+def _legal(kind: Any) -> str:
+    """Return what values of a type are, in words for a message."""
+    if typing.get_origin(kind) is Literal:
+        return f"one of {', '.join(map(repr, typing.get_args(kind)))}"
+    named = {tuple: "a list", Mapping: "a mapping"}
+    if kind in named:
+        return named[kind]
+    names = {type(None): "None", os.PathLike: "path"}
+    members = typing.get_args(kind) or (kind,)
+    shown = [names.get(typing.get_origin(each) or each) or each.__name__ for each in members]
+    return f"of type {' or '.join(shown)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data sets that the models' configurations name."""
+"""The section `data` of a configuration, and the data sets that it opens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -37,27 +37,27 @@ _COLUMNS = ("ids", "dense", "label")
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Rows in Criteo's form from a planted model, made as they are read.
+    """Rows in Criteo's form drawn from a planted model while they are read.
 
     Args:
         kind: 'synthetic'.
         rows: training rows.
-        test_rows: test rows, of the same truth. Default: 200,000.
-        max_cardinality: values of the largest fields. Default: 10,000.
-        pair_cardinality: values of the largest field that takes part in interactions.
-            Default: 1,500, as `datasets.synthetic.criteo_like`.
-        seed: of truth and rows. Default: 1.
+        test_rows: test rows, drawn from the same model. Default: 200,000.
+        max_cardinality: number of values of the largest fields. Default: 10,000.
+        pair_cardinality: number of values that a field which takes part in interactions has at
+            most. Default: 1,500, as in `datasets.synthetic.criteo_like`.
+        seed: seed of the planted model and its rows. Default: 1.
     """
 
     rows: int
-    kind: str = "synthetic"
+    kind: Literal["synthetic"] = "synthetic"
     test_rows: int = 200_000
     max_cardinality: int = 10_000
     pair_cardinality: int = 1500
     seed: int = 1
 
     def planted(self) -> PlantedConfig:
-        """The planted model's configuration."""
+        """Return the configuration of the planted model."""
         config = criteo_like(self.max_cardinality)
         fields = tuple(
             field
@@ -70,7 +70,7 @@ class Synthetic:
 
 @dataclass(frozen=True)
 class Criteo:
-    """Criteo's data, or any in its form: `train` and `test` of a directory, packed.
+    """Criteo's data, or others in its form: two packed sets in one directory.
 
     Args:
         kind: 'criteo'.
@@ -78,7 +78,7 @@ class Criteo:
         test: name of the test set. Default: 'test'.
     """
 
-    kind: str = "criteo"
+    kind: Literal["criteo"] = "criteo"
     train: str = "train"
     test: str = "test"
 
@@ -89,14 +89,14 @@ class CensusIncome:
 
     Args:
         kind: 'census_income'.
-        tasks: columns of the labels: 'income', 'never_married'. Default: income alone.
-        exact: amounts that are also categories, by their exact value. Default: all four.
-        min_count: rows that make an amount a category of its own. Default: 5.
-        validation: share of the training rows held out; above 0 they take the test rows' place,
-            for tuning. Default: 0.0.
+        tasks: labels to learn, of 'income' and 'never_married'. Default: income alone.
+        exact: amounts that are categories, too, by their exact value. Default: all four.
+        min_count: rows with which an amount is a category of its own. Default: 5.
+        validation: share of the training rows to hold out and evaluate on instead of the test rows,
+            for tuning; 0 holds out none. Default: 0.0.
     """
 
-    kind: str = "census_income"
+    kind: Literal["census_income"] = "census_income"
     tasks: tuple[str, ...] = ("income",)
     exact: tuple[str, ...] = MONEY
     min_count: int = 5
@@ -105,17 +105,17 @@ class CensusIncome:
 
 @dataclass(frozen=True)
 class MovieLens:
-    """MovieLens: is a rating 4 or more?
+    """MovieLens; the label is whether a rating is 4 or more.
 
     Args:
         kind: 'movielens'.
         split: 'random' or 'time', as for `datasets.movielens.load`. Default: 'random'.
-        test: share of the ratings to test on. Default: 0.2.
-        validation: share of the training rows held out; above 0 they take the test rows' place,
-            for tuning. Default: 0.0.
+        test: share of the ratings that are test rows. Default: 0.2.
+        validation: share of the training rows to hold out and evaluate on instead of the test rows,
+            for tuning; 0 holds out none. Default: 0.0.
     """
 
-    kind: str = "movielens"
+    kind: Literal["movielens"] = "movielens"
     split: str = "random"
     test: float = 0.2
     validation: float = 0.0
@@ -126,20 +126,22 @@ DataConfig = Synthetic | Criteo | CensusIncome | MovieLens
 
 @dataclass(frozen=True)
 class Data:
-    """A data set, opened.
+    """An open data set.
 
     Args:
-        name: what the rows are.
+        name: name of the data and the test rows, for people.
         fields: number of categorical fields.
-        dense: number of numbers.
-        train: makes the training batches of one epoch after the other; `batches, epochs` given.
+        dense: number of numeric columns.
+        train: function of batch size and epochs that returns the training batches, one epoch after
+            the other.
         train_rows: rows of an epoch.
-        test: batches to evaluate on, in memory or from disk; may be read again and again.
-        bayes_auc: the best AUC any model can have on the test rows, where it is known.
-        tasks: names of the labels' columns.
-        groups: parts of the test rows to look at apart, bool [rows of test] each, by name.
-        users: whose each test row is, [rows of test], for metrics by user; None where rows have no
-            user.
+        test: batches to evaluate on, in memory or from disk, which can be read again and again.
+        bayes_auc: greatest AUC that a model can have on the test rows; None where it is unknown.
+        tasks: names of the tasks, one for each column of the labels.
+        groups: groups of test rows to evaluate apart, bool [rows of test] each, by name.
+        users: the user of each test row, [rows of test], for metrics by user; None where rows have
+            no user.
+        vocabulary: number of ids where they are numbered from 0; None where they are keys.
     """
 
     name: str
@@ -152,20 +154,26 @@ class Data:
     tasks: tuple[str, ...] = ("label",)
     groups: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     users: np.ndarray | None = None
+    vocabulary: int | None = None
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """Ends of the names of each task's metrics: '.' and the task, '' where there is one."""
+        return tuple(f".{task}" for task in self.tasks) if len(self.tasks) > 1 else ("",)
 
 
 def open_data(config: DataConfig, directory: Path | None, seed: int) -> Data:
-    """The data set that a configuration names.
+    """Open the data set that a configuration describes.
 
     Args:
-        config: which.
-        directory: where its files are; None for synthetic data, and for Census-Income and
-            MovieLens, whose directories then are those of the environment variables
-            `MINDSPORE_REC_CENSUS_DIR` and `MINDSPORE_REC_MOVIELENS_DIR`.
-        seed: of the order of the rows.
+        config: the section `data` of a configuration.
+        directory: directory of the files. None: synthetic data have none; those of Census-Income
+            and MovieLens are named by the environment variables `MINDSPORE_REC_CENSUS_DIR` and
+            `MINDSPORE_REC_MOVIELENS_DIR`.
+        seed: seed of the order of the rows.
 
     Raises:
-        ValueError: a directory that is missing, superfluous, or not what it should be.
+        ValueError: the directory is missing, is given for synthetic data, or has other files.
     """
     if isinstance(config, Synthetic):
         return _open_synthetic(config, directory)
@@ -270,7 +278,7 @@ def _part(validation: float) -> str:
 
 
 def _in_memory(rows: Batch, seed: int) -> Callable[[int, int], Iterable[Batch]]:
-    """Training batches whose rows are shuffled all together."""
+    """Return a maker of training batches whose rows are shuffled all together."""
     return lambda batch_size, epochs: batches(
         rows, batch_size, shuffle=True, seed=seed, repeat=epochs, shuffle_blocks=64
     )

@@ -1,75 +1,110 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of a trained model on the test rows, beyond what is evaluated on the way."""
+"""Metrics of a trained model on the test rows, by task and by group of rows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mindspore_rec import RecModel
-from mindspore_rec.metrics import ReliabilityCurve
-from mindspore_rec.metrics import functional as metrics
+from mindspore_rec.metrics import AUC, LogLoss, ReliabilityCurve, functional
 from models.common.data import Data
 
-__all__ = ["Evaluation", "calibration", "evaluate", "predictions"]
+__all__ = ["Evaluation", "calibration", "evaluate", "predictions", "training_metrics"]
 
 CURVE_BINS = 20
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How good a click model is.
+    """How well a model predicts the test rows.
 
     Args:
-        metrics: `auc`, `log_loss`, `normalized_entropy` (log loss by that of always predicting the
-            mean), `calibration` (mean prediction by mean label) and, where rows have users, `gauc`,
-            the users' AUC weighted by their rows.
-        curve: predicted and observed rate, by bins with as many rows each.
+        metrics: `auc`, `log_loss`, `normalized_entropy` (log loss divided by that of always
+            predicting the mean label), `calibration` (mean prediction divided by mean label) and,
+            where rows have users, `gauc`, the mean of the users' AUCs weighted by their rows. With
+            several tasks `.<task>` is behind each name; of a group of rows `.<group>` is at its
+            end: `auc.income.adult`.
+        curves: predicted and observed rate on all test rows, in bins with as many rows each, by
+            task; of a single task the name is ''.
     """
 
     metrics: dict[str, float]
-    curve: ReliabilityCurve
+    curves: dict[str, ReliabilityCurve]
+
+
+def training_metrics(data: Data) -> dict[str, Any]:
+    """Return the metrics that are evaluated during training: AUC and log loss of each task."""
+    aucs = {f"auc{end}": AUC(from_logits=True, task=k) for k, end in enumerate(data.endings)}
+    losses = {
+        f"log_loss{end}": LogLoss(from_logits=True, task=k) for k, end in enumerate(data.endings)
+    }
+    return {**aucs, **losses}
 
 
 def evaluate(model: RecModel, data: Data) -> Evaluation:
-    """Evaluate a click model on the test rows.
+    """Evaluate a model on the test rows.
 
     Args:
-        model: trained.
-        data: what it was trained on.
+        model: the trained model.
+        data: the data that it was trained on.
     """
-    logit, label = (each[:, 0] for each in predictions(model, data))
-    found = {
-        "auc": metrics.auc(label, logit),
-        "log_loss": metrics.log_loss(label, logit, from_logits=True),
-        "normalized_entropy": metrics.normalized_entropy(label, logit, from_logits=True),
-        "calibration": metrics.calibration(label, logit, from_logits=True),
+    logit, label = predictions(model, data)
+    found = {}
+    for group, rows in _groups(data, len(label)):
+        users = None if data.users is None else data.users[rows]
+        each = [_metrics(logit[rows, k], label[rows, k], users) for k in range(len(data.tasks))]
+        for name in each[0]:
+            for end, of_task in zip(data.endings, each, strict=True):
+                found[f"{name}{end}{group}"] = of_task[name]
+    curves = {
+        end.removeprefix("."): calibration(logit[:, k], label[:, k])
+        for k, end in enumerate(data.endings)
     }
-    if data.users is not None:
-        found["gauc"] = metrics.gauc(label, logit, data.users)
-    together = {name: float(value) for name, value in found.items()}
-    return Evaluation(together, calibration(logit, label))
+    return Evaluation(found, curves)
 
 
 def calibration(logit: np.ndarray, label: np.ndarray) -> ReliabilityCurve:
-    """Predicted and observed rate, by bins with as many rows each.
+    """Return predicted and observed rate, in bins with as many rows each.
 
     Args:
         logit: float32 `[rows]`.
         label: 0 or 1, `[rows]`.
     """
-    rates = metrics.sigmoid(logit.astype(np.float64))
+    rates = functional.sigmoid(logit.astype(np.float64))
     inner = np.unique(np.quantile(rates, np.arange(1, CURVE_BINS) / CURVE_BINS))
     inner = inner[(inner > 0) & (inner < 1)]
-    return metrics.reliability_curve(label, rates, bins=[0.0, *inner.tolist(), 1.0])
+    return functional.reliability_curve(label, rates, bins=[0.0, *inner.tolist(), 1.0])
 
 
 def predictions(model: RecModel, data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Logits and labels of the test rows, float32 `[rows, tasks]` each."""
+    """Return logits and labels of the test rows, float32 `[rows, tasks]` each."""
     logits, labels = [], []
     for batch in data.test:
         inputs = (batch["ids"], batch["dense"]) if data.dense else (batch["ids"],)
         logits.append(model.predict(*inputs).asnumpy())
         labels.append(batch["label"])
     return np.concatenate(logits), np.concatenate(labels)
+
+
+def _groups(data: Data, rows: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the end of the metrics' names and the rows, first of all rows, then of each group."""
+    yield "", np.ones(rows, bool)
+    for name, chosen in data.groups.items():
+        if chosen.any():
+            yield f".{name}", chosen
+
+
+def _metrics(logit: np.ndarray, label: np.ndarray, users: np.ndarray | None) -> dict[str, float]:
+    found = {
+        "auc": functional.auc(label, logit),
+        "log_loss": functional.log_loss(label, logit, from_logits=True),
+        "normalized_entropy": functional.normalized_entropy(label, logit, from_logits=True),
+        "calibration": functional.calibration(label, logit, from_logits=True),
+    }
+    if users is not None:
+        found["gauc"] = functional.gauc(label, logit, users)
+    return {name: float(value) for name, value in found.items()}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
 
-from mindspore_rec.checks import check_int, check_one_of
+from models.common.checks import check_least, check_one_of
 from models.common.embedding import EmbeddingConfig, FieldEmbedding, FieldSum
 
 __all__ = ["NUMBERS", "FirstOrder", "InputLayer"]
@@ -64,8 +64,8 @@ class InputLayer(nn.Cell):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        check_int("fields", fields, 1, 1 << 16)
-        check_int("dense", dense, 0, 1 << 16)
+        check_least("fields", fields, 1, 1 << 16)
+        check_least("dense", dense, 0, 1 << 16)
         check_one_of("numbers", numbers, NUMBERS)
         self.embedding = FieldEmbedding(fields, embedding, name, seed)
         self.dim = self.embedding.dim

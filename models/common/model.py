@@ -1,49 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Click models, whose output is one logit: configuration, building, training."""
+"""A model of the zoo, with one task or several: its configuration, its making, its training."""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import mindspore as ms
 from mindspore import nn
 from mindspore.train import FixedLossScaleManager
 
 from mindspore_rec import RecModel, TrainSummary
-from mindspore_rec.metrics import AUC, LogLoss
+from models.common.cli import config_path
 from models.common.config import read_yaml, to_json
-from models.common.data import CensusIncome, Criteo, Data, MovieLens, Synthetic
+from models.common.data import CensusIncome, Criteo, Data, MovieLens, Synthetic, open_data
 from models.common.embedding import EmbeddingConfig, embedding_parameters
-from models.common.evaluation import Evaluation, evaluate
+from models.common.evaluation import Evaluation, evaluate, training_metrics
 from models.common.operators import OperatorTimes
 from models.common.optimizer import OptimizerConfig, lazy_adam
 from models.common.precision import check_compute_dtype, loss_scale, lower_precision
 from models.common.report import Recorder
 from models.common.training import TrainConfig, step_count
+from models.common.vocabulary import with_vocabulary
 from models.common.watch import Watch
 
-__all__ = ["ClickConfig", "ClickModel", "Run", "build", "figures", "read_config", "train"]
+__all__ = [
+    "Run",
+    "RunConfig",
+    "ZooModel",
+    "build",
+    "figures",
+    "open_run",
+    "read_config",
+    "train",
+]
 
 
 @dataclass(frozen=True)
-class ClickConfig:
-    """A run of a click model; each model's configuration adds `model`, its network.
+class RunConfig:
+    """Configuration of a run; each model derives its own, which adds `model`, its network.
 
     Args:
-        data: what to train on.
-        embedding: how the embeddings are held.
+        data: data to train on.
+        embedding: description of the embeddings.
         optimizer: how the model learns.
-        train: for how long.
-        compute_dtype: what the perceptrons' linear layers compute in: 'float32', 'float16', or
-            'bfloat16' where the backend has it; weights and embeddings are float32 always.
+        train: length of the run and size of its batches.
+        compute_dtype: type in which the perceptrons' linear layers compute: 'float32', 'float16',
+            or 'bfloat16' where the backend has it; weights and embeddings are float32 always.
             Default: 'float32'.
 
+    Attributes:
+        several_tasks: whether the network has an output for each task and takes their number as
+            `tasks`. Of the class. Default: False, one output.
+
     Raises:
-        ValueError: data with more than one task, or a type that the backend does not have.
+        ValueError: data with several tasks for a model of one, or a type that the backend does not
+            have.
     """
 
     data: Synthetic | Criteo | CensusIncome | MovieLens
@@ -52,13 +68,22 @@ class ClickConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
     compute_dtype: str = "float32"
 
+    several_tasks: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         check_compute_dtype(self.compute_dtype)
-        if isinstance(self.data, CensusIncome) and len(self.data.tasks) != 1:
+        if not self.several_tasks and isinstance(self.data, CensusIncome):
+            _check_one_task("'data.tasks'", self.data.tasks)
+        if self.embedding.numbers_ids and self.embedding.buckets is not None:
             raise ValueError(
-                "'data.tasks' must be one task: a click model has one output, got "
-                f"{self.data.tasks}"
+                "'embedding.buckets' must be left out where ids are numbered: the training rows "
+                f"decide how many there are, got {self.embedding.buckets}"
             )
+
+
+def _check_one_task(name: str, tasks: tuple[str, ...]) -> None:
+    if len(tasks) != 1:
+        raise ValueError(f"{name} must be one task: the model has one output, got {tasks}")
 
 
 def _adam(net: nn.Cell, config: Any, steps: int) -> nn.Optimizer:
@@ -70,41 +95,68 @@ def _adam(net: nn.Cell, config: Any, steps: int) -> nn.Optimizer:
 
 
 @dataclass(frozen=True)
-class ClickModel:
-    """What a model's folder tells the code that all click models share.
+class ZooModel:
+    """Description of a model: what its folder adds to the code that all models share.
 
     Args:
-        name: of the folder, and what the names of tables begin with.
-        title: for people.
-        config: its configuration, a dataclass derived from `ClickConfig`.
-        network: its network, a Cell of fields, dense and embedding, and by keyword of the fields of
-            the configuration's `model`, `name` and `seed`.
-        optimizer: makes the optimizer of (network, configuration, steps). Default: LazyAdam.
+        name: name of the model's folder; the names of its tables begin with it.
+        title: name for people.
+        config: its configuration, a dataclass derived from `RunConfig`.
+        network: its network: a Cell made of the number of fields, the number of numeric columns and
+            an `EmbeddingConfig`, and by keyword of the fields of the configuration's `model`, of
+            `name` and `seed`, and where the configuration has `several_tasks` of `tasks`.
+        optimizer: function of network, configuration and number of steps that returns the
+            optimizer. Default: LazyAdam over all parameters.
     """
 
     name: str
     title: str
-    config: type[ClickConfig]
+    config: type[RunConfig]
     network: type[nn.Cell]
     optimizer: Callable[[nn.Cell, Any, int], nn.Optimizer] = _adam
 
     @property
-    def configs(self) -> Path:
-        """The folder of the model's own configurations."""
-        return Path(__file__).parents[1] / self.name / "configs"
+    def package(self) -> str:
+        """Name of the package in which the model is, such as 'models.deepfm'."""
+        return self.config.__module__.rpartition(".")[0]
 
-    def net(self, config: Any, fields: int, dense: int, name: str, seed: int) -> nn.Cell:
-        """The network that a configuration asks for.
+    @property
+    def configs(self) -> Path:
+        """Folder of the model's own configurations, `configs` beside its `config.py`."""
+        return Path(str(sys.modules[self.config.__module__].__file__)).parent / "configs"
+
+    def net(
+        self,
+        config: Any,
+        fields: int,
+        dense: int,
+        name: str,
+        seed: int,
+        *,
+        tasks: int = 1,
+        vocabulary: int | None = None,
+    ) -> nn.Cell:
+        """Return the network that a configuration describes.
 
         Args:
-            config: of `self.config`.
+            config: configuration of the class `self.config`.
             fields: number of categorical fields.
-            dense: number of numbers.
-            name: what the tables' names begin with.
-            seed: of the tables' first values.
+            dense: number of numeric columns.
+            name: beginning of the tables' names.
+            seed: seed of the tables' first values.
+            tasks: number of tasks. Default: 1.
+            vocabulary: number of ids, where the configuration numbers them. Default: None.
+
+        Raises:
+            ValueError: values of the configuration that are out of range or do not go together.
         """
-        shape = dataclasses.asdict(config.model)
-        return self.network(fields, dense, config.embedding, **shape, name=name, seed=seed)
+        shape = {f.name: getattr(config.model, f.name) for f in dataclasses.fields(config.model)}
+        if self.config.several_tasks:
+            shape["tasks"] = tasks
+        held = config.embedding
+        if held.numbers_ids:
+            held = dataclasses.replace(held, buckets=vocabulary)
+        return self.network(fields, dense, held, **shape, name=name, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -113,10 +165,10 @@ class Run:
 
     Args:
         model: the model.
-        summary: figures of the training, the metrics on the test rows among them.
+        summary: figures of the training; its metrics are those of the last evaluation on the way.
         evaluation: more metrics on the test rows, at the end; None of an interrupted run.
         recorder: loss, rows and hit rates on the way.
-        operators: what operators took, where that was asked for.
+        operators: times of the operators; None where they were not measured. Default: None.
     """
 
     model: RecModel
@@ -125,65 +177,92 @@ class Run:
     recorder: Recorder
     operators: OperatorTimes | None = None
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the evaluation, or, where there is none, of the last one on the way."""
+        return self.summary.metrics if self.evaluation is None else self.evaluation.metrics
 
-def read_config(model: ClickModel, path: str | Path) -> Any:
-    """A configuration file of a model.
+
+def read_config(model: ZooModel, path: str | Path) -> Any:
+    """Return the configuration that a file has.
 
     Args:
-        model: whose.
+        model: model of the configuration.
         path: a file, or the name of one of the model's own.
 
     Raises:
-        ValueError: it is not there, has unknown or missing keys, or values of a wrong type.
+        ValueError: the file is missing, has unknown or missing keys, or illegal values.
     """
-    given = Path(path)
-    own = model.configs / given.name
-    if not given.exists() and len(given.parts) == 1 and own.exists():
-        given = own
-    return read_yaml(given, model.config)
+    return read_yaml(config_path(Path(path), model.configs), model.config)
 
 
-def build(model: ClickModel, config: Any, data: Data, name: str | None = None) -> RecModel:
-    """The model with its optimizer and metrics; sets MindSpore's seed.
+def open_run(config: Any, directory: Path | None) -> Data:
+    """Return the data of a run, with numbered ids where the configuration asks for them.
 
     Args:
-        model: which.
-        config: of `model.config`.
-        data: what it is to be trained on.
-        name: what the tables' names begin with. Default: the model's.
+        config: configuration of the run.
+        directory: directory of the files, as for `open_data`.
 
     Raises:
-        ValueError: values of the configuration that are out of range or do not go together.
+        ValueError: as `open_data`.
     """
+    data = open_data(config.data, directory, config.train.seed)
+    return with_vocabulary(data) if config.embedding.numbers_ids else data
+
+
+def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> RecModel:
+    """Return a model with its optimizer and metrics; sets MindSpore's seed.
+
+    The loss is the mean of the tasks' log losses.
+
+    Args:
+        model: model to build.
+        config: configuration of the class `model.config`.
+        data: data to train on, as `open_run` returns them.
+        name: beginning of the tables' names. Default: the model's name.
+
+    Raises:
+        ValueError: values of the configuration that are out of range or do not go together, or
+            with the data.
+    """
+    if not model.config.several_tasks:
+        _check_one_task("data.tasks", data.tasks)
     seed = config.train.seed
     ms.set_seed(seed + 1)  # MindSpore's seeds start at 1
-    net = model.net(config, data.fields, data.dense, name or model.name, seed)
+    net = model.net(
+        config,
+        data.fields,
+        data.dense,
+        name or model.name,
+        seed,
+        tasks=len(data.tasks),
+        vocabulary=data.vocabulary,
+    )
     lower_precision(net, config.compute_dtype)
     optimizer = model.optimizer(net, config, step_count(config.train, data))
     if config.embedding.host_device_mix:
         optimizer.target = "CPU"
-    metrics = {"auc": AUC(from_logits=True), "log_loss": LogLoss(from_logits=True)}
     scale = FixedLossScaleManager(loss_scale(config.compute_dtype), drop_overflow_update=False)
-    loss = nn.BCEWithLogitsLoss()
+    loss, metrics = nn.BCEWithLogitsLoss(), training_metrics(data)
     return RecModel(net, loss, optimizer, metrics, loss_scale_manager=scale)
 
 
 def train(
-    model: ClickModel,
+    model: ZooModel,
     config: Any,
     data: Data,
     name: str | None = None,
     progress: bool = True,
     operators: bool = False,
 ) -> Run:
-    """Builds and trains, with evaluations on the way.
+    """Build and train a model, with evaluations on the way.
 
     Args:
-        model: which.
-        config: what to build, and how to train it.
-        data: what to train on.
-        name: what the tables' names begin with. Default: the model's.
-        progress: as for `RecModel.train`.
+        model: model to train.
+        config: configuration of the class `model.config`.
+        data: data to train on, as `open_run` returns them.
+        name: beginning of the tables' names. Default: the model's name.
+        progress: whether to show a progress bar, as for `RecModel.train`. Default: True.
         operators: whether to measure operators in some steps. Default: False.
     """
     built = build(model, config, data, name)
@@ -195,13 +274,17 @@ def train(
     return Run(built, summary, evaluation, watch.recorder, watch.operators)
 
 
-def figures(model: ClickModel, config: Any, data: Data, run: Run) -> dict[str, Any]:
-    """What a training's `--json` has of one run; a password in the cache's URL is left out."""
-    return {
+def figures(model: ZooModel, config: Any, data: Data, run: Run) -> dict[str, Any]:
+    """Return what `--json` has of one run; the password in a cache's URL is left out."""
+    found = {
         "model": model.name,
         "data": data.name,
         "bayes_auc": data.bayes_auc,
+        "seed": config.train.seed,
         **run.summary.to_json(),
         "evaluation": None if run.evaluation is None else run.evaluation.metrics,
         "config": to_json(config),
     }
+    if len(data.tasks) > 1:
+        found["metrics"] = run.metrics  # with those of each group of rows
+    return found

@@ -13,7 +13,7 @@ from typing import Any
 from mindspore.profiler import ProfilerActivity, profile, tensorboard_trace_handler
 from mindspore.train import Callback, RunContext
 
-from mindspore_rec.checks import check_int
+from models.common.checks import check_least
 
 __all__ = ["OperatorTime", "OperatorTimes"]
 
@@ -67,9 +67,10 @@ class OperatorTimes(Callback):
 
     def __init__(self, steps: int, evaluations: int = 1, window: int = WINDOW) -> None:
         super().__init__()
-        steps = check_int("steps", steps, 1, 1 << 62)
-        between = max(1, steps // check_int("evaluations", evaluations, 1, 1 << 62))
-        window = min(check_int("window", window, 1, 1 << 62), between)
+        for name, value in (("steps", steps), ("evaluations", evaluations), ("window", window)):
+            check_least(name, value, 1)
+        between = max(1, steps // evaluations)
+        window = min(window, between)
         # the first step compiles: not that one, where there is another
         self.first = min(max(2, steps // (2 * between) * between + 1), steps)
         self.last = min(self.first + window - 1, steps)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from mindspore import Parameter
 
-from mindspore_rec.checks import check_number
 from mindspore_rec.optim import LazyAdam
+from models.common.checks import check_least
 from models.common.training import learning_rate
 
 __all__ = ["OptimizerConfig", "lazy_adam"]
@@ -35,8 +35,8 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         for name in (each.name for each in dataclasses.fields(OptimizerConfig)):
             value = getattr(self, name)
-            if value is not None and check_number(name, value) < 0:
-                raise ValueError(f"{name} must be >= 0, got {value}")
+            if value is not None:
+                check_least(f"'optimizer.{name}'", value, 0)
 
 
 def lazy_adam(

@@ -7,7 +7,7 @@ import mindspore as ms
 from mindspore import Tensor, nn
 
 from mindspore_rec import MLP
-from mindspore_rec.checks import check_one_of
+from models.common.checks import check_one_of
 
 __all__ = ["COMPUTE_DTYPES", "check_compute_dtype", "loss_scale", "lower_precision"]
 

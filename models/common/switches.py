@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the commands that change how the embeddings are held."""
+"""Options of the commands that change the embeddings of a configuration."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import dataclasses
 from typing import Any
 
 from mindspore_rec import CacheConfig
-from models.mmoe.config import Config
-from models.mmoe.embedding import EMBEDDINGS
+from models.common.embedding_config import KINDS, EmbeddingConfig
 
 __all__ = ["add_switches", "with_switches"]
 
@@ -17,11 +16,11 @@ TIERS = ("device_rows", "host_rows", "remote", "ssd_path")
 
 
 def add_switches(parser: argparse.ArgumentParser) -> None:
-    """The options; each is left out to keep what the configuration says."""
+    """Add the options; an option that is left out keeps what the configuration says."""
     group = parser.add_argument_group("embeddings, instead of what the configuration says")
     group.add_argument(
         "--embedding",
-        choices=EMBEDDINGS,
+        choices=KINDS,
         help="hash: a table that grows (dynamic expansion); static: a table of a fixed vocabulary; "
         "converted: an nn.Embedding, converted automatically",
     )
@@ -44,21 +43,38 @@ def add_switches(parser: argparse.ArgumentParser) -> None:
     tiers.add_argument("--ssd-path", metavar="DIR", help="the others, or the rest, on an SSD")
 
 
-def with_switches(config: Config, options: argparse.Namespace) -> Config:
-    """The configuration as the options change it.
+def with_switches(config: Any, options: argparse.Namespace) -> Any:
+    """Return a configuration as the options change it.
+
+    Args:
+        config: configuration of a model.
+        options: options that `add_switches` added.
 
     Raises:
-        ValueError: options that do not go together.
+        ValueError: options that do not go together, or not with the configuration.
     """
+    embedding = config.embedding
     given = {
-        "embedding": options.embedding,
         "multi_lookup": options.multi_lookup or None,
         "admission_threshold": options.admission_threshold,
         "max_idle_steps": options.max_idle_steps,
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if options.embedding not in (None, embedding.kind):
+        changes |= _other_kind(options.embedding)
     tiers = {name: getattr(options, name) for name in TIERS if getattr(options, name) is not None}
     if tiers:
-        cache = config.model.cache
+        cache = embedding.cache
         changes["cache"] = dataclasses.replace(cache, **tiers) if cache else CacheConfig(**tiers)
-    return dataclasses.replace(config, model=dataclasses.replace(config.model, **changes))
+    return dataclasses.replace(config, embedding=dataclasses.replace(embedding, **changes))
+
+
+def _other_kind(kind: str) -> dict[str, Any]:
+    """Return the fields of an `EmbeddingConfig` that another kind changes."""
+    default = EmbeddingConfig()
+    return {
+        "kind": kind,
+        "vocabulary": kind == "static",
+        "buckets": default.buckets,
+        "host_device_mix": default.host_device_mix,
+    }

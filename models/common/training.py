@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from mindspore import nn
 
-from mindspore_rec.checks import check_one_of
+from models.common.checks import check_least, check_one_of
 from models.common.data import Data
 
 __all__ = ["TrainConfig", "learning_rate", "step_count", "with_changes"]
@@ -50,10 +50,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_one_of("'train.admission_counts'", self.admission_counts, ADMISSION_COUNTS)
         for name, least in (("batch_size", 1), ("epochs", 1), ("evaluations", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(
-                    f"'train.{name}' must be at least {least}, got {getattr(self, name)}"
-                )
+            check_least(f"'train.{name}'", getattr(self, name), least)
 
 
 def with_changes(config: C, **changes: int | None) -> C:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data of a fixed vocabulary: keys to numbers from 0, as an ordinary embedding wants them."""
+"""Data with a fixed vocabulary: keys become numbers from 0 on, as an ordinary embedding asks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ __all__ = ["UNKNOWN", "with_vocabulary"]
 UNKNOWN = 0  # the number of all keys that the training rows do not have
 
 
-def with_vocabulary(data: Data) -> tuple[Data, int]:
-    """The same data with numbered ids, and how many numbers there are.
+def with_vocabulary(data: Data) -> Data:
+    """Return the same data with numbered ids, and the size of the vocabulary in `vocabulary`.
 
-    Keys of the training rows get numbers from 1 on; all others share `UNKNOWN`.
+    Keys of the training rows get the numbers from 1 on, in ascending order of the keys; all others
+    share the number `UNKNOWN`.
 
     Args:
-        data: with keys as ids; one epoch of it is read.
-
-    Returns:
-        The data and the size of the vocabulary.
+        data: data whose ids are keys; one epoch of it is read.
     """
     found = [np.unique(batch["ids"]) for batch in data.train(1 << 16, 1)]
     keys = np.unique(np.concatenate(found))
@@ -36,9 +34,9 @@ def with_vocabulary(data: Data) -> tuple[Data, int]:
             ids = np.where(keys[at] == batch["ids"], at + 1, UNKNOWN)
             yield {**batch, "ids": ids}
 
-    changed = dataclasses.replace(
+    return dataclasses.replace(
         data,
         train=lambda batch_size, epochs: numbered(data.train(batch_size, epochs)),
         test=list(numbered(data.test)),
+        vocabulary=len(keys) + 1,
     )
-    return changed, len(keys) + 1

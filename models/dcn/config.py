@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from models.common.click import ClickConfig, ClickModel
+from models.common.model import RunConfig, ZooModel
 from models.dcn.net import DCN
 
 __all__ = ["MODEL", "Config", "ModelConfig"]
@@ -31,10 +31,10 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class Config(ClickConfig):
+class Config(RunConfig):
     """A run of DCN.
 
-    Args: as for `ClickConfig`, and
+    Args: as for `RunConfig`, and
 
         model: the network.
     """
@@ -42,4 +42,4 @@ class Config(ClickConfig):
     model: ModelConfig = field(default_factory=ModelConfig)
 
 
-MODEL = ClickModel("dcn", "DCN", Config, DCN)
+MODEL = ZooModel("dcn", "DCN", Config, DCN)

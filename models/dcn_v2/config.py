@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from models.common.click import ClickConfig, ClickModel
+from models.common.model import RunConfig, ZooModel
 from models.dcn_v2.net import DCNV2
 
 __all__ = ["MODEL", "Config", "ModelConfig"]
@@ -39,10 +39,10 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class Config(ClickConfig):
+class Config(RunConfig):
     """A run of DCN-V2.
 
-    Args: as for `ClickConfig`, and
+    Args: as for `RunConfig`, and
 
         model: the network.
     """
@@ -50,4 +50,4 @@ class Config(ClickConfig):
     model: ModelConfig = field(default_factory=ModelConfig)
 
 
-MODEL = ClickModel("dcn_v2", "DCN-V2", Config, DCNV2)
+MODEL = ZooModel("dcn_v2", "DCN-V2", Config, DCNV2)

@@ -9,7 +9,7 @@ from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import XavierUniform
 
 from mindspore_rec import MLP, CrossNetMix, CrossNetV2
-from mindspore_rec.checks import check_one_of
+from models.common.checks import check_one_of
 from models.common.embedding import EmbeddingConfig
 from models.common.inputs import InputLayer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from models.common.click import ClickConfig, ClickModel
+from models.common.model import RunConfig, ZooModel
 from models.deepfm.net import DeepFM
 
 __all__ = ["MODEL", "Config", "ModelConfig"]
@@ -29,10 +29,10 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class Config(ClickConfig):
+class Config(RunConfig):
     """A run of DeepFM.
 
-    Args: as for `ClickConfig`, and
+    Args: as for `RunConfig`, and
 
         model: the network.
     """
@@ -40,4 +40,4 @@ class Config(ClickConfig):
     model: ModelConfig = field(default_factory=ModelConfig)
 
 
-MODEL = ClickModel("deepfm", "DeepFM", Config, DeepFM)
+MODEL = ZooModel("deepfm", "DeepFM", Config, DeepFM)

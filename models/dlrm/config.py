@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from models.common.click import ClickConfig, ClickModel
+from models.common.model import RunConfig, ZooModel
 from models.dlrm.net import DLRM
 
 __all__ = ["MODEL", "Config", "ModelConfig"]
@@ -29,10 +29,10 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class Config(ClickConfig):
+class Config(RunConfig):
     """A run of DLRM.
 
-    Args: as for `ClickConfig`, and
+    Args: as for `RunConfig`, and
 
         model: the network.
     """
@@ -40,4 +40,4 @@ class Config(ClickConfig):
     model: ModelConfig = field(default_factory=ModelConfig)
 
 
-MODEL = ClickModel("dlrm", "DLRM", Config, DLRM)
+MODEL = ZooModel("dlrm", "DLRM", Config, DLRM)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mindspore import Tensor, nn
 
 from mindspore_rec import MLP, DotInteraction
-from mindspore_rec.checks import check_int
+from models.common.checks import check_least
 from models.common.embedding import EmbeddingConfig, FieldEmbedding
 
 __all__ = ["DLRM"]
@@ -72,7 +72,7 @@ class DLRM(nn.Cell):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        check_int("dense", dense, 0, 1 << 16)
+        check_least("dense", dense, 0, 1 << 16)
         if not dense and len(bottom):
             raise ValueError(f"bottom must be () without numbers, got {tuple(bottom)}")
         held = embedding or EmbeddingConfig()

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from mindspore import nn
 
-from mindspore_rec.checks import check_number
 from mindspore_rec.optim import FTRL, CombinedOptimizer
-from models.common.click import ClickConfig, ClickModel
+from models.common.checks import check_least
 from models.common.embedding import embedding_parameters
+from models.common.model import RunConfig, ZooModel
 from models.common.optimizer import OptimizerConfig, lazy_adam
 from models.common.precision import loss_scale
 from models.wide_deep.net import WideDeep
@@ -52,8 +52,7 @@ class FtrlConfig:
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
-            if check_number(name, value) < 0:
-                raise ValueError(f"'optimizer.wide.{name}' must be >= 0, got {value}")
+            check_least(f"'optimizer.wide.{name}'", value, 0)
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,10 @@ class WideDeepOptimizer(OptimizerConfig):
 
 
 @dataclass(frozen=True)
-class Config(ClickConfig):
+class Config(RunConfig):
     """A run of Wide & Deep.
 
-    Args: as for `ClickConfig`, and
+    Args: as for `RunConfig`, and
 
         model: the network.
     """
@@ -109,4 +108,4 @@ def _optimizer(net: WideDeep, config: Config, steps: int) -> nn.Optimizer:
     return make_optimizer(net, config.optimizer, steps, loss_scale(config.compute_dtype))
 
 
-MODEL = ClickModel("wide_deep", "Wide & Deep", Config, WideDeep, _optimizer)
+MODEL = ZooModel("wide_deep", "Wide & Deep", Config, WideDeep, _optimizer)

@@ -13,6 +13,7 @@ from benchmarks import accuracy_table, accuracy_twin
 from mindspore_rec import tables_of
 from models.common.baselines import BASELINES
 from models.common.data import Data
+from models.common.model import build, read_config
 from tests.missing import need_package
 
 

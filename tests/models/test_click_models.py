@@ -16,6 +16,7 @@ from mindspore_rec import tables_of
 from models.common.config import from_mapping
 from models.common.data import Data
 from models.common.embedding import EmbeddingConfig, FieldEmbedding
+from models.common.model import ZooModel, build, read_config, train
 
 NAMES = ("wide_deep", "dcn", "dcn_v2", "deepfm", "dlrm")
 HELD: dict[str, dict[str, Any]] = {
@@ -28,7 +29,7 @@ HELD: dict[str, dict[str, Any]] = {
 ROWS, FIELDS, NUMBERS = 4000, 3, 2
 
 
-def model_of(name: str) -> ClickModel:
+def model_of(name: str) -> ZooModel:
     return importlib.import_module(f"models.{name}.config").MODEL
 
 
@@ -55,7 +56,7 @@ def data() -> Data:
     return Data("planted", FIELDS, NUMBERS, batches, ROWS, [test])
 
 
-def config_of(model: ClickModel, held: dict[str, Any], **network: Any) -> Any:
+def config_of(model: ZooModel, held: dict[str, Any], **network: Any) -> Any:
     shape = {"bottom": [8], "top": [16]} if model.name == "dlrm" else {"hidden": [16]}
     values = {
         "data": {"kind": "criteo"},  # not opened: what follows is given the data itself

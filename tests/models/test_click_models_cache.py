@@ -12,6 +12,7 @@ from models.common.click import ClickModel, figures, train
 from mindspore_rec import _native, tables_of
 from models.common.config import from_mapping
 from models.common.data import Data
+from models.common.model import ZooModel, figures, train
 from models.deepfm.config import MODEL
 
 ROWS, VALUES = 2000, 400
@@ -36,7 +37,7 @@ def data() -> Data:
     return Data("planted", 3, 0, batches, ROWS, [columns(1)])
 
 
-def config_of(model: ClickModel, embedding: dict[str, Any]) -> Any:
+def config_of(model: ZooModel, embedding: dict[str, Any]) -> Any:
     values = {
         "data": {"kind": "criteo"},  # not opened: what follows is given the data itself
         "embedding": {"dim": 4, **embedding},

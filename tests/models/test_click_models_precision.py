@@ -14,6 +14,7 @@ from models.common.click import build, train
 from mindspore_rec import MLP, tables_of
 from models.common.config import from_mapping
 from models.common.data import Data
+from models.common.model import build, train
 
 NAMES = ("wide_deep", "dcn", "dlrm")
 ROWS = 3000

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 from datasets.census_income.schema import COLUMNS, FILES, NUMERIC
+from models.common.commands import evaluate_command, train_command
+from models.mmoe.config import MODEL
 from tests.missing import missing
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +26,10 @@ SMALL = """
 data:
   kind: census_income
   tasks: [income, never_married]
-model:
+embedding:
   dim: 4
+  std: 0.05
+model:
   input_dropout: 0.1
   expert_dropout: 0.1
 optimizer:
@@ -176,14 +180,12 @@ def test_eval_of_the_saved_model_gives_the_trained_figures(folder, trained):
     ],
 )
 def test_bad_options_are_refused_by_name(folder, options, message):
-    from models.mmoe.train import main
-
     given = ["--config", str(folder / "small.yaml"), "--data", str(folder), *options]
-    done = subprocess_like(main, given)
+    done = subprocess_like(train_command, given)
     assert done[0] in (1, 2) and message in done[1]
 
 
-def subprocess_like(main, arguments: list[str]) -> tuple[int, str]:
+def subprocess_like(command, arguments: list[str]) -> tuple[int, str]:
     """Exit code and standard error of a command, without starting a process."""
     import contextlib
     import io
@@ -191,17 +193,15 @@ def subprocess_like(main, arguments: list[str]) -> tuple[int, str]:
     errors = io.StringIO()
     with contextlib.redirect_stderr(errors):
         try:
-            code = main(arguments)
+            code = command(MODEL, arguments)
         except SystemExit as stop:  # argparse's
             code = int(stop.code or 0)
     return code, errors.getvalue()
 
 
 def test_help_of_both_commands(capsys):
-    from models.mmoe import eval, train
-
-    for command in (train, eval):
-        assert subprocess_like(command.main, ["--help"])[0] == 0
+    for command in (train_command, evaluate_command):
+        assert subprocess_like(command, ["--help"])[0] == 0
         assert "--json" in capsys.readouterr().out
 
 

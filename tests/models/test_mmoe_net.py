@@ -4,26 +4,25 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor, nn
-from models.mmoe.report import report
 
-import models.mmoe
 from mindspore_rec import LazyAdam, RecModel, tables_of
 from mindspore_rec.metrics import functional
 from models.common.config import from_mapping
 from models.common.data import Data
-from models.mmoe.config import Config, read_config
+from models.common.embedding import EmbeddingConfig
+from models.common.evaluation import evaluate
+from models.common.model import build, read_config, train
+from models.common.task_lines import report
+from models.mmoe.config import MODEL, Config
 from models.mmoe.net import MMoENet
-from models.mmoe.run import build, evaluate, train
 from tests.native_table import native_of
 
-CONFIGS = Path(models.mmoe.__file__).parent / "configs"
 CENSUS = {"data": {"kind": "census_income", "tasks": ["income", "never_married"]}}
 
 
@@ -36,7 +35,7 @@ def make_batch(rows=12, fields=3, numbers=2, seed=0):
 
 def expected_logits(net: MMoENet, ids: np.ndarray, dense: np.ndarray | None) -> np.ndarray:
     """Embeddings, experts, gates and towers in NumPy, of a net with one expert layer."""
-    table = native_of(net.embedding.embedding_table)
+    table = native_of(net.inputs.embedding.table.embedding_table)
     x = table.lookup(ids.reshape(-1)).reshape(len(ids), -1)
     if dense is not None:
         x = np.concatenate([x, dense], 1)
@@ -61,7 +60,8 @@ def expected_logits(net: MMoENet, ids: np.ndarray, dense: np.ndarray | None) -> 
 def test_logits_are_the_formula_after_training(mode, unique, numbers):
     ids, dense, label = make_batch(numbers=numbers)
     columns = (ids, dense) if numbers else (ids,)
-    net = MMoENet(3, numbers, 2, 4, experts=3, expert_hidden=(6,), tower_hidden=(5,), name=unique())
+    held, towers = EmbeddingConfig(dim=4), {"tower_hidden": (5,), "name": unique()}
+    net = MMoENet(3, numbers, held, experts=3, expert_hidden=(6,), tasks=2, **towers)
     optimizer = LazyAdam(net.trainable_params(), learning_rate=0.05)
     model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
     before = model.train(1, [(*columns, label)], progress=False).loss
@@ -74,7 +74,7 @@ def test_logits_are_the_formula_after_training(mode, unique, numbers):
 
 def test_the_loss_is_the_mean_of_the_tasks_log_losses(graph_mode, unique):
     ids, dense, label = make_batch(64)
-    net = MMoENet(3, 2, 2, 4, name=unique())
+    net = MMoENet(3, 2, EmbeddingConfig(dim=4), tasks=2, name=unique())
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params()))
     model.train(1, [(ids, dense, label)], progress=False)
     logits = model.predict(ids, dense).asnumpy()
@@ -84,12 +84,13 @@ def test_the_loss_is_the_mean_of_the_tasks_log_losses(graph_mode, unique):
 
 
 def test_ids_are_admitted_at_the_threshold_and_evicted_after_idle_steps(graph_mode, unique):
-    net = MMoENet(2, 0, 2, 4, admission_threshold=3, max_idle_steps=5, name=unique())
+    held = EmbeddingConfig(dim=4, admission_threshold=3, max_idle_steps=5)
+    net = MMoENet(2, 0, held, tasks=2, name=unique())
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params()))
     label = np.ones((2, 2), np.float32)
     rare, usual = np.array([[1, 2], [3, 4]]), np.array([[7, 7], [7, 8]])
     model.train(1, [(rare, label)] + [(usual, label)] * 3, progress=False)
-    table = net.embedding.embedding_table
+    table = net.inputs.embedding.table.embedding_table
     assert set(table.get_keys().asnumpy().tolist()) == {7, 8}
     model.train(1, [(np.full((2, 2), 9), label)] * 20, progress=False)
     assert set(table.get_keys().asnumpy().tolist()) == {9}
@@ -99,7 +100,7 @@ def test_dropout_of_each_kind_acts_in_training_only(graph_mode, unique):
     ids, dense, _ = make_batch(64)
     for kind in ("input_dropout", "expert_dropout"):
         rates: dict[str, Any] = {kind: 0.5}
-        net = MMoENet(3, 2, 2, param_init="ones", name=unique(), **rates)
+        net = MMoENet(3, 2, EmbeddingConfig(dim=8, std=0.5), tasks=2, name=unique(), **rates)
         LazyAdam(net.trainable_params())
         net.set_train(True)
         noisy = [net(Tensor(ids), Tensor(dense)).asnumpy() for _ in range(2)]
@@ -137,8 +138,8 @@ def test_both_tasks_are_learnt_and_groups_are_evaluated_apart(graph_mode, unique
         },
     )
     data = toy_data()
-    before = evaluate(build(config, data, unique()), data)
-    run = train(config, data, unique(), progress=False)
+    before = evaluate(build(MODEL, config, data, unique()), data).metrics
+    run = train(MODEL, config, data, unique(), progress=False)
     for task in data.tasks:
         assert before[f"auc.{task}"] < 0.65 < 0.75 < run.metrics[f"auc.{task}"]
     # by hand, from the predictions
@@ -165,18 +166,20 @@ def test_both_tasks_are_learnt_and_groups_are_evaluated_apart(graph_mode, unique
         ({"fields": 0}, "fields"),
         ({"dense": -1}, "dense"),
         ({"tasks": 0}, "tasks"),
-        ({"dim": 0}, "embedding_size"),
+        ({"held": {"dim": 0}}, "embedding.dim"),
         ({"experts": 0}, "experts"),
         ({"expert_hidden": ()}, "hidden"),
         ({"input_dropout": 1.0}, "input_dropout"),
         ({"expert_dropout": -0.1}, "dropout"),
-        ({"admission_threshold": 0}, "permit_filter_value"),
-        ({"max_idle_steps": 0}, "evict_filter_value"),
+        ({"held": {"admission_threshold": 0}}, "embedding.admission_threshold"),
+        ({"held": {"max_idle_steps": 0}}, "embedding.max_idle_steps"),
     ],
 )
 def test_bad_arguments(unique, arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        MMoENet(**{"fields": 2, "dense": 1, "tasks": 2, **arguments}, name=unique())
+        held = EmbeddingConfig(**arguments.pop("held", {}))
+        given = {"fields": 2, "dense": 1, "tasks": 2, **arguments}
+        MMoENet(**given, embedding=held, name=unique())
 
 
 @pytest.mark.parametrize(
@@ -185,7 +188,7 @@ def test_bad_arguments(unique, arguments, message):
         ({}, "'data' is missing"),
         ({"data": {"kind": "criteo"}}, "data.kind"),
         ({**CENSUS, "model": {"expert": 3}}, "'model.expert' is not known"),
-        ({**CENSUS, "model": {"dim": 8.5}}, "'model.dim' must be of type int"),
+        ({**CENSUS, "embedding": {"dim": 8.5}}, "'embedding.dim' must be of type int"),
         ({**CENSUS, "optimizer": {"learning_rate": -1}}, "learning_rate"),
         ({**CENSUS, "train": {"epochs": 0}}, "'train.epochs'"),
     ],
@@ -195,17 +198,19 @@ def test_configurations_are_strict(values, message):
         from_mapping(Config, values)
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(MODEL.configs.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_models_own_configurations_can_be_built(graph_mode, unique, path):
-    config = read_config(path)
+    config = read_config(MODEL, path)
     assert config.data.tasks == ("income", "never_married")
     assert config.data.validation == 0.0
-    net = build(config, dataclasses.replace(toy_data(), fields=32, dense=7), unique()).train_network
+    data = dataclasses.replace(toy_data(), fields=32, dense=7)
+    net = build(MODEL, config, data, unique()).train_network
     [table] = tables_of(net)
-    assert table.key_dtype == ms.int64 and table.dim == config.model.dim
+    assert table.key_dtype == ms.int64 and table.dim == config.embedding.dim
 
 
 def test_the_reference_is_the_papers_architecture():
-    model = read_config(CONFIGS / "reference.yaml").model
+    config = read_config(MODEL, "reference.yaml")
+    model = config.model
     assert (model.experts, model.expert_hidden, model.tower_hidden) == (8, (16,), (8,))
-    assert 4 <= model.dim <= 8
+    assert 4 <= config.embedding.dim <= 8

@@ -9,14 +9,17 @@ import dataclasses
 import mindspore as ms
 import numpy as np
 import pytest
-from models.mmoe.switches import add_switches, with_switches
 
 from mindspore_rec import CacheConfig, load_checkpoint, save_checkpoint, tables_of
 from models.common.data import CensusIncome, Data
+from models.common.embedding import EmbeddingConfig
+from models.common.evaluation import evaluate
+from models.common.model import build, train
+from models.common.optimizer import OptimizerConfig
+from models.common.switches import add_switches, with_switches
 from models.common.training import TrainConfig
 from models.common.vocabulary import UNKNOWN, with_vocabulary
-from models.mmoe.config import Config, ModelConfig, OptimizerConfig
-from models.mmoe.run import build, evaluate, train
+from models.mmoe.config import MODEL, Config, ModelConfig
 
 ROWS, FIELDS = 3000, 3
 
@@ -43,13 +46,22 @@ def data() -> Data:
     return Data("planted", FIELDS, 1, batches, ROWS, [test], tasks=("a", "b"))
 
 
-def config(**model) -> Config:
+def config(**embedding) -> Config:
     return Config(
         data=CensusIncome(),  # not opened: what follows is given the data itself
-        model=ModelConfig(dim=4, experts=2, expert_hidden=(8,), **model),
+        embedding=held(**embedding),
+        model=ModelConfig(experts=2, expert_hidden=(8,)),
         optimizer=OptimizerConfig(learning_rate=0.02),
         train=TrainConfig(batch_size=500, epochs=4, evaluations=1),
     )
+
+
+def held(**embedding) -> EmbeddingConfig:
+    return EmbeddingConfig(**{"dim": 4, "std": 0.05, **embedding})
+
+
+STATIC = {"kind": "static", "vocabulary": True}
+CONVERTED = {"kind": "converted"}
 
 
 @pytest.fixture(autouse=True)
@@ -62,12 +74,11 @@ def close(model) -> None:
         table.close()
 
 
-def metrics(data, **model) -> dict[str, float]:
-    chosen = config(**model)
-    vocabulary = None
-    if chosen.model.embedding != "hash":
-        data, vocabulary = with_vocabulary(data)
-    run = train(chosen, data, "switches", progress=False, vocabulary=vocabulary)
+def metrics(data, **embedding) -> dict[str, float]:
+    chosen = config(**embedding)
+    if chosen.embedding.kind != "hash":
+        data = with_vocabulary(data)
+    run = train(MODEL, chosen, data, "switches", progress=False)
     rows = [table.stats()["rows"] for table in tables_of(run.model.train_network)]
     close(run.model)
     return {**run.metrics, "rows": rows[0]}
@@ -77,33 +88,36 @@ def test_a_lookup_a_field_changes_no_bit(data):
     assert metrics(data, multi_lookup=True) == metrics(data)
 
 
-@pytest.mark.parametrize("kind", ["hash", "static", "converted"])
-def test_every_kind_learns(data, kind):
-    found = metrics(data, embedding=kind)
+@pytest.mark.parametrize("embedding", [{"kind": "hash"}, STATIC, CONVERTED])
+def test_every_kind_learns(data, embedding):
+    found = metrics(data, **embedding)
     assert found["auc.a"] > 0.75 and found["auc.b"] > 0.7
-    assert found["rows"] == 120 + (kind != "hash"), "one row an id, and one for unknown ids"
+    assert found["rows"] == 120 + (embedding["kind"] != "hash"), (
+        "one row an id, and one for unknown ids"
+    )
 
 
 def test_admission_and_eviction_reach_the_table(data):
     everything = metrics(data)["rows"]
     assert metrics(data, admission_threshold=10**6)["rows"] == 0 < everything
-    assert metrics(data, embedding="converted", max_idle_steps=10**6)["rows"] == everything + 1
+    assert metrics(data, **CONVERTED, max_idle_steps=10**6)["rows"] == everything + 1
 
 
 def test_a_converted_model_is_saved_and_loaded(data, tmp_path):
-    numbered, vocabulary = with_vocabulary(data)
-    chosen = config(embedding="converted")
-    run = train(chosen, numbered, "switches.saved", progress=False, vocabulary=vocabulary)
+    numbered = with_vocabulary(data)
+    chosen = config(**CONVERTED)
+    run = train(MODEL, chosen, numbered, "switches.saved", progress=False)
     save_checkpoint(run.model, tmp_path / "saved")
     close(run.model)
-    again = build(chosen, numbered, "switches.saved", vocabulary=vocabulary)
+    again = build(MODEL, chosen, numbered, "switches.saved")
     load_checkpoint(again, tmp_path / "saved")
-    assert evaluate(again, numbered) == run.metrics
+    assert evaluate(again, numbered).metrics == run.metrics
     close(again)
 
 
 def test_numbers_of_keys(data):
-    numbered, vocabulary = with_vocabulary(data)
+    numbered = with_vocabulary(data)
+    vocabulary = numbered.vocabulary
     keys = np.concatenate([batch["ids"] for batch in data.train(700, 1)])
     ids = np.concatenate([batch["ids"] for batch in numbered.train(700, 1)])
     assert vocabulary == len(np.unique(keys)) + 1
@@ -111,7 +125,7 @@ def test_numbers_of_keys(data):
     for key in np.unique(keys)[:20]:
         assert len(np.unique(ids[keys == key])) == 1
     strange = {**planted(2, 10), "ids": np.full((10, FIELDS), -7)}
-    replaced, _ = with_vocabulary(Data("x", FIELDS, 1, data.train, ROWS, [strange]))
+    replaced = with_vocabulary(Data("x", FIELDS, 1, data.train, ROWS, [strange]))
     assert (replaced.test[0]["ids"] == UNKNOWN).all()
 
 
@@ -119,10 +133,8 @@ def test_switches_change_what_they_name():
     parser = argparse.ArgumentParser()
     add_switches(parser)
     given = ["--embedding", "hash", "--multi-lookup", "--admission-threshold", "3"]
-    changed = with_switches(config(), parser.parse_args(given)).model
-    assert changed == ModelConfig(
-        dim=4, experts=2, expert_hidden=(8,), multi_lookup=True, admission_threshold=3
-    )
+    changed = with_switches(config(), parser.parse_args(given)).embedding
+    assert changed == held(multi_lookup=True, admission_threshold=3)
     assert with_switches(config(), parser.parse_args([])) == config()
 
 
@@ -131,9 +143,9 @@ def test_switches_of_tiers(tmp_path):
     add_switches(parser)
     given = parser.parse_args(["--host-rows", "500", "--ssd-path", str(tmp_path)])
     tiers = CacheConfig(host_rows=500, ssd_path=tmp_path)
-    assert with_switches(config(), given).model == config(cache=tiers).model
+    assert with_switches(config(), given).embedding == config(cache=tiers).embedding
     more = parser.parse_args(["--device-rows", "100", "--host-rows", "300"])
-    changed = with_switches(config(cache=tiers), more).model.cache
+    changed = with_switches(config(cache=tiers), more).embedding.cache
     assert changed == CacheConfig(device_rows=100, host_rows=300, ssd_path=tmp_path)
     with pytest.raises(ValueError, match="host_rows must be left out without"):
         with_switches(config(), parser.parse_args(["--host-rows", "500"]))
@@ -143,7 +155,9 @@ def test_half_precision_learns_as_single_does(data):
     found = []
     for dtype in ("float32", "float16"):
         chosen = dataclasses.replace(config(), compute_dtype=dtype)
-        run = train(chosen, data, "switches.half", progress=False)  # the name decides first values
+        run = train(
+            MODEL, chosen, data, "switches.half", progress=False
+        )  # the name decides first values
         close(run.model)
         found.append(run.metrics)
     single, half = found
@@ -158,31 +172,29 @@ def test_a_compute_type_that_is_not_there():
 
 
 @pytest.mark.parametrize(
-    ("model", "message"),
+    ("embedding", "message"),
     [
-        ({"embedding": "dict"}, "'model.embedding' must be one of"),
-        ({"embedding": "static", "admission_threshold": 2}, "are for hash tables"),
-        ({"embedding": "static", "max_idle_steps": 2}, "are for hash tables"),
-        ({"embedding": "converted", "admission_threshold": 2}, "must be 1 with a converted"),
-        ({"embedding": "static", "multi_lookup": True}, "is for 'model.embedding: hash'"),
+        ({"kind": "dict"}, "'embedding.kind' must be one of"),
+        ({**STATIC, "admission_threshold": 2}, "are for hash tables"),
+        ({**STATIC, "max_idle_steps": 2}, "are for hash tables"),
+        ({**CONVERTED, "admission_threshold": 2}, "must be 1 with a converted"),
+        ({**STATIC, "multi_lookup": True}, "is for 'embedding.kind: hash'"),
     ],
 )
-def test_switches_that_do_not_go_together(model, message):
+def test_switches_that_do_not_go_together(embedding, message):
     with pytest.raises(ValueError, match=message):
-        ModelConfig(**model)
+        EmbeddingConfig(**embedding)
 
 
-@pytest.mark.parametrize("held", [{}, {"multi_lookup": True}, {"embedding": "static"}])
-def test_rows_on_ssd_learn_the_same_bits(data, unique, tmp_path, held):
+@pytest.mark.parametrize("embedding", [{}, {"multi_lookup": True}, STATIC])
+def test_rows_on_ssd_learn_the_same_bits(data, unique, tmp_path, embedding):
     name, found = unique(), []
     cache = CacheConfig(host_rows=95, ssd_path=tmp_path, ssd_direct=False)
-    of_table, vocabulary = (data, None)
-    if held.get("embedding") == "static":
-        of_table, vocabulary = with_vocabulary(data)
+    of_table = with_vocabulary(data) if embedding is STATIC else data
     for tiers in (None, cache):
         small = TrainConfig(batch_size=30, epochs=1, evaluations=1)
-        made = dataclasses.replace(config(cache=tiers, **held), train=small)
-        run = train(made, of_table, name, progress=False, vocabulary=vocabulary)
+        made = dataclasses.replace(config(cache=tiers, **embedding), train=small)
+        run = train(MODEL, made, of_table, name, progress=False)
         found.append(run.metrics)
         close(run.model)
     assert any(path.is_file() for path in tmp_path.rglob("*"))
@@ -190,5 +202,5 @@ def test_rows_on_ssd_learn_the_same_bits(data, unique, tmp_path, held):
 
 
 def test_a_converted_embedding_has_no_tiers(tmp_path):
-    with pytest.raises(ValueError, match=r"model\.cache"):
-        config(embedding="converted", cache=CacheConfig(host_rows=9, ssd_path=tmp_path))
+    with pytest.raises(ValueError, match=r"embedding\.cache"):
+        config(**CONVERTED, cache=CacheConfig(host_rows=9, ssd_path=tmp_path))

@@ -13,6 +13,7 @@ from mindspore_rec import _native, tables_of
 from models.common import operators as operators_module
 from models.common.config import from_mapping
 from models.common.data import Data
+from models.common.model import figures, train
 from models.common.operators import OperatorTimes
 from models.common.report import write_report
 from models.deepfm.config import MODEL

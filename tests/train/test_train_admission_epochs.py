@@ -22,6 +22,7 @@ from mindspore_rec import (
 )
 from models.common.config import from_mapping
 from models.common.data import Data
+from models.common.model import train
 from models.common.training import TrainConfig
 from models.deepfm.config import MODEL
 

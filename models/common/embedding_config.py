@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section `embedding` of a configuration, and the tables that it describes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mindspore.common.initializer import Normal
+
+from mindspore_rec import CacheConfig, CountAdmission, Eviction, TableConfig
+from models.common.checks import check_least, check_one_of
+
+__all__ = ["KINDS", "TABLES", "EmbeddingConfig"]
+
+KINDS = ("hash", "static", "converted")
+TABLES = ("one", "per_field")
+
+
+@dataclass(frozen=True)
+class EmbeddingConfig:
+    """Description of a model's embeddings.
+
+    `dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`, `unknown_value`, `buckets`
+    and `cache` are the fields of `mindspore_rec.TableConfig` in YAML: `table` maps them. The other
+    keys say how many tables there are and how ids reach them.
+
+    Args:
+        dim: floats of an embedding, 1 to 8192; the table's `dim`. Default: 16.
+        std: standard deviation of the normal first values, at least 0; the table's `initializer`.
+            Default: 0.01.
+        kind: 'hash': tables grow with the ids, and no two ids share a row. 'static': tables with a
+            fixed number of rows. 'converted': an ordinary `nn.Embedding` over the ids of the
+            training rows, made a hash table by `mindspore_rec.convert`. Default: 'hash'.
+        tables: 'one' for all fields, whose ids must not collide, as keys that
+            `mindspore_rec.feature.hashing.category_keys` salts with the field's name do not; or
+            'per_field'. Default: 'one'.
+        buckets: number of rows of a static table, 1 to 2**31 - 1, its `vocab_size`; an id's row is
+            the remainder of its low 31 bits. Only for 'static'. Default: None.
+        vocabulary: whether ids are numbered: those of the training rows from 1 on, all others 0. A
+            static table then has a row for each number and no `buckets`; of kind 'converted' ids
+            are always numbered. Default: False.
+        host_device_mix: True: rows live on the host and are looked up and trained there, only those
+            that a batch has, while the dense part runs on the device. False: one static table is an
+            ordinary Parameter on the device with a dense gradient. Default: True.
+        multi_lookup: whether each field has a lookup of its own of the one hash table.
+            Default: False.
+        admission_threshold: occurrences in training with which an id gets a row, at least 1, the
+            table's `admission`; those of all epochs count unless `train.admission_counts` says
+            otherwise. Only for 'hash'. Default: 1.
+        max_idle_steps: steps without an occurrence after which a row is removed; in the table's
+            `eviction`. Only for 'hash' and 'converted'. Default: None, never.
+        max_rows: number of rows of each table at most, those seen longest ago are removed; in the
+            table's `eviction`. Only for 'hash'. Default: None, no limit.
+        unknown_value: number that an id without a row reads. Only for 'hash'. Default: None, 0.
+        cache: the tiers in which the rows live, as for `mindspore_rec.CacheConfig`; only for tables
+            on the host that are not converted. Default: None, all rows in host memory.
+
+    Raises:
+        ValueError: a value is out of range or does not go with another.
+
+    Example:
+        >>> EmbeddingConfig(kind="static", buckets=1000).table("ids").vocab_size
+        1000
+        >>> EmbeddingConfig(kind="static")
+        Traceback (most recent call last):
+        ...
+        ValueError: 'embedding.buckets' must be given with kind 'static', unless 'vocabulary' is
+        true, and only with it, got None
+    """
+
+    dim: int = 16
+    std: float = 0.01
+    kind: str = "hash"
+    tables: str = "one"
+    buckets: int | None = None
+    vocabulary: bool = False
+    host_device_mix: bool = True
+    multi_lookup: bool = False
+    admission_threshold: int = 1
+    max_idle_steps: int | None = None
+    max_rows: int | None = None
+    unknown_value: float | None = None
+    cache: CacheConfig | None = None
+
+    def __post_init__(self) -> None:
+        check_least("'embedding.dim'", self.dim, 1, 8192)
+        check_least("'embedding.std'", self.std, 0)
+        check_one_of("'embedding.kind'", self.kind, KINDS)
+        check_one_of("'embedding.tables'", self.tables, TABLES)
+        check_least("'embedding.admission_threshold'", self.admission_threshold, 1)
+        for name in ("max_idle_steps", "max_rows"):
+            if getattr(self, name) is not None:
+                check_least(f"'embedding.{name}'", getattr(self, name), 1)
+        self._check_rows()
+        self._check_place()
+        self._check_life()
+
+    def _check_rows(self) -> None:
+        """Check where the number of rows comes from."""
+        if self.kind == "hash" and self.vocabulary:
+            raise ValueError("'embedding.vocabulary' must be false with kind 'hash': ids are keys")
+        bare = self.kind == "static" and self.buckets is None and not self.vocabulary
+        if bare or (self.kind == "hash" and self.buckets is not None):
+            raise ValueError(
+                "'embedding.buckets' must be given with kind 'static', unless 'vocabulary' is "
+                f"true, and only with it, got {self.buckets}"
+            )
+        if self.buckets is not None:
+            check_least("'embedding.buckets'", self.buckets, 1, (1 << 31) - 1)
+
+    def _check_place(self) -> None:
+        """Check on which side the tables are, how many there are and how they are looked up."""
+        if not self.host_device_mix and (self.kind, self.tables) != ("static", "one"):
+            raise ValueError(
+                "'embedding.host_device_mix' must be true unless kind is 'static' and tables "
+                "'one': other tables are on the host"
+            )
+        if self.kind == "converted" and self.tables != "one":
+            raise ValueError("'embedding.tables' must be 'one' with a converted embedding")
+        if self.multi_lookup and (self.kind, self.tables) != ("hash", "one"):
+            raise ValueError("'embedding.multi_lookup' is for 'embedding.kind: hash', tables 'one'")
+        if self.cache is not None and not self.host_device_mix:
+            raise ValueError("'embedding.cache' is for tables on the host: host_device_mix true")
+        if self.cache is not None and self.kind == "converted":
+            raise ValueError(
+                "'embedding.cache' must be left out with a converted embedding, whose rows are in "
+                "host memory"
+            )
+
+    def _check_life(self) -> None:
+        """Check what decides when an id has a row."""
+        admits = self.admission_threshold != 1
+        if self.kind == "static" and (admits or self.eviction or self.unknown_value is not None):
+            raise ValueError(
+                "'embedding.admission_threshold', 'max_idle_steps', 'max_rows' and 'unknown_value' "
+                "are for hash tables: a static one has all its rows"
+            )
+        if self.kind == "converted" and admits:
+            raise ValueError(
+                "'embedding.admission_threshold' must be 1 with a converted embedding: all its ids "
+                "have rows from the start"
+            )
+        if self.kind == "converted" and not (self.max_rows is self.unknown_value is None):
+            raise ValueError(
+                "'embedding.max_rows' and 'unknown_value' must be left out with a converted "
+                "embedding"
+            )
+
+    @property
+    def numbers_ids(self) -> bool:
+        """Whether ids are numbers of a vocabulary instead of keys."""
+        return self.vocabulary or self.kind == "converted"
+
+    @property
+    def eviction(self) -> Eviction | None:
+        """Rules by which rows are removed; None where they never are."""
+        if self.max_idle_steps is None and self.max_rows is None:
+            return None
+        return Eviction(max_idle_steps=self.max_idle_steps, max_rows=self.max_rows)
+
+    def table(
+        self, name: str, seed: int = 0, *, dim: int | None = None, initializer: Any = None
+    ) -> TableConfig:
+        """Return the description of a table.
+
+        Args:
+            name: name of the table.
+            seed: seed of its first values. Default: 0.
+            dim: floats of a row. Default: the configuration's.
+            initializer: first values. Default: normal ones with the configuration's deviation.
+        """
+        is_hash = self.kind != "static"
+        return TableConfig(
+            self.dim if dim is None else dim,
+            name=name,
+            initializer=Normal(self.std) if initializer is None else initializer,
+            seed=seed,
+            admission=CountAdmission(self.admission_threshold) if is_hash else None,
+            eviction=self.eviction,
+            unknown_value=self.unknown_value,
+            vocab_size=None if is_hash else self.buckets,
+            cache=self.cache,
+        )
