@@ -130,6 +130,8 @@ setup(
         # Without crc32c, packed messages are many times slower.
         "kafka": ["kafka-python>=3.0.12", "crc32c>=2.4"],
         "lightgbm": ["lightgbm>=4"],  # a baseline of benchmarks/accuracy_table.py
+        # Configurations of models/, which are not in the wheel.
+        "models": ["dacite>=1.9", "PyYAML>=6"],
         "plot": ["matplotlib>=3.8"],
         "prometheus": ["prometheus_client>=0.20"],
         "redis": ["redis[hiredis]>=5.1,<9"],
@@ -144,6 +146,7 @@ setup(
             "crc32c>=2.4",
             "scikit-learn>=1.3",
             "cloudpickle>=2",
+            "dacite>=1.9",
             "lightgbm>=4",
             "matplotlib>=3.8",
             "prometheus_client>=0.20",

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the models' commands share: configuration, data, options, the training run."""
+"""Everything that all models share: configuration, data, embeddings, training, commands."""

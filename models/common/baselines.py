@@ -36,7 +36,7 @@ Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def rows_of(batches: Iterable[dict[str, np.ndarray]]) -> Rows:
-    """All rows of some batches together.
+    """Return all rows of some batches together.
 
     Example:
         >>> one = {"ids": np.array([[1, 2]]), "label": np.ones((1, 1), np.float32)}
@@ -51,12 +51,12 @@ def rows_of(batches: Iterable[dict[str, np.ndarray]]) -> Rows:
 
 
 def logistic_regression(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
-    """One weight for each id and number, with the strength of L2 that suits.
+    """Evaluate logistic regression: one weight for each id and number.
 
     Args:
         train: training rows.
         test: test rows.
-        most_rows: training rows it chooses its settings on, at most. Default: 300,000.
+        most_rows: most training rows on which the strength of L2 is chosen. Default: 300,000.
 
     Returns:
         `auc` and `log_loss` on the test rows, and `settings`.
@@ -73,7 +73,7 @@ def logistic_regression(train: Rows, test: Rows, most_rows: int = 300_000) -> di
 
 
 def boosted_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
-    """Histogram gradient boosting; ids of many values go in as their targets' means.
+    """Evaluate histogram gradient boosting; ids of many values enter as their targets' means.
 
     Fields of up to 255 ids are native categories. Others become two numbers: the mean label of the
     id (cross-fitted, smoothed; scikit-learn's TargetEncoder) and how often it occurs.
@@ -104,7 +104,7 @@ def boosted_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str
 
 
 def lightgbm_trees(train: Rows, test: Rows, most_rows: int = 300_000) -> dict[str, Any]:
-    """LightGBM; all ids are categories, which its trees split by sorted gradients.
+    """Evaluate LightGBM; all ids are categories, which its trees split by sorted gradients.
 
     On millions of rows it takes minutes where scikit-learn's trees take hours. The number of trees
     is that after which the AUC on held-out rows stops rising.
@@ -204,7 +204,7 @@ def _codes(rows: Rows) -> Callable[[Rows], np.ndarray]:
 
 
 class _Encoder:
-    """Ids as categories or as means and counts, behind the numbers."""
+    """Encode ids as categories, or as means and counts, beside the numbers."""
 
     def __init__(self, rows: Rows) -> None:
         from sklearn.preprocessing import OrdinalEncoder, TargetEncoder
@@ -238,10 +238,10 @@ class _Encoder:
 
 
 def of_data(name: str, data: Data) -> dict[str, Any]:
-    """A baseline on a data set that a model's configuration opened.
+    """Evaluate a baseline on a data set that a model's configuration opened.
 
     Args:
-        name: of `BASELINES`.
+        name: name in `BASELINES`.
         data: the data set; one epoch of it is held in memory.
     """
     return BASELINES[name](rows_of(data.train(1 << 16, 1)), rows_of(data.test))

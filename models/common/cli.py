@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options and reports of the models' commands."""
+"""Options, log and output file of the models' commands."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = [
 
 
 def parser(program: str, description: str, configs: Path) -> argparse.ArgumentParser:
-    """A parser with what all models take: configuration, data, result file, seed.
+    """Return a parser with the options of every command: configuration, data, result file, seed.
 
     Args:
-        program: the module, for the usage line.
-        description: one sentence.
+        program: name of the module, for the usage line.
+        description: one sentence for the help.
         configs: folder of the model's configurations, for the help.
     """
     made = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
@@ -44,7 +44,7 @@ def parser(program: str, description: str, configs: Path) -> argparse.ArgumentPa
 
 
 def training_parser(program: str, description: str, configs: Path) -> argparse.ArgumentParser:
-    """A parser with what `parser` has, and what training commands take beside it.
+    """Return a parser with the options of `parser` and those of training.
 
     Args: as for `parser`.
     """
@@ -64,7 +64,7 @@ def training_parser(program: str, description: str, configs: Path) -> argparse.A
 
 
 def config_path(given: Path, configs: Path) -> Path:
-    """The file a user means: a path, or the name of one of the model's own configurations.
+    """Return the file that is meant by a path or by the name of one of the model's configurations.
 
     Example:
         >>> config_path(Path("nowhere.yaml"), Path("configs")).as_posix()
@@ -75,7 +75,7 @@ def config_path(given: Path, configs: Path) -> Path:
 
 
 def seed_list(text: str) -> list[int]:
-    """Seeds as an option gives them, for `argparse`'s `type`.
+    """Return the seeds of an option; a `type` of `argparse`.
 
     Raises:
         argparse.ArgumentTypeError: they are not different whole numbers of at least 0.
@@ -96,14 +96,14 @@ def seed_list(text: str) -> list[int]:
 
 
 def check_training_options(options: argparse.Namespace) -> None:
-    """Options of a training command that do not go together.
+    """Refuse options of a training command that do not go together; make the folders of its files.
 
     Args:
-        options: with `seed`, `seeds`, `save` and `report`.
+        options: options with `seed`, `seeds`, `save`, `json` and `report`.
 
     Raises:
-        ValueError: a seed and seeds, several models to save or to report on, or a place that is
-            taken.
+        ValueError: a seed and seeds, several models to save or to report on, or a directory to save
+            in that exists.
 
     Example:
         >>> check_training_options(argparse.Namespace(seed=1, seeds=[1, 2]))
@@ -125,7 +125,7 @@ def check_training_options(options: argparse.Namespace) -> None:
 
 
 class _Beside(logging.Handler):
-    """Writes a line beside a progress bar."""
+    """Write log lines so that a progress bar stays whole."""
 
     def emit(self, record: logging.LogRecord) -> None:
         from tqdm import tqdm
@@ -134,7 +134,7 @@ class _Beside(logging.Handler):
 
 
 def show_log() -> None:
-    """Evaluations on the way are logged: show them on standard error, beside a bar."""
+    """Show the log, which has the evaluations during training, on standard error."""
     logger = logging.getLogger("mindspore_rec")
     if not any(isinstance(each, _Beside) for each in logger.handlers):
         logger.addHandler(_Beside())
@@ -142,7 +142,7 @@ def show_log() -> None:
 
 
 def save_json(path: Path | None, figures: dict[str, Any]) -> None:
-    """Write figures where the user asked for them."""
+    """Write figures as JSON to a path, if one is given."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

@@ -172,7 +172,9 @@ def _as_float(value: Any) -> Any:
 
 
 def _message(error: DaciteFieldError) -> str:
-    path = f"'{error.field_path}'".replace(".[", "[")
+    path = "the configuration"
+    if error.field_path is not None:
+        path = f"'{error.field_path}'".replace(".[", "[")
     if isinstance(error, _UnknownKeyError):
         return f"{path} is not known; known are {', '.join(error.known)}"
     if isinstance(error, WrongTypeError):

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections import OrderedDict
 from typing import Any
 
@@ -17,7 +16,6 @@ from mindspore_rec import (
     GroupedEmbedding,
     HashEmbeddingLookup,
     MapParameter,
-    StaticParameter,
     TableConfig,
     convert,
 )
@@ -97,7 +95,8 @@ class FieldSum(nn.Cell):
         # A bag sums inside the lookup's operator. There is one for a single table on the host.
         self.sums = config.tables == "one" and config.host_device_mix and config.kind != "converted"
         if self.sums:
-            self.table = _bag(config.table(name, seed, dim=1, initializer="zeros"))
+            described = config.table(name, seed, dim=1, initializer="zeros")
+            self.table = EmbeddingBag(mode="sum", config=described)
         else:
             each = FieldEmbedding(fields, config, name, seed, dim=1, initializer="zeros")
             self.table = each.table
@@ -130,60 +129,17 @@ def _lookup_of(fields: int, config: EmbeddingConfig, described: TableConfig) -> 
         return _converted(config, described)
     if config.tables == "per_field":
         names = [f"{described.name}.{f}" for f in range(fields)]
-        tables = [_parameter(dataclasses.replace(described, name=name)) for name in names]
-        return GroupedEmbedding(tables)
+        return GroupedEmbedding(
+            config=[dataclasses.replace(described, name=name) for name in names]
+        )
     if not config.host_device_mix:
         size, dim = described.vocab_size, described.dim
         return EmbeddingLookup(size, dim, described.initializer, target="DEVICE", sparse=False)
     if config.multi_lookup:
-        return _LookupPerField(fields, _parameter(described))
+        return _LookupPerField(fields, MapParameter(config=described))
     if described.vocab_size is None:
-        return HashEmbeddingLookup(described.dim, table=_parameter(described))
-    return EmbeddingLookup(
-        described.vocab_size,
-        described.dim,
-        described.initializer,
-        name=described.name,
-        seed=described.seed,
-        cache=described.cache,
-    )
-
-
-def _parameter(described: TableConfig) -> Any:
-    if described.vocab_size is not None:
-        return StaticParameter(
-            described.vocab_size,
-            described.dim,
-            described.initializer,
-            name=described.name,
-            seed=described.seed,
-            cache=described.cache,
-        )
-    return MapParameter(
-        described.name,
-        key_dtype=described.key_dtype,
-        value_shape=described.dim,
-        default_value=described.initializer,
-        seed=described.seed,
-        admission=described.admission,
-        eviction=described.eviction,
-        unknown_value=described.unknown_value,
-        cache=described.cache,
-    )
-
-
-def _bag(described: TableConfig) -> EmbeddingBag:
-    if described.vocab_size is None:
-        return EmbeddingBag(described.dim, "sum", table=_parameter(described))
-    return EmbeddingBag(
-        described.dim,
-        "sum",
-        vocab_size=described.vocab_size,
-        param_init=described.initializer,
-        name=described.name,
-        seed=described.seed,
-        cache=described.cache,
-    )
+        return HashEmbeddingLookup(config=described)
+    return EmbeddingLookup(config=described)
 
 
 def _converted(config: EmbeddingConfig, described: TableConfig) -> nn.Cell:
@@ -195,14 +151,7 @@ def _converted(config: EmbeddingConfig, described: TableConfig) -> nn.Cell:
     prefix, dot, last = str(described.name).rpartition(".")
     plain = nn.Embedding(config.buckets, described.dim, embedding_table=described.initializer)
     holder = nn.SequentialCell(OrderedDict([(last, plain)]))
-    idle = config.max_idle_steps
-    convert(
-        holder,
-        evict_filter_value=sys.maxsize if idle is None else idle,
-        param_init=described.initializer,
-        prefix=prefix + dot,
-        seed=described.seed or 0,
-    )
+    convert(holder, prefix=prefix + dot, config=dataclasses.replace(described, name=None))
     return holder[0]
 
 

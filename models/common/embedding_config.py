@@ -49,10 +49,10 @@ class EmbeddingConfig:
             table's `admission`; those of all epochs count unless `train.admission_counts` says
             otherwise. Only for 'hash'. Default: 1.
         max_idle_steps: steps without an occurrence after which a row is removed; in the table's
-            `eviction`. Only for 'hash' and 'converted'. Default: None, never.
+            `eviction`. Not for 'static'. Default: None, never.
         max_rows: number of rows of each table at most, those seen longest ago are removed; in the
-            table's `eviction`. Only for 'hash'. Default: None, no limit.
-        unknown_value: number that an id without a row reads. Only for 'hash'. Default: None, 0.
+            table's `eviction`. Not for 'static'. Default: None, no limit.
+        unknown_value: number that an id without a row reads. Not for 'static'. Default: None, 0.
         cache: the tiers in which the rows live, as for `mindspore_rec.CacheConfig`; only for tables
             on the host that are not converted. Default: None, all rows in host memory.
 
@@ -140,11 +140,6 @@ class EmbeddingConfig:
             raise ValueError(
                 "'embedding.admission_threshold' must be 1 with a converted embedding: all its ids "
                 "have rows from the start"
-            )
-        if self.kind == "converted" and not (self.max_rows is self.unknown_value is None):
-            raise ValueError(
-                "'embedding.max_rows' and 'unknown_value' must be left out with a converted "
-                "embedding"
             )
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the networks of the click models read: embedded ids, and numbers in one of two ways."""
+"""The first cells of a network: embedded ids, and numbers in one of two ways."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ NUMBERS = ("concat", "embed")
 
 
 class InputLayer(nn.Cell):
-    r"""The fields of a row as vectors, and all of the row as one vector.
+    r"""Embed the fields of a row as vectors, and join the whole row to one vector.
 
-    Numbers are put behind the embeddings ('concat', as in the papers on Wide & Deep and DCN), or
+    Numbers are appended to the embeddings ('concat', as in the papers on Wide & Deep and DCN), or
     each is a field with a vector of its own that the number scales, :math:`x_n v_n` ('embed', as in
-    the paper on factorization machines, and as FuxiCTR and so BARS treat them everywhere).
+    the paper on factorization machines, and in FuxiCTR and BARS for all models).
 
     Args:
         fields: number of categorical fields F, at least 1.
         dense: number of numbers N, at least 0.
-        embedding: how the embeddings are held.
+        embedding: description of the embeddings.
         numbers: 'concat' or 'embed'.
-        name: the embeddings' table, or what the tables' names begin with.
-        seed: of the embeddings' first values. Default: 0.
+        name: name of the embeddings' table, or beginning of the tables' names.
+        seed: seed of the embeddings' first values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
@@ -78,7 +78,7 @@ class InputLayer(nn.Cell):
             self.vectors = Parameter(first, name="vectors")
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Vectors and row."""
+        """Return vectors and row."""
         vectors = self.embedding(ids)
         if self.embeds:
             scaled = ops.expand_dims(numbers, 2) * self.vectors
@@ -90,17 +90,16 @@ class InputLayer(nn.Cell):
 
 
 class FirstOrder(nn.Cell):
-    r"""The linear model over ids and numbers, :math:`b + \sum_f w_{i_f} + u^\top x`.
+    r"""Compute the linear model over ids and numbers, :math:`b + \sum_f w_{i_f} + u^\top x`.
 
-    All weights start at 0. Without numbers there is no b: what it is for, the network beside it
-    has.
+    All weights start at 0. Without numbers there is no b: the network beside it has a bias.
 
     Args:
         fields: number of categorical fields F, at least 1.
         dense: number of numbers N, at least 0.
-        embedding: how the weights of ids are held; its `dim` and `std` are not for them.
-        name: the table of the weights, or what the tables' names begin with.
-        seed: of the table. Default: 0.
+        embedding: description of the weights' tables, apart from its `dim` and `std`.
+        name: name of the weights' table, or beginning of the tables' names.
+        seed: seed of the table. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
@@ -120,6 +119,6 @@ class FirstOrder(nn.Cell):
             self.numbers = nn.Dense(dense, 1, weight_init="zeros")
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """The linear model's logit."""
+        """Return the linear model's logit."""
         total = self.ids(ids)
         return total + self.numbers(numbers) if self.has_numbers else total

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long each operator of a training step takes, by MindSpore's profiler over a few steps."""
+"""Times of the operators of a training step, by MindSpore's profiler over a few steps."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ _TABLE_OPERATORS = {"forward": "table lookup", "gradient": "table gradient", "up
 
 @dataclass(frozen=True)
 class OperatorTime:
-    """All operators of one kind in one cell of the network.
+    """Time of all operators of one kind in one cell of the network.
 
     Args:
-        kind: MindSpore's name, such as 'MatMul'; of tables what it does.
-        phase: 'forward', 'gradient', 'update', or 'expanded': of an operator that MindSpore made of
-            another without keeping its place.
-        cell: where in the network it is; '' for the whole.
-        calls: how often it ran in a step.
-        milliseconds: of all its calls in a step.
+        kind: MindSpore's name, such as 'MatMul'; for tables 'table lookup', 'table gradient' or
+            'table step'.
+        phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made of
+            others without keeping their place.
+        cell: path of the cell in the network; '' for the network itself.
+        calls: number of calls in a step.
+        milliseconds: time of all calls in a step.
     """
 
     kind: str
@@ -43,21 +44,21 @@ class OperatorTime:
 
 
 class OperatorTimes(Callback):
-    """Measures operators in some steps in the middle of a run.
+    """Measure operators in some steps in the middle of a run.
 
-    The profiler costs little in the steps it watches, and some milliseconds to begin and to end.
-    It is there on the CPU only, and one at a time: where it cannot be had, the run goes on without.
+    The profiler slows the measured steps little; to start and to stop takes some milliseconds.
+    It exists on the CPU only, one at a time; where it cannot start, the run continues without.
 
     Args:
-        steps: of the run, at least 1.
-        evaluations: of the run, evenly spread: the steps that are measured have none between them.
+        steps: steps of the run, at least 1.
+        evaluations: evaluations of the run, evenly spread; none is between two measured steps.
             Default: 1.
-        window: steps to measure, at most, at least 1. Default: 20.
+        window: greatest number of steps to measure, at least 1. Default: 20.
 
     Attributes:
-        measured: steps that were measured.
+        measured: number of measured steps.
         found: the operators, the slowest first.
-        missing: why there are none.
+        missing: why nothing was measured; '' where something was.
 
     Example:
         >>> times = OperatorTimes(1000, evaluations=10)
@@ -81,19 +82,19 @@ class OperatorTimes(Callback):
         self._place: tempfile.TemporaryDirectory[str] | None = None
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Begins, in the first step of the window."""
+        """Start the profiler in the first step of the window."""
         if run_context.original_args().cur_step_num == self.first:
             self._begin()
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Ends, in the last step of the window."""
+        """Stop the profiler in the last step of the window."""
         if self._profiler is not None:
             self.measured += 1
             if run_context.original_args().cur_step_num == self.last:
                 self._end()
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Ends, where the run ended in the window."""
+        """Stop the profiler where the run ends inside the window."""
         if self._profiler is not None:
             self._end()
 
@@ -129,7 +130,7 @@ def _rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def _grouped(rows: Iterable[Mapping[str, str]], steps: int) -> list[OperatorTime]:
-    """Operators of one kind, phase and cell together, the slowest first.
+    """Return the times by kind, phase and cell, the slowest first.
 
     Example:
         >>> path = "Gradients/Default/network-LossCell/network-DCN/deep-MLP/Grad_MatMul/MatMul-op"
@@ -152,7 +153,7 @@ def _grouped(rows: Iterable[Mapping[str, str]], steps: int) -> list[OperatorTime
 
 
 def _where(name: str) -> tuple[str, str]:
-    """Phase and cell of an operator's full name, such as
+    """Return phase and cell of an operator's full name, such as
     'Default/network-LossCell/network-DCN/deep-MLP/layers-SequentialCell/0-Dense/MatMul-op2'."""
     parts = name.split("/")[:-1]
     phase = {"Gradients": "gradient", "Expand": "expanded"}.get(name.partition("/")[0], "forward")

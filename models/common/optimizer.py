@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LazyAdam over a whole network: the optimizer of all models, or of their greater part."""
+"""The section `optimizer` of a configuration: LazyAdam over a network or most of it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ __all__ = ["OptimizerConfig", "lazy_adam"]
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """LazyAdam.
+    """Settings of LazyAdam.
 
     Args:
-        learning_rate: at the start. Default: 1e-3.
-        learning_rate_end: at the end; it falls there along half a cosine. Default: None, constant.
-        dense_weight_decay: L2 of everything but embeddings. Default: 0.0.
-        embedding_weight_decay: L2 of the embeddings that a batch touches. Default: 0.0.
+        learning_rate: learning rate of the first step, at least 0. Default: 1e-3.
+        learning_rate_end: learning rate of the last step, to which it falls along half a cosine.
+            Default: None, constant.
+        dense_weight_decay: L2 penalty of everything but embeddings. Default: 0.0.
+        embedding_weight_decay: L2 penalty of the embeddings that a batch has. Default: 0.0.
+
+    Raises:
+        ValueError: a value below 0.
     """
 
     learning_rate: float = 1e-3
@@ -46,14 +50,14 @@ def lazy_adam(
     steps: int,
     loss_scale: float = 1.0,
 ) -> LazyAdam:
-    """LazyAdam over embeddings and all else, each with its decay.
+    """Return LazyAdam over embeddings and other parameters, each with its penalty.
 
     Args:
-        config: rate and decays.
+        config: rates and penalties.
         embeddings: parameters of the tables.
-        others: all others.
-        steps: of the whole run, for a rate that falls.
-        loss_scale: what the loss was multiplied by. Default: 1.0.
+        others: all other parameters.
+        steps: steps of the whole run, for a rate that falls.
+        loss_scale: factor by which the loss was multiplied. Default: 1.0.
 
     Raises:
         ValueError: the rate's end is not below its start.

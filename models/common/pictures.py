@@ -13,12 +13,12 @@ _WIDTH = 8.0  # inches
 
 
 def lines(title: str, axis: str, points: Mapping[str, Sequence[tuple[Any, Any]]]) -> str:
-    """Lines through points.
+    """Draw lines through points and return the SVG.
 
     Args:
-        title: above the picture.
-        axis: what x is.
-        points: (x, y) of each line, by its name.
+        title: title above the picture.
+        axis: name of the x axis.
+        points: points (x, y) of each line, by its name.
 
     Raises:
         ValueError: matplotlib is not installed.
@@ -37,11 +37,11 @@ def lines(title: str, axis: str, points: Mapping[str, Sequence[tuple[Any, Any]]]
 
 
 def bars(axis: str, lengths: Mapping[str, float]) -> str:
-    """Bars from left to right, the first on top.
+    """Draw bars from left to right, the first on top, and return the SVG.
 
     Args:
-        axis: what their lengths are.
-        lengths: by name.
+        axis: name of the x axis.
+        lengths: lengths of the bars, by name.
 
     Raises:
         ValueError: matplotlib is not installed.

@@ -16,7 +16,7 @@ LOSS_SCALE = 1024.0  # gradients of a mean over a batch are small: float16 would
 
 
 def check_compute_dtype(name: str) -> str:
-    """A configuration's `compute_dtype`, where this backend has it.
+    """Return a `compute_dtype` that this backend has.
 
     Raises:
         ValueError: it is not one of `COMPUTE_DTYPES`, or the backend has no operators for it.
@@ -37,12 +37,12 @@ def check_compute_dtype(name: str) -> str:
 def lower_precision(net: nn.Cell, name: str) -> None:
     """Let the linear layers of a network's perceptrons compute in another type.
 
-    Weights, embeddings, batch normalization and what comes out of a perceptron stay float32; so do
-    cross networks and products of pairs. With 'float32' nothing changes.
+    Weights, embeddings, batch normalization and outputs of perceptrons stay float32; so do cross
+    networks and products of pairs. With 'float32' nothing changes.
 
     Args:
         net: the network, not yet compiled.
-        name: of `COMPUTE_DTYPES`.
+        name: type of `COMPUTE_DTYPES`.
     """
     if name == "float32":
         return
@@ -57,12 +57,12 @@ def lower_precision(net: nn.Cell, name: str) -> None:
 
 
 def loss_scale(name: str) -> float:
-    """What the loss is multiplied by before its gradients are taken, for a compute type."""
+    """Return the factor of the loss, whose gradients are taken, for a compute type."""
     return LOSS_SCALE if name == "float16" else 1.0
 
 
 class _Float32(nn.Cell):
-    """The end of the layers that compute in another type."""
+    """Return to float32 behind layers that compute in another type."""
 
     def construct(self, x: Tensor) -> Tensor:
         return x.astype(ms.float32)

@@ -42,14 +42,15 @@ class _Point:
 
 
 class Recorder(Callback):
-    """Notes loss, tables' rows and bytes, and tiers' hit rates about two hundred times in a run.
+    """Record loss, rows and bytes of tables and hit rates of tiers about 200 times in a run.
 
     Args:
-        model: that trains.
-        steps: of the run, at least 1.
+        model: the model that trains.
+        steps: steps of the run, at least 1.
 
     Attributes:
-        points: what was noted.
+        every: number of steps between two points.
+        points: recorded points.
 
     Example:
         >>> from mindspore import nn
@@ -66,7 +67,7 @@ class Recorder(Callback):
         self._before: dict[str, dict[str, int]] = {}
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Adds the step's loss to the mean of the point to come, or makes the point."""
+        """Add the step's loss to the next point, and record the point when it is due."""
         run = run_context.original_args()
         self._losses.append(float(run.net_outputs.asnumpy()))
         if run.cur_step_num % self.every:
@@ -90,10 +91,10 @@ class Recorder(Callback):
         self._losses = []
 
     def _rates(self, name: str, stats: dict[str, Any]) -> dict[str, float]:
-        """Keys found in each tier since the last point, by those that were looked up.
+        """Return the keys found in each tier since the last point, divided by the keys looked up.
 
-        What is brought up from below before it is looked up counts there and then in host memory;
-        when much is read ahead, more than 1 may be found below.
+        A row that is read ahead counts in its lower tier and, when it is looked up, in host memory;
+        with much reading ahead a rate of a lower tier may exceed 1.
         """
         keys = {tier: stats[key] for tier, key in TIERS.items() if key in stats}
         now = {"": stats["looked_up_keys"], **keys}
@@ -105,7 +106,7 @@ class Recorder(Callback):
 
 
 def _megabytes(stats: dict[str, Any]) -> float:
-    """Memory of a table's rows and index."""
+    """Return the memory of a table's rows and index."""
     return (stats["row_bytes"] + stats["index_bytes"]) / 1e6
 
 
@@ -120,12 +121,12 @@ def write_report(
     """Write the page. Needs matplotlib: the extra `plot`.
 
     Args:
-        path: HTML file to make.
-        title: of the page.
-        figures: as `--json` has them.
-        points: of a `Recorder`.
-        curves: predicted and observed rate, by task; none where the run was interrupted.
-        operators: what took part in the run to measure them. Default: None.
+        path: HTML file to write.
+        title: title of the page.
+        figures: figures of the run, as `--json` has them.
+        points: points of a `Recorder`.
+        curves: predicted and observed rate, by task; empty where the run was interrupted.
+        operators: times of the operators. Default: None, not shown.
 
     Raises:
         ValueError: matplotlib is not installed.
@@ -182,7 +183,7 @@ def _calibration(curves: Mapping[str, ReliabilityCurve]) -> str:
 
 
 def _slowest(operators: OperatorTimes) -> str:
-    """The slowest operators as a picture and a table."""
+    """Return the slowest operators as a picture and a table."""
     head = "<h2>Slowest operators</h2>"
     if not operators.found:
         return f"{head}<p>Not measured: {html.escape(operators.missing)}.</p>"

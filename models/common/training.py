@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a model trains and at what rate: the part of a configuration that all models have."""
+"""The section `train` of a configuration, and the learning rate over a run."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ ADMISSION_COUNTS = ("every_epoch", "first_epoch")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The run.
+    """Length of a run, size of its batches, seed.
 
     Args:
         batch_size: rows of a batch. Default: 4096.
         epochs: passes over the data. Default: 1.
-        evaluations: evaluations on the way, evenly spread. Default: 10.
-        seed: of first values and the order of rows. Default: 0.
-        admission_counts: in which passes a hash table counts occurrences of an id for its
+        evaluations: evaluations during training, evenly spread. Default: 10.
+        seed: seed of first values and of the order of rows. Default: 0.
+        admission_counts: epochs in which a hash table counts occurrences of an id for its
             admission: 'every_epoch', so that an id that the data have once reaches a threshold of 3
             in the third; or 'first_epoch', the occurrences in the data. Default: 'every_epoch'.
 
     Raises:
-        ValueError: a value below its least.
+        ValueError: a value is out of range.
 
     Example:
         >>> TrainConfig(epochs=0)
@@ -54,7 +54,7 @@ class TrainConfig:
 
 
 def with_changes(config: C, **changes: int | None) -> C:
-    """A configuration whose run is another: what options of a command change.
+    """Return a configuration with another section `train`, as options of a command change it.
 
     Args:
         config: a frozen dataclass with a field `train`.
@@ -75,12 +75,12 @@ def with_changes(config: C, **changes: int | None) -> C:
 
 
 def step_count(config: TrainConfig, data: Data) -> int:
-    """Steps of the whole run; an epoch's last batch may be smaller."""
+    """Return the steps of the whole run; an epoch's last batch may be smaller."""
     return config.epochs * -(-data.train_rows // config.batch_size)
 
 
 def learning_rate(start: float, end: float | None, steps: int) -> Any:
-    """A constant rate, or one that falls along half a cosine over the whole run.
+    """Return a constant rate, or one that falls along half a cosine over the whole run.
 
     Args:
         start: rate of the first step.
@@ -88,7 +88,7 @@ def learning_rate(start: float, end: float | None, steps: int) -> Any:
         steps: steps of the run.
 
     Returns:
-        What `mindspore_rec.optim` takes as `learning_rate`.
+        A `learning_rate` for the optimizers of `mindspore_rec.optim`.
 
     Raises:
         ValueError: `end` is out of range.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What watches a model's training: evaluations on the way, the report's points, operators."""
+"""The callbacks of a training: evaluations, points of the report, times of operators."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """The callbacks of a run.
+    """Callbacks of a run.
 
     Args:
-        model: that trains.
-        data: on what.
-        config: for how long.
+        model: the model that trains.
+        data: the data that it trains on.
+        config: length of the run.
         operators: whether to measure operators in some steps.
 
     Attributes:
-        recorder: loss, rows and hit rates on the way.
-        operators: what operators took; None where that was not asked for.
-        callbacks: all, for `RecModel.train`.
+        recorder: recorder of loss, rows and hit rates.
+        operators: times of the operators; None where they are not measured.
+        callbacks: all callbacks, for `RecModel.train`.
     """
 
     def __init__(self, model: RecModel, data: Data, config: TrainConfig, operators: bool) -> None:

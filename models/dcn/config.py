@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a configuration of DCN says; the files are in `configs`."""
+"""Configuration of DCN; the files are in `configs`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ModelConfig:
         numbers: 'concat' or 'embed'. Default: 'concat', as in the paper.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: 256, 128.
-        dropout: of the perceptron. Default: 0.0.
-        batch_norm: of the perceptron. Default: False.
+        dropout: dropout of the perceptron. Default: 0.0.
+        batch_norm: whether the perceptron normalizes batches. Default: False.
     """
 
     numbers: str = "concat"

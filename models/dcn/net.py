@@ -29,14 +29,14 @@ class DCN(nn.Cell):
     Args:
         fields: number of categorical fields F, at least 1.
         dense: number of numbers N, at least 0.
-        embedding: how the embeddings are held. Default: 16 floats in a hash table.
+        embedding: description of the embeddings. Default: 16 floats in a hash table.
         numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
         layers: number of cross layers. Default: 3.
         hidden: widths of the perceptron's layers. Default: (256, 128).
-        dropout: of the perceptron, in [0, 1). Default: 0.0.
-        batch_norm: of the perceptron. Default: False.
-        name: what the tables' names begin with. Default: 'dcn'.
-        seed: of the tables' first values. Default: 0.
+        dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
+        batch_norm: whether the perceptron normalizes batches. Default: False.
+        name: beginning of the tables' names. Default: 'dcn'.
+        seed: seed of the tables' first values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
@@ -78,6 +78,6 @@ class DCN(nn.Cell):
         self.output = nn.Dense(width, 1, weight_init=XavierUniform(), bias_init="zeros")
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """Logits."""
+        """Return the logits."""
         row = self.inputs(ids, numbers)[1]
         return self.output(ops.concat((self.cross(row), self.deep(row)), 1))

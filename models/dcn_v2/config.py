@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a configuration of DCN-V2 says; the files are in `configs`."""
+"""Configuration of DCN-V2; the files are in `configs`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ModelConfig:
         structure: 'parallel' or 'stacked'. Default: 'parallel'.
         cross: 'matrix' or 'mixture'. Default: 'matrix'.
         layers: number of cross layers. Default: 3.
-        experts: of a mixture's layer. Default: None, 4 for 'mixture'.
-        rank: of an expert. Default: None, 32 for 'mixture'.
+        experts: number of experts of a mixture's layer. Default: None, 4 for 'mixture'.
+        rank: width of an expert. Default: None, 32 for 'mixture'.
         hidden: widths of the perceptron's layers. Default: 256, 128.
-        dropout: of the perceptron. Default: 0.0.
-        batch_norm: of the perceptron. Default: False.
+        dropout: dropout of the perceptron. Default: 0.0.
+        batch_norm: whether the perceptron normalizes batches. Default: False.
     """
 
     numbers: str = "concat"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a configuration of DeepFM says; the files are in `configs`."""
+"""Configuration of DeepFM; the files are in `configs`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ModelConfig:
     Args:
         numbers: 'concat' or 'embed'. Default: 'embed', as in the paper.
         hidden: widths of the perceptron's layers. Default: 256, 128.
-        dropout: of the perceptron. Default: 0.0.
-        batch_norm: of the perceptron. Default: False.
+        dropout: dropout of the perceptron. Default: 0.0.
+        batch_norm: whether the perceptron normalizes batches. Default: False.
     """
 
     numbers: str = "embed"

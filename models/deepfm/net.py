@@ -29,13 +29,13 @@ class DeepFM(nn.Cell):
         fields: number of categorical fields F, at least 1; at least two vectors must come of
             fields and numbers.
         dense: number of numbers N, at least 0.
-        embedding: how the embeddings are held. Default: 16 floats in a hash table.
+        embedding: description of the embeddings. Default: 16 floats in a hash table.
         numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'embed'.
         hidden: widths of the perceptron's layers. Default: (256, 128).
-        dropout: of the perceptron, in [0, 1). Default: 0.0.
-        batch_norm: of the perceptron. Default: False.
-        name: what the tables' names begin with. Default: 'deepfm'.
-        seed: of the tables' first values. Default: 0.
+        dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
+        batch_norm: whether the perceptron normalizes batches. Default: False.
+        name: beginning of the tables' names. Default: 'deepfm'.
+        seed: seed of the tables' first values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
@@ -75,6 +75,6 @@ class DeepFM(nn.Cell):
         self.deep = MLP(self.inputs.width, hidden, "relu", dropout, batch_norm, out_features=1)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """Logits."""
+        """Return the logits."""
         vectors, row = self.inputs(ids, numbers)
         return self.first_order(ids, numbers) + self.pairs(vectors) + self.deep(row)

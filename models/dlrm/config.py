@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a configuration of DLRM says; the files are in `configs`."""
+"""Configuration of DLRM; the files are in `configs`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ModelConfig:
     Args:
         bottom: widths of the bottom perceptron's layers before the last. Default: 64, 32.
         top: widths of the top perceptron's hidden layers. Default: 256, 128.
-        dropout: of both perceptrons. Default: 0.0.
-        batch_norm: of both perceptrons. Default: False.
+        dropout: dropout of both perceptrons. Default: 0.0.
+        batch_norm: whether both perceptrons normalize batches. Default: False.
     """
 
     bottom: tuple[int, ...] = (64, 32)

@@ -31,14 +31,14 @@ class DLRM(nn.Cell):
     Args:
         fields: number of categorical fields F, at least 1; at least 2 without numbers.
         dense: number of numbers N, at least 0.
-        embedding: how the embeddings are held. Default: 16 floats in a hash table.
+        embedding: description of the embeddings. Default: 16 floats in a hash table.
         bottom: widths of the bottom perceptron's layers before its last, which is as wide as an
             embedding; () where there are no numbers. Default: (64, 32).
         top: widths of the top perceptron's hidden layers. Default: (256, 128).
-        dropout: of both perceptrons, in [0, 1). Default: 0.0.
-        batch_norm: of both perceptrons. Default: False.
-        name: what the tables' names begin with. Default: 'dlrm'.
-        seed: of the tables' first values. Default: 0.
+        dropout: dropout of both perceptrons, in [0, 1). Default: 0.0.
+        batch_norm: whether both perceptrons normalize batches. Default: False.
+        name: beginning of the tables' names. Default: 'dlrm'.
+        seed: seed of the tables' first values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
@@ -85,7 +85,7 @@ class DLRM(nn.Cell):
         self.top = MLP(self.pairs.out_features, top, "relu", dropout, batch_norm, out_features=1)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """Logits."""
+        """Return the logits."""
         vectors = self.embedding(ids)
         if self.has_numbers:
             return self.top(self.pairs(vectors, self.bottom(numbers)))

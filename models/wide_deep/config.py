@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a configuration of Wide & Deep says; the files are in `configs`."""
+"""Configuration of Wide & Deep; the files are in `configs`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class ModelConfig:
     Args:
         numbers: 'concat' or 'embed'. Default: 'concat', as in the paper.
         hidden: widths of the perceptron's layers. Default: 256, 128.
-        dropout: of the perceptron. Default: 0.0.
-        batch_norm: of the perceptron. Default: False.
+        dropout: dropout of the perceptron. Default: 0.0.
+        batch_norm: whether the perceptron normalizes batches. Default: False.
     """
 
     numbers: str = "concat"
@@ -38,12 +38,12 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class FtrlConfig:
-    """FTRL over the wide part.
+    """Settings of FTRL over the wide part.
 
     Args:
-        learning_rate: above 0. Default: 0.05.
-        l1: at least 0; makes weights of rare ids exactly 0. Default: 1e-6.
-        l2: at least 0. Default: 1e-6.
+        learning_rate: learning rate, at least 0. Default: 0.05.
+        l1: L1 penalty, at least 0; makes weights of rare ids exactly 0. Default: 1e-6.
+        l2: L2 penalty, at least 0. Default: 1e-6.
     """
 
     learning_rate: float = 0.05
@@ -61,7 +61,7 @@ class WideDeepOptimizer(OptimizerConfig):
 
     Args: as for `OptimizerConfig`, and
 
-        wide: of the wide part; None for LazyAdam over all of the network.
+        wide: FTRL of the wide part; None for LazyAdam over the whole network.
     """
 
     wide: FtrlConfig | None = field(default_factory=FtrlConfig)
@@ -83,13 +83,13 @@ class Config(RunConfig):
 def make_optimizer(
     net: WideDeep, config: WideDeepOptimizer, steps: int = 1, loss_scale: float = 1.0
 ) -> nn.Optimizer:
-    """The optimizer of both parts, whose step is one step of each.
+    """Return the optimizer of both parts; a step of it is one step of each.
 
     Args:
         net: the network.
-        config: what it says.
-        steps: of the whole run, for a rate that falls. Default: 1.
-        loss_scale: what the loss was multiplied by. Default: 1.0.
+        config: the section `optimizer`.
+        steps: steps of the whole run, for a rate that falls. Default: 1.
+        loss_scale: factor by which the loss was multiplied. Default: 1.0.
     """
     of_ids = embedding_parameters(net if config.wide is None else net.inputs)
     apart = {id(p) for p in of_ids}

@@ -29,13 +29,14 @@ class WideDeep(nn.Cell):
     Args:
         fields: number of categorical fields F, at least 1.
         dense: number of numbers N, at least 0.
-        embedding: how weights and embeddings are held. Default: 16 floats in a hash table.
+        embedding: description of weights' and embeddings' tables. Default: 16 floats in a hash
+            table.
         numbers: 'concat' or 'embed', as for `InputLayer`. Default: 'concat'.
         hidden: widths of the perceptron's layers. Default: (256, 128).
-        dropout: of the perceptron, in [0, 1). Default: 0.0.
-        batch_norm: of the perceptron. Default: False.
-        name: what the tables' names begin with. Default: 'wide_deep'.
-        seed: of the tables' first values. Default: 0.
+        dropout: dropout of the perceptron, in [0, 1). Default: 0.0.
+        batch_norm: whether the perceptron normalizes batches. Default: False.
+        name: beginning of the tables' names. Default: 'wide_deep'.
+        seed: seed of the tables' first values. Default: 0.
 
     Inputs:
         ids: int64 Tensor `[B, F]`.
@@ -77,5 +78,5 @@ class WideDeep(nn.Cell):
         self.deep = MLP(self.inputs.width, hidden, "relu", dropout, batch_norm, out_features=1)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """Logits."""
+        """Return the logits."""
         return self.wide(ids, numbers) + self.deep(self.inputs(ids, numbers)[1])
