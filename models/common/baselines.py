@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mindspore_rec.metrics.functional import auc, log_loss
+from mindspore_rec.metrics import functional
 from models.common.data import Data
 
 __all__ = [
@@ -164,10 +164,10 @@ def _chosen(
     held_out = np.arange(len(some[0])) % HELD_OUT == 0
     kept: Any = tuple(part[~held_out] for part in some)
     held: Any = tuple(part[held_out] for part in some)
-    scores = [auc(held[2], _scores(*fit(kept, **settings), held)) for settings in grid]
+    scores = [functional.auc(held[2], _scores(*fit(kept, **settings), held)) for settings in grid]
     best = grid[int(np.argmax(scores))]
     p = _scores(*fit(train, **best), test)
-    return {"auc": auc(test[2], p), "log_loss": log_loss(test[2], p), "settings": best}
+    return {"auc": functional.auc(test[2], p), "log_loss": functional.log_loss(test[2], p), "settings": best}
 
 
 def _scores(model: Any, encode: Any, rows: Rows) -> np.ndarray:

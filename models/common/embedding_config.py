@@ -33,7 +33,7 @@ class EmbeddingConfig:
             fixed number of rows. 'converted': an ordinary `nn.Embedding` over the ids of the
             training rows, made a hash table by `mindspore_rec.convert`. Default: 'hash'.
         tables: 'one' for all fields, whose ids must not collide, as keys that
-            `mindspore_rec.feature.hashing.category_keys` salts with the field's name do not; or
+            `mindspore_rec.category_keys` salts with the field's name do not; or
             'per_field'. Default: 'one'.
         buckets: number of rows of a static table, 1 to 2**31 - 1, its `vocab_size`; an id's row is
             the remainder of its low 31 bits. Only for 'static'. Default: None.

@@ -14,7 +14,8 @@ import mindspore as ms
 from mindspore import nn
 from mindspore.train import FixedLossScaleManager
 
-from mindspore_rec import RecModel, TrainSummary
+from mindspore_rec import RecModel
+from mindspore_rec.train import TrainSummary
 from models.common.cli import config_path
 from models.common.config import read_yaml, to_json
 from models.common.data import CensusIncome, Criteo, Data, MovieLens, Synthetic, open_data

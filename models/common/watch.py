@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from mindspore.train import Callback
 
-from mindspore_rec import CountFirstEpoch, EvalCallback, RecModel, StopOnNaN
+from mindspore_rec import EvalCallback, RecModel
+from mindspore_rec.train import CountFirstEpoch, StopOnNaN
 from models.common.data import Data
 from models.common.operators import OperatorTimes
 from models.common.report import Recorder

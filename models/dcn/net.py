@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import XavierUniform
 
-from mindspore_rec import MLP, CrossNet
+from mindspore_rec.nn import MLP, CrossNet
 from models.common.embedding import EmbeddingConfig
 from models.common.inputs import InputLayer
 

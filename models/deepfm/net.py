@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mindspore import Tensor, nn
 
-from mindspore_rec import MLP, FactorizationMachine
+from mindspore_rec.nn import MLP, FactorizationMachine
 from models.common.embedding import EmbeddingConfig
 from models.common.inputs import FirstOrder, InputLayer
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mindspore import Tensor, nn
 
-from mindspore_rec import MLP, DotInteraction
+from mindspore_rec.nn import MLP, DotInteraction
 from models.common.checks import check_least
 from models.common.embedding import EmbeddingConfig, FieldEmbedding
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mindspore import Tensor, nn, ops
 
-from mindspore_rec import MLP, MMoE
+from mindspore_rec.nn import MLP, MMoE
 from models.common.embedding import EmbeddingConfig
 from models.common.inputs import InputLayer
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mindspore import Tensor, nn
 
-from mindspore_rec import MLP
+from mindspore_rec.nn import MLP
 from models.common.embedding import EmbeddingConfig
 from models.common.inputs import FirstOrder, InputLayer
 

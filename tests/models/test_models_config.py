@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 
 import mindspore as ms
+import numpy as np
 import pytest
 from mindspore.common.initializer import Normal
 
@@ -17,6 +18,7 @@ from models.common.model import build, figures, train
 from models.common.vocabulary import with_vocabulary
 from models.deepfm.config import MODEL, Config
 
+ROWS = 2000
 CRITEO = {"data": {"kind": "criteo"}}
 
 
@@ -108,20 +110,25 @@ def test_a_configuration_comes_back_from_its_json():
     assert from_mapping(Config, written) == config
 
 
+def planted(seed: int) -> dict[str, np.ndarray]:
+    """A label that the first id decides, with some noise."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, 20, (ROWS, 3)) + 100 * np.arange(3)
+    label = (ids[:, :1] % 2 == (rng.random((ROWS, 1)) < 0.9)).astype(np.float32)
+    return {"ids": ids, "label": label}
+
+
 @pytest.mark.parametrize("held", [{"kind": "static", "vocabulary": True}, {"kind": "converted"}])
 def test_a_model_of_one_task_takes_numbered_ids(graph_mode, unique, held):
-    from models.common.data import Data
-    from tests.models.test_click_models_cache import ROWS, columns
-
-    rows = columns(0)
+    rows, test = planted(0), planted(1)
 
     def batches(size, epochs):
         for _ in range(epochs):
             for at in range(0, ROWS, size):
                 yield {name: column[at : at + size] for name, column in rows.items()}
 
-    groups = {"low": columns(1)["ids"][:, 0] < 100}
-    data = with_vocabulary(Data("planted", 3, 0, batches, ROWS, [columns(1)], groups=groups))
+    groups = {"low": test["ids"][:, 0] < 10}
+    data = with_vocabulary(Data("planted", 3, 0, batches, ROWS, [test], groups=groups))
     values = {
         **CRITEO,
         "embedding": {"dim": 4, **held},
