@@ -24,7 +24,6 @@ import bench_common
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
-from models.common.click import read_config
 
 from mindspore_rec import tables_of
 from mindspore_rec.train import TrainStep

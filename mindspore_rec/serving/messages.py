@@ -204,8 +204,12 @@ def infer_response(
     return answer
 
 
+class _ConstantError(ValueError):
+    """A text has NaN or an infinity, which JSON does not."""
+
+
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON, numbers must be finite")
+    raise _ConstantError(f"{name} is not JSON, numbers must be finite")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -233,11 +237,11 @@ _LENIENT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_long_integer)
 def _reason(
     error: ValueError, text: str, inputs: Sequence[TensorSpec], raw: RawColumns | None
 ) -> str:
-    """What is wrong with a text; where it is a number, also which input has it."""
+    """Return what is wrong with a text; where it is a number, also which input has it."""
     if isinstance(error, json.JSONDecodeError):
         return str(error)
     words = str(error)
-    if "digits" in words:  # of Python, about an integer of more than 4300
+    if not isinstance(error, _ConstantError):  # of Python's int(), about more than 4300 digits
         words = f"numbers must have at most {_MOST_DIGITS} digits"
     try:
         _checked(_LENIENT.decode(text), inputs, (), Limits(), raw)

@@ -15,7 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["MOST_COLUMNS", "MOST_DEPTH", "decoded_bytes", "may_repeat", "written_out_bytes"]
+__all__ = [
+    "MOST_COLUMNS",
+    "MOST_DEPTH",
+    "TooLargeError",
+    "decoded_bytes",
+    "may_repeat",
+    "written_out_bytes",
+]
 
 MOST_COLUMNS = 16_384  # fields, those inside others included
 MOST_DEPTH = 16
@@ -26,6 +33,10 @@ _CONTINUATION = b"\xff\xff\xff\xff"
 _OLD_COMPRESSION = b"ARROW:experimental_compression"
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 _REFUSED_TYPES = {14: "union", 22: "run-end encoded", 25: "list view", 26: "large list view"}
+
+
+class TooLargeError(ValueError):
+    """A stream that is whole decodes to more than is taken."""
 
 
 class _Table:
@@ -137,7 +148,7 @@ def _walk(stream: memoryview, most: int, known: set[bytes]) -> int:
             raise ValueError("a body of Arrow beyond the end")
         total += _message_bytes(message, stream[at : at + body], most, known)
         if total > most:
-            raise ValueError(f"it decodes to {total} bytes or more, at most {most} are taken")
+            raise TooLargeError(f"it decodes to {total} bytes or more, at most {most} are taken")
         at += body
 
 
@@ -181,7 +192,7 @@ def _batch_bytes(batch: _Table, body: memoryview, most: int) -> int:
     offsets, sizes = batch.pairs(2)
     rows = max(batch.number(0, "<q"), *lengths, 0)
     if min(*lengths, 0, 0) < 0 or rows * _A_ROW > most:
-        raise ValueError(f"{rows} rows, at most {most // _A_ROW} are taken")
+        raise TooLargeError(f"{rows} rows, at most {most // _A_ROW} are taken")
     total = _A_NODE * len(lengths)
     if not sizes:
         return total

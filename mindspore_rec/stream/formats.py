@@ -18,7 +18,12 @@ from pyarrow import json as arrow_json
 
 from mindspore_rec.checks import check_int
 from mindspore_rec.feature.arrow_columns import join_rows, one_array
-from mindspore_rec.stream.arrow_bounds import decoded_bytes, may_repeat, written_out_bytes
+from mindspore_rec.stream.arrow_bounds import (
+    TooLargeError,
+    decoded_bytes,
+    may_repeat,
+    written_out_bytes,
+)
 
 __all__ = [
     "ArrowFormat",
@@ -251,9 +256,10 @@ class ArrowFormat(Format):
             raise BadMessageError("format", "an Arrow stream without its end")
         try:
             return decoded_bytes(value, self._most(value), self._known)
+        except TooLargeError as error:
+            raise BadMessageError("size", _short(error)) from error
         except ValueError as error:
-            too_large = "are taken" in str(error)
-            raise BadMessageError("size" if too_large else "format", _short(error)) from error
+            raise BadMessageError("format", _short(error)) from error
 
     def _halve(
         self,

@@ -7,7 +7,6 @@ import json
 
 import numpy as np
 import pytest
-from models.common.click import build, read_config
 
 from benchmarks import accuracy_table, accuracy_twin
 from mindspore_rec import tables_of

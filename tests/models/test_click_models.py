@@ -10,7 +10,6 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor
-from models.common.click import ClickModel, build, read_config, train
 
 from mindspore_rec import tables_of
 from models.common.config import from_mapping

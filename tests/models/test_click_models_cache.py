@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models.common.click import ClickModel, figures, train
 
 from mindspore_rec import _native, tables_of
 from models.common.config import from_mapping

@@ -9,7 +9,6 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import nn
-from models.common.click import build, train
 
 from mindspore_rec import MLP, tables_of
 from models.common.config import from_mapping

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from models.common.click import figures, train
 
 from mindspore_rec import _native, tables_of
 from models.common import operators as operators_module

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn
 from mindspore.train import Callback
-from models.common.click import train
 
 from mindspore_rec import (
     CountAdmission,

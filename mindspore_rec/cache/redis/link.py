@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import socket
+import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -223,7 +225,7 @@ class Link:
             return self._connection.read_response()
         except redis.ResponseError as error:
             # redis-py before 6 parses these two in its cluster client only.
-            word, _, rest = str(error).partition(" ")
+            word, rest = _code(error)
             if word in ("MOVED", "ASK"):
                 kinds = {"MOVED": redis.exceptions.MovedError, "ASK": redis.exceptions.AskError}
                 raise kinds[word](rest) from error
@@ -244,7 +246,7 @@ def is_final(error: Exception) -> bool:
     if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
         return True
     if isinstance(error, transport_errors()):
-        return "CERTIFICATE_VERIFY_FAILED" in str(error)
+        return any(isinstance(each, ssl.SSLCertVerificationError) for each in _chain(error))
     passing = (
         redis.OutOfMemoryError,
         redis.ReadOnlyError,
@@ -253,5 +255,18 @@ def is_final(error: Exception) -> bool:
         redis.exceptions.AskError,  # MOVED is one too
         redis.exceptions.ExecAbortError,
     )
-    words = ("MISCONF", "BUSY", "NOREPLICAS", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
-    return not (isinstance(error, passing) or str(error).startswith(words))
+    codes = ("MISCONF", "BUSY", "NOREPLICAS", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
+    return not (isinstance(error, passing) or _code(error)[0].startswith(codes))
+
+
+def _code(error: Exception) -> tuple[str, str]:
+    """Return the code of a server's reply and the rest: its first word, by Redis' protocol."""
+    code, _, rest = str(error).partition(" ")
+    return code, rest
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those it came of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
