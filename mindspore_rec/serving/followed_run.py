@@ -18,9 +18,9 @@ from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.serving.builder import builder_of
 from mindspore_rec.serving.catalog import Catalog, ChainError
+from mindspore_rec.serving.fair_lock import Turns
 from mindspore_rec.serving.features import with_learned
 from mindspore_rec.serving.status import Status
-from mindspore_rec.serving.turns import Turns
 from mindspore_rec.serving.update import Served, Update
 
 __all__ = ["FollowedRun"]

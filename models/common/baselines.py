@@ -167,7 +167,11 @@ def _chosen(
     scores = [functional.auc(held[2], _scores(*fit(kept, **settings), held)) for settings in grid]
     best = grid[int(np.argmax(scores))]
     p = _scores(*fit(train, **best), test)
-    return {"auc": functional.auc(test[2], p), "log_loss": functional.log_loss(test[2], p), "settings": best}
+    return {
+        "auc": functional.auc(test[2], p),
+        "log_loss": functional.log_loss(test[2], p),
+        "settings": best,
+    }
 
 
 def _scores(model: Any, encode: Any, rows: Rows) -> np.ndarray:

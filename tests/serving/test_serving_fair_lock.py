@@ -7,7 +7,7 @@ import threading
 import time
 
 from mindspore_rec.graph.lock import graph_lock
-from mindspore_rec.serving.turns import Turns
+from mindspore_rec.serving.fair_lock import Turns
 
 
 def test_in_the_order_of_asking() -> None:
