@@ -62,17 +62,17 @@ _WITH_USERS_KEYS = frozenset(
 
 
 class TableOperator(ops.Custom):
-    """An operator of ours, that outside a graph takes what users have at hand.
+    """One of the library's operators, which outside a graph also takes NumPy arrays.
 
     A Tensor that is initialised lazily gets its data: MindSpore does that for a graph's inputs
     only. Keys and values may be NumPy arrays, where `takes_arrays` was called.
     """
 
-    tells_at_once = False  # whether a call outside a graph waits for its own errors
+    raises_at_once = False  # whether a call outside a graph waits for its own errors
     _table: tuple[str, bool] | None = None
 
     def takes_arrays(self, table: str, int32_keys: bool) -> TableOperator:
-        """Lets the first input, keys, and the second, values, be NumPy arrays.
+        """Let the first input, keys, and the second, values, be NumPy arrays.
 
         Args:
             table: the table's name, for messages.
@@ -82,12 +82,12 @@ class TableOperator(ops.Custom):
         return self
 
     def __call__(self, *args: Any) -> Any:
-        """Runs it, outside a graph."""
+        """Run it, outside a graph."""
         ready = tuple(self._ready(i, each) for i, each in enumerate(args))
         with operator_errors():
             result = super().__call__(*ready)
-            if self.tells_at_once and get_context("device_target") == "CPU":
-                # PyNative would tell the error at some later operation, whatever that is.
+            if self.raises_at_once and get_context("device_target") == "CPU":
+                # PyNative would raise the error at some later operation.
                 _pynative_executor.sync()
             return result
 
@@ -127,7 +127,7 @@ def custom_op(
     *,
     multi_output: bool = False,
 ) -> TableOperator:
-    """One of the operators in `csrc/ops`, for graph and PyNative mode and for dynamic shapes.
+    """Return one of the operators in `csrc/ops`, for graph and PyNative mode and dynamic shapes.
 
     Args:
         name: the C++ function; `<name>InferShape` must exist beside it.
@@ -137,7 +137,7 @@ def custom_op(
     """
     op = TableOperator(f"{LIBRARY}:{name}", None, dtype, "aot", bprop=bprop)
     op.add_prim_attr("reg_op_name", name)
-    op.tells_at_once = name in _WITH_USERS_KEYS
+    op.raises_at_once = name in _WITH_USERS_KEYS
     # Keeps calls in program order, keeps those whose result is unused, never merges two of them.
     op.add_prim_attr("side_effect_mem", True)
     if multi_output:
@@ -146,7 +146,7 @@ def custom_op(
 
 
 def set_num_threads(num_threads: int) -> None:
-    """Sets how many threads one operator of the tables uses, the calling one included.
+    """Set how many threads one operator of the tables uses, the calling one included.
 
     The first value is the environment variable `MINDSPORE_REC_NUM_THREADS`, or the number of CPUs
     the process may run on. Results do not depend on it.
@@ -179,5 +179,5 @@ def set_num_threads(num_threads: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads one operator of the tables uses."""
+    """Return how many threads one operator of the tables uses."""
     return int(_native.get_num_threads())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives a new table the tiers on the host and below that a CacheConfig asks for."""
+"""Open the tiers that a CacheConfig asks for, and give them to a new table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Open = Callable[[int, int], Any]
 
 
 def attach(table: Any, config: CacheConfig) -> None:
-    """Bounds the table's host memory and opens what is below it; to be called before any row is.
+    """Bound the table's host memory and open the tiers below it, before the table has a row.
 
     Args:
         table: the native table.

@@ -150,7 +150,7 @@ class CacheConfig:
 
 
 def check_cache(cache: Any) -> CacheConfig | None:
-    """`cache` where it is a CacheConfig or None.
+    """Return `cache`, which must be a CacheConfig or None.
 
     Raises:
         TypeError: it is something else.
@@ -180,7 +180,7 @@ def _check_remote(url: Any) -> None:
 
 
 def _hidden(url: str) -> str:
-    """The URL without what may be a password."""
+    """Return the URL without what may be a password."""
     return url if "@" not in url else "***@" + url.rsplit("@", 1)[1]
 
 

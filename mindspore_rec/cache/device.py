@@ -108,7 +108,7 @@ class DeviceTier(nn.Cell):
         return Parameter(Tensor.from_numpy(array), name=name, requires_grad=False)
 
     def bind(self) -> None:
-        """Makes room for the optimizer's state; to be called when an optimizer was bound."""
+        """Make room for the optimizer's state; to be called when an optimizer was bound."""
         width = self._native.device_state_width
         rows = self.rows + EXTRA_ROWS
         if self.shared:
@@ -124,7 +124,7 @@ class DeviceTier(nn.Cell):
         self._swap = Swap(self.values, self.states, width, self.rows + 2)
 
     def lookup(self, ids: Tensor, descriptor: Tensor, anchor: Parameter) -> Tensor:
-        """Rows of a training lookup, `[*ids.shape, dim]`; called in a graph."""
+        """Return the rows of a training lookup, `[*ids.shape, dim]`; called in a graph."""
         if self.shared:
             slots, ticket = self._slots(ids, descriptor, anchor, self.values)
             return self._take(slots, ticket, descriptor, anchor, self.values)
@@ -132,7 +132,7 @@ class DeviceTier(nn.Cell):
         return self._take(slots, ticket, descriptor, anchor, self.values, self.sums)
 
     def prepare(self, ids: Any, padding_key: int | None = None, faae_coefficient: int = 1) -> None:
-        """Does the host's part of a training lookup ahead of it: counts, admits, swaps rows in.
+        """Do the host's part of a training lookup ahead of it: count, admit, promote rows.
 
         Where the device is not the CPU, it has to be called for each lookup of a step, between the
         step before and that step. On the CPU it may be left out.
@@ -151,7 +151,7 @@ class DeviceTier(nn.Cell):
         self._move(*moves)
 
     def sync(self) -> None:
-        """Brings the table on the host up to date with the device.
+        """Write rows that changed on the device back to the host.
 
         Where the device is the CPU this happens by itself. Elsewhere evaluation in a graph asks for
         it; all that reads the table outside a graph calls it.
@@ -170,7 +170,7 @@ class DeviceTier(nn.Cell):
 
 
 class _TakeShared(nn.Cell):
-    """Rows by slot; the gradient goes to the native table, which adds it by key."""
+    """Gather rows by slot; the gradient goes to the native table, which adds it by key."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)
@@ -191,7 +191,7 @@ class _TakeShared(nn.Cell):
 
 
 class _TakeInGraph(nn.Cell):
-    """Rows by slot; the gradient is added by slot on the device."""
+    """Gather rows by slot; the gradient is added by slot on the device."""
 
     def __init__(self) -> None:
         super().__init__(auto_prefix=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Swap: old rows out of a device cache and new ones in, with operators that every device has."""
+"""Move old rows out of a device cache and new ones in, with operators that every device has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Swap"]
 
 
 class _Exchange(nn.Cell):
-    """Gathers the rows at some slots, then writes others; never compiled for a number of rows."""
+    """Gather the rows at some slots, then write others; never compiled for a number of rows."""
 
     def __init__(self, values: Parameter, states: Parameter) -> None:
         super().__init__(auto_prefix=False)
@@ -47,7 +47,7 @@ class _Exchange(nn.Cell):
 
 
 class Swap:
-    """Swaps rows of a cache.
+    """Exchange rows of a device cache.
 
     Args:
         values: Parameter `[slots, dim]`.
@@ -75,7 +75,7 @@ class Swap:
     def run(
         self, out_slots: np.ndarray, in_slots: np.ndarray, values: np.ndarray, states: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Moves rows of `out_slots` out, then the given ones into `in_slots`.
+        """Move rows of `out_slots` out, then the given ones into `in_slots`.
 
         Args:
             out_slots: int32 `[n]`.

@@ -32,7 +32,7 @@ class _Leftover(NamedTuple):
 
 
 class SsdDirectory:
-    """What one table has below `ssd_path`; deals with rows that an earlier run left there.
+    """Directory of one table below `ssd_path`, with rows that an earlier run may have left.
 
     Args:
         table_name: the table's.
@@ -72,7 +72,7 @@ class SsdDirectory:
             _remove(leftover.path)
 
     def open(self, row_bytes: int, generation: int) -> SsdStore:
-        """The store of a generation; generations before the last one are removed.
+        """Open the store of a generation; generations before the last one are removed.
 
         Args:
             row_bytes: bytes of a row.
@@ -133,7 +133,7 @@ def _generations(path: Path) -> list[tuple[int, Path]]:
 
 
 def _leftovers(path: Path) -> list[_Leftover]:
-    """Generations with segments of rows; one without was opened and never written to."""
+    """Return the generations with segments; one without was opened and never written to."""
     return [
         _Leftover(number, each, _row_bytes(each))
         for number, each in _generations(path)
@@ -142,7 +142,7 @@ def _leftovers(path: Path) -> list[_Leftover]:
 
 
 def _row_bytes(path: Path) -> int:
-    """The size that the manifest gives, 0 where it does not."""
+    """Return the size that the manifest gives, 0 where it does not."""
     try:
         text = (path / "MANIFEST").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -152,7 +152,7 @@ def _row_bytes(path: Path) -> int:
 
 
 def _remove(path: Path) -> None:
-    """Removes a store that nobody has open."""
+    """Remove a store that nobody has open."""
     if not (path / "LOCK").exists():
         shutil.rmtree(path)
         return
@@ -161,7 +161,7 @@ def _remove(path: Path) -> None:
 
 
 def _lock(path: Path, purpose: str) -> FileLock:
-    """Keeps everybody from opening the store at `path`, who must not have it open."""
+    """Lock the store at `path`, so that nobody opens it; raise where it is open."""
     try:
         return FileLock(path / "LOCK")
     except OSError as error:

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from mindspore import Tensor, nn
 
-__all__ = ["retold_of_batch"]
+__all__ = ["explained_by_batch"]
 
 
-def retold_of_batch(
+def explained_by_batch(
     error: Exception, network: nn.Cell, batch: Sequence[Tensor], labelled: bool = False
 ) -> Exception | None:
     """Return the error with a sentence on the batch before it, or None where no column explains it.
@@ -31,8 +31,8 @@ def retold_of_batch(
     Example:
         >>> import numpy as np
         >>> error = TypeError("'x1' with type Tensor[Float64] and 'x2' with type Tensor[Float32]")
-        >>> told = retold_of_batch(error, nn.Dense(3, 1), [Tensor(np.ones((2, 3)))])
-        >>> print(str(told).partition(":")[0])
+        >>> explained = explained_by_batch(error, nn.Dense(3, 1), [Tensor(np.ones((2, 3)))])
+        >>> print(str(explained).partition(":")[0])
         the batch float64 [2, 3] does not fit
     """
     if type(error) not in (TypeError, ValueError):

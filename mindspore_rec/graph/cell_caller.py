@@ -8,7 +8,7 @@ from typing import Any
 import mindspore as ms
 from mindspore import Tensor, nn
 
-from mindspore_rec.graph.batch_errors import retold_of_batch
+from mindspore_rec.graph.batch_errors import explained_by_batch
 from mindspore_rec.graph.lock import graph_lock
 
 __all__ = ["CellCaller"]
@@ -72,7 +72,7 @@ class CellCaller:
             try:
                 return self.cell(*batch)
             except (TypeError, ValueError) as error:
-                explained = retold_of_batch(error, self._backbone, batch, self._labelled)
+                explained = explained_by_batch(error, self._backbone, batch, self._labelled)
                 if explained is None:
                     raise
                 raise explained from error

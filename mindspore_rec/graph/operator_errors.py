@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of the tables' operators in our own words, and graphs that work again after one.
+"""Raise errors of the tables' operators with their own message, and repair graphs after one.
 
-MindSpore wraps what an operator says into a page of its own, and refuses to run a graph again in
-which an operator has failed, although the table is as it was. Both are put right where MindSpore
-runs a Cell's graph: the exception says what the operator said, with MindSpore's as its cause, and
-the graph is compiled anew by the next call.
+MindSpore wraps an operator's message into a page of its own, and refuses to run a graph again in
+which an operator has failed, although the table is as it was. Both are mended where MindSpore runs
+a Cell's graph: the exception has the operator's message, with MindSpore's as its cause, and the
+next call compiles the graph anew. MindSpore's error has no type of its own, so its text is read.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from mindspore.graph.api import _CellGraphExecutor
 
 from mindspore_rec import _native
 
-__all__ = ["operator_errors", "retold"]
+__all__ = ["operator_errors", "operator_error"]
 
 _OURS = re.compile(
     re.escape(_native.__file__) + r"! Error message is (.*?)\s*(?:\n-{20,}\n.*)?\Z", re.DOTALL
 )
 
 
-def retold(error: BaseException) -> RuntimeError | None:
-    """The error in the operator's words; None where it is not of one of our operators.
+def operator_error(error: BaseException) -> RuntimeError | None:
+    """Return the error with the operator's own message, or None for errors of other operators.
 
     Args:
-        error: what MindSpore raised.
+        error: exception that MindSpore raised.
 
     Example:
         >>> text = f"operator failed in {_native.__file__}! Error message is table 'a': is closed"
-        >>> retold(RuntimeError(text))
+        >>> operator_error(RuntimeError(text))
         RuntimeError("table 'a': is closed")
-        >>> retold(RuntimeError("another"))
+        >>> operator_error(RuntimeError("another"))
     """
     found = _OURS.search(str(error)) if isinstance(error, RuntimeError) else None
     return None if found is None else RuntimeError(found.group(1))
@@ -43,30 +43,30 @@ def retold(error: BaseException) -> RuntimeError | None:
 
 @contextmanager
 def operator_errors() -> Iterator[None]:
-    """Raises errors of our operators in their own words; leaves all others alone."""
+    """Raise errors of our operators with their own message; leave all others alone."""
     try:
         yield
     except RuntimeError as error:
-        told = retold(error)
-        if told is None:
+        own = operator_error(error)
+        if own is None:
             raise
-        raise told from error
+        raise own from error
 
 
-def _tell_errors_of_graphs() -> None:
+def _unwrap_errors_of_graphs() -> None:
     run = _CellGraphExecutor.run
 
-    def run_and_tell(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
+    def run_and_unwrap(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return run(self, obj, *args, **kwargs)
         except RuntimeError as error:
-            told = retold(error)
-            if told is None:
+            own = operator_error(error)
+            if own is None:
                 raise
             obj.compile_cache.clear()
-            raise told from error
+            raise own from error
 
-    _CellGraphExecutor.run = run_and_tell
+    _CellGraphExecutor.run = run_and_unwrap
 
 
-_tell_errors_of_graphs()
+_unwrap_errors_of_graphs()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the metrics of this package share: how a batch comes in."""
+"""Base of the metrics: read and check the batches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BinaryMetric(Metric):
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("prediction", "label")
-    """Names of what :meth:`update` takes, in order."""
+    """Names of the arguments of :meth:`update`, in order."""
 
     def __init__(self, *, from_logits: bool = False, task: int = 0) -> None:
         super().__init__()

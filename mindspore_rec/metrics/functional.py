@@ -421,7 +421,7 @@ def _check_not_empty(labels: npt.NDArray[np.bool_]) -> None:
 def _shares(
     positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Each bin's share of its class; all NaN for a class of no weight."""
+    """Return each bin's share of its class; all NaN for a class of no weight."""
     p, n = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
     return _share(p), _share(n)
 

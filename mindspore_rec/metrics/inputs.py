@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a caller passes to the checked 1-D arrays that the metrics compute with.
+"""Convert and check what callers pass into the 1-D arrays that the metrics compute with.
 
 Pure NumPy. Every function takes the argument's ``name``, which its errors repeat.
 """

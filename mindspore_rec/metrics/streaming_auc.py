@@ -105,7 +105,7 @@ class StreamingAUC(BinaryMetric):
 
 
 class _Counter(Protocol):
-    """How often each code ``2 * bin + label`` counts, after a stream of codes."""
+    """Weight of each code ``2 * bin + label`` after a stream of codes."""
 
     counts: npt.NDArray[Any]
 
@@ -114,7 +114,7 @@ class _Counter(Protocol):
 
 
 class _TotalCounter:
-    """Counts all rows."""
+    """Count all rows."""
 
     def __init__(self, num_codes: int) -> None:
         self.counts = np.zeros(num_codes, dtype=np.int64)
@@ -124,7 +124,7 @@ class _TotalCounter:
 
 
 class _WindowCounter:
-    """Counts the last ``window`` rows, whose codes it keeps in a ring."""
+    """Count the last ``window`` rows, whose codes it keeps in a ring."""
 
     def __init__(self, num_codes: int, window: int) -> None:
         self.counts = np.zeros(num_codes, dtype=np.int64)
@@ -144,7 +144,7 @@ class _WindowCounter:
 
 
 class _FadingCounter:
-    """Weighs a row by ``0.5 ** (rows since / half_life)``."""
+    """Weigh a row by ``0.5 ** (rows since / half_life)``."""
 
     def __init__(self, num_codes: int, half_life: float) -> None:
         self.counts = np.zeros(num_codes, dtype=np.float64)

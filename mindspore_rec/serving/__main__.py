@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves a run's newest state over HTTP: python -m mindspore_rec.serving PATH --port 8000."""
+"""Serve a run's newest state over HTTP: python -m mindspore_rec.serving PATH --port 8000."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serves until it is told to stop; the exit code."""
+    """Serve until a signal ends it; return the exit code."""
     options = _parser().parse_args(arguments)
     try:
         import uvicorn

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that wait at the same time go through the network together."""
+"""Run the network once for all requests that wait at the same time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Batcher", "BusyError"]
 _MOST_WAITING = 4096
 
 Answer = tuple[list[np.ndarray], int]
-"""Outputs, and the version that they are of."""
+"""Outputs, and the version (`Status.version`) that they are of."""
 
 
 Inputs = list[np.ndarray] | pa.RecordBatch
@@ -44,7 +44,7 @@ class _Request:
 
 
 class Batcher:
-    """One thread calls the predictor, each time with all that has come meanwhile.
+    """Call the predictor in one thread, each time with all requests that arrived meanwhile.
 
     MindSpore runs one graph at a time, and a call with one row costs nearly what one with twenty
     does. Nobody waits for a batch to fill: a request that comes alone goes alone. A future may be
@@ -75,7 +75,7 @@ class Batcher:
         self._thread.start()
 
     def submit(self, inputs: Inputs) -> Future[Answer]:
-        """Hand a request over.
+        """Queue a request.
 
         Args:
             inputs: as `Predictor.predict` takes them; the first dimensions of arrays are the same,
@@ -104,7 +104,7 @@ class Batcher:
         return request.future
 
     def close(self) -> None:
-        """Answers what waits, and ends."""
+        """Answer the requests that wait, and end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -135,7 +135,7 @@ class Batcher:
             return batch
 
     def _answer(self, batch: list[_Request]) -> None:
-        """Answers each of them, whatever happens: who waits for one must not wait for ever."""
+        """Answer each of them, whatever happens: nobody may wait for ever."""
         try:
             answers = self._answers(batch)
         except BaseException as error:
@@ -177,7 +177,7 @@ def _joined(parts: list[Inputs]) -> list[Any]:
 
 
 def _for_a_future(error: BaseException) -> Exception:
-    """The error, or one in its place that whoever waits in an event loop is told of.
+    """Return the error, or one in its place that reaches whoever waits in an event loop.
 
     A SystemExit would end the loop, and asyncio refuses a StopIteration.
     """

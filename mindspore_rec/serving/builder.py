@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that make networks, by name."""
+"""Find functions that make networks, by name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["builder_of", "inputs_of", "load_function"]
 
 
 def builder_of(entry: Entry) -> Callable[[], nn.Cell]:
-    """What `RecCheckpoint` was told makes the network.
+    """Return the function that makes the network, `builder` of `RecCheckpoint`.
 
     Raises:
-        ValueError: it was told nothing.
+        ValueError: `RecCheckpoint` had no builder.
     """
     model = entry.manifest["model"]
     if model is None:
@@ -29,13 +29,13 @@ def builder_of(entry: Entry) -> Callable[[], nn.Cell]:
 
 
 def inputs_of(entry: Entry) -> list[str] | None:
-    """What `RecCheckpoint` was told that network takes; None where it was told nothing."""
+    """Return what that network takes, `builder_inputs` of `RecCheckpoint`, or None."""
     model = entry.manifest["model"]
     return None if model is None else model["inputs"]
 
 
 def load_function(name: str) -> Callable[..., Any]:
-    """What 'package.module:function' names.
+    """Return the function that 'package.module:function' names.
 
     Raises:
         ValueError: it is not of this form, or there is no such function.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoints of a run as a follower sees them, and the way from one state to the newest."""
+"""Find the checkpoints of a run, and those that lead from one state to the newest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ChainError(CheckpointError):
 
 
 class Catalog:
-    """Remembers manifests that were read, for as long as their directories stay the same ones.
+    """Checkpoints of a directory; each manifest is read once, while its directory stays the same.
 
     A run may have thousands of deltas, and a follower looks ten times a second: what is known
     costs one call of stat.
@@ -49,7 +49,7 @@ class Catalog:
         self._bad: dict[str, tuple[Any, ChainError]] = {}  # with what its files were then
 
     def refresh(self) -> None:
-        """Looks at the directory again.
+        """Read the directory again.
 
         Raises:
             OSError: it cannot be read.
@@ -94,7 +94,7 @@ class Catalog:
         self.good = sorted(entries, key=lambda entry: (entry.step, entry.kind))
 
     def _refresh_single(self) -> None:
-        """The directory is a checkpoint itself, as `save_checkpoint` writes them."""
+        """Read a directory that is a checkpoint itself, as `save_checkpoint` writes them."""
         if self.good:
             return
         self.names = {self.root.name: (0, "full")}
@@ -110,7 +110,7 @@ class Catalog:
             self._pass_over(ChainError(self.root, reason))
 
     def reject(self, error: ChainError) -> None:
-        """Passes a checkpoint over until its files change.
+        """Pass a checkpoint over until its files change.
 
         If that happened already, what was wrong was to read the files of one by the manifest of
         another: the next refresh sees the new one.
@@ -124,7 +124,7 @@ class Catalog:
         self._bad[error.path.name] = (_fingerprint(error.path), error)
 
     def errors(self, after: int) -> list[ChainError]:
-        """Why checkpoints of later steps are passed over, the first one first."""
+        """Return why checkpoints of later steps are passed over, the first one first."""
         found = [
             (self.names[name][0], error)
             for name, (_, error) in self._bad.items()
@@ -133,15 +133,15 @@ class Catalog:
         return [error for _, error in sorted(found, key=lambda pair: pair[0])]
 
     def lag(self, step: int) -> int:
-        """Deltas that are newer than a step."""
+        """Return the number of deltas that are newer than a step."""
         return sum(kind == "delta" and at > step for at, kind in self.names.values())
 
     def first_chain(self) -> list[Entry]:
-        """A full checkpoint and the deltas to the newest state that can be reached; maybe empty."""
+        """Return a full checkpoint and the deltas to the newest state within reach; maybe empty."""
         return self._chain_to(self.good) or []
 
     def next_chain(self, applied: Entry) -> list[Entry]:
-        """What leads on from a state: a delta; or a full checkpoint with deltas, which replaces
+        """Return what follows a state: a delta; or a full checkpoint with deltas, which replaces
         everything; or nothing.
 
         A training that went back to an earlier step has removed what was newer: the state of its
@@ -209,5 +209,5 @@ def _identity_of(path: Path) -> tuple[int, ...] | None:
 
 
 def _identity(at: os.stat_result) -> tuple[int, ...]:
-    """Differs between two files or directories, also where the second has the first's inode."""
+    """Return what differs between two files or directories, even ones with the same inode."""
     return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns

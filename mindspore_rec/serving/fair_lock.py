@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph lock, given in the order in which it was asked for."""
+"""The graph lock, first come first served."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections import deque
 
 from mindspore_rec.graph.lock import graph_lock
 
-__all__ = ["Turns"]
+__all__ = ["FairLock"]
 
 
-class Turns:
-    """`graph_lock`, first come first served: among many who predict, an update finds its turn.
+class FairLock:
+    """Take `graph_lock` in the order of asking, so that an update gets it among many predictions.
 
-    By itself a lock goes to whoever is quickest, and a thread that lets it go and asks again at
-    once is.
+    By itself a lock goes to whoever is quickest: a thread that releases it and asks again at once.
+    The thread that has `graph_lock` already takes it again without waiting.
 
     Example:
-        >>> turns = Turns()
-        >>> with turns, graph_lock, turns:  # whoever has the lock need not wait for a turn
+        >>> lock = FairLock()
+        >>> with lock, graph_lock, lock:
         ...     print("alone")
         alone
     """
@@ -31,7 +31,7 @@ class Turns:
         self._inside = threading.local()
 
     def __enter__(self) -> None:
-        # Someone with a turn may be waiting for the lock that this thread has.
+        # Whoever is first may be waiting for the lock that this thread has.
         waits = not graph_lock._is_owned()  # type: ignore[attr-defined]
         if waits:
             self._wait()
@@ -41,11 +41,11 @@ class Turns:
             if waits:
                 self._pass_on()
             raise
-        self._inside.__dict__.setdefault("turns", []).append(waits)
+        self._inside.__dict__.setdefault("waited", []).append(waits)
 
     def __exit__(self, *error: object) -> None:
         graph_lock.release()
-        if self._inside.turns.pop():
+        if self._inside.waited.pop():
             self._pass_on()
 
     def _wait(self) -> None:

@@ -18,7 +18,7 @@ from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.serving.builder import builder_of
 from mindspore_rec.serving.catalog import Catalog, ChainError
-from mindspore_rec.serving.fair_lock import Turns
+from mindspore_rec.serving.fair_lock import FairLock
 from mindspore_rec.serving.features import with_learned
 from mindspore_rec.serving.status import Status
 from mindspore_rec.serving.update import Served, Update
@@ -29,7 +29,7 @@ logger = logging.getLogger("mindspore_rec")
 
 
 class FollowedRun:
-    """Loads the newest state there is, then takes over newer ones when told to look.
+    """Load the newest state of a run, then the newer ones each time `catch_up` is called.
 
     Args:
         path: the directory of the run.
@@ -58,7 +58,7 @@ class FollowedRun:
         self.network: Any = None
         self._given_features = features
         self._first_features: FeaturePipeline | None = None
-        self._turns = Turns()
+        self._lock = FairLock()
         self._updating = threading.Lock()  # held by whoever reads or applies checkpoints
         self._catalog = Catalog(path)
         self._error: str | None = None
@@ -86,7 +86,7 @@ class FollowedRun:
             self._catalog.refresh()
             while chain := self._catalog.first_chain():
                 try:
-                    with self._turns:
+                    with self._lock:
                         self._make_network(network, chain[-1])
                         verify_chain(chain)
                         self._first_features = self._learned(chain[-1])
@@ -126,7 +126,7 @@ class FollowedRun:
         return None if given is None else with_learned(given, entry)
 
     def _reject_damaged(self, chain: Sequence[Entry], error: ValueError) -> None:
-        """Passes over the damaged checkpoint of a chain, or raises the error if there is none."""
+        """Pass over the damaged checkpoint of a chain, or raise the error if there is none."""
         for entry in chain:
             if not entry.path.is_dir():
                 self._catalog.refresh()  # removed meanwhile
@@ -142,18 +142,18 @@ class FollowedRun:
     # ---- the next ones
 
     def run(self, work: Callable[[], Any]) -> tuple[Any, int]:
-        """What the work gives, done while nothing changes, and the step of the state.
+        """Call a function while nothing changes; return its result and the step of the state.
 
         Raises:
             RuntimeError: an update broke off, and there is no whole state.
         """
-        with self._turns:
+        with self._lock:
             if self._failed:
                 raise RuntimeError(f"there is no whole state to answer from: {self._error}")
             return work(), self.applied.step
 
     def catch_up(self) -> None:
-        """Applies all that leads on from the present state; what is in the way goes to `status`.
+        """Apply all checkpoints that follow the present state; `status` names what prevents it.
 
         Raises:
             OSError: the directory cannot be read.
@@ -187,7 +187,7 @@ class FollowedRun:
                 self._catalog.reject(error)
 
     def apply(self, entry: Entry) -> None:
-        """Applies one checkpoint.
+        """Apply one checkpoint.
 
         Raises:
             ChainError: it is damaged, or not the next one.
@@ -215,7 +215,7 @@ class FollowedRun:
         raise ChainError(entry.path, f"{entry.path} {reason}")
 
     def _put(self, update: Update) -> None:
-        with self._turns:
+        with self._lock:
             self._failed = True
             update.apply()
             self._failed = False
@@ -225,17 +225,17 @@ class FollowedRun:
         self._fulls_loaded += len(update.chain) - deltas
 
     def _set_error(self, text: str | None = None) -> None:
-        """What is in the way: damaged files first, for a gap is what they leave."""
+        """Set the error: damaged files first, since they leave gaps."""
         damaged = self._catalog.errors(self.applied.step)
         text = str(damaged[0]) if damaged else text
         if text is not None and text != self._error:
             logger.warning("%s", text)
         self._error = text
 
-    # ---- what it is like
+    # ---- status
 
     def look(self) -> None:
-        """Sees what is in the directory, for `status`, without applying anything."""
+        """Read the directory again, for `status`, without applying anything."""
         if self._updating.acquire(blocking=False):
             try:
                 self._catalog.refresh()
@@ -243,7 +243,7 @@ class FollowedRun:
                 self._updating.release()
 
     def status(self, following: bool) -> Status:
-        """Where it is."""
+        """Return the state that predictions are of, and its age."""
         applied = self.applied
         saved_at = applied.manifest["saved_at"]
         return Status(
@@ -262,8 +262,8 @@ class FollowedRun:
         )
 
     def close(self) -> None:
-        """Frees the tables of a network that it made itself."""
-        with self._turns:
+        """Free the tables of a network that it made itself."""
+        with self._lock:
             if self._owns_network and self.network is not None:
                 for table in tables_of(self.network):
                     table.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network as a function of arrays: one graph for all batch sizes, made anew after an error."""
+"""Call a network with arrays: one graph for all batch sizes, compiled anew after an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["GraphRunner"]
 
 
 class GraphRunner:
-    """Calls a network in evaluation mode; no two threads at a time.
+    """Call a network in evaluation mode; no two threads at a time.
 
     An operator's error, an id outside a vocabulary for example, leaves a MindSpore graph that
     answers nothing any more. It is then compiled anew for the next call.
@@ -38,7 +38,7 @@ class GraphRunner:
         self._caller = self._new_caller()
 
     def arrays(self, given: Sequence[Any]) -> list[np.ndarray]:
-        """The inputs as arrays, checked where it is known what they must be.
+        """Return the inputs as arrays, checked where it is known what they must be.
 
         Raises:
             TypeError, ValueError: they are not what the network takes.
@@ -54,7 +54,7 @@ class GraphRunner:
         return [as_input(spec, each) for spec, each in zip(self.inputs, given, strict=True)]
 
     def __call__(self, *given: Any) -> list[np.ndarray]:
-        """The outputs.
+        """Return the outputs.
 
         Raises:
             TypeError, ValueError: the inputs are not what the network takes.

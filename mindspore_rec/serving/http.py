@@ -44,7 +44,7 @@ _SMALL_ANSWER = 1024  # numbers, which take less than a millisecond to write
 
 
 class Front:
-    """A server's only model: nothing yet, then a predictor.
+    """The only model of a server: none at first, then a predictor.
 
     Args:
         name: of the model.
@@ -85,7 +85,7 @@ class Front:
         )
 
     def open(self, predictor: Predictor) -> None:
-        """From now on it answers.
+        """Begin to answer with a predictor.
 
         Raises:
             ValueError: what the predictor's network takes is not known.
@@ -105,7 +105,7 @@ class Front:
         self._predictor = predictor
 
     def close(self) -> None:
-        """Answers what has come, and closes the predictor."""
+        """Answer what has arrived, and close the predictor."""
         if self._batcher is not None:
             self._batcher.close()
         if self._predictor is not None:
@@ -246,13 +246,13 @@ def _check_version(request: Request, version: int) -> None:
 
 
 class _Held:
-    """Bytes of a request that count until it is answered."""
+    """Count the bytes of requests until they are answered."""
 
     def __init__(self, front: Front) -> None:
         self._front, self._bytes = front, 0
 
     def count(self, size: int) -> None:
-        """Takes note of the size.
+        """Set the size.
 
         Raises:
             BusyError: all requests together have too many.
@@ -266,7 +266,7 @@ class _Held:
         self._bytes = size
 
     def release(self) -> None:
-        """Counts them no more."""
+        """Stop counting them."""
         self._front._held_bytes -= self._bytes
 
 
@@ -284,5 +284,5 @@ async def _other_error(request: Request, error: Exception) -> Response:
 
 
 def _first_lines(error: Exception) -> str:
-    """MindSpore's messages go on with its call stack."""
+    """Return the first part of a message: MindSpore's go on with its call stack."""
     return str(error).split("\n---")[0].strip()[:1000]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large a request may be, so that none costs memory or time out of proportion."""
+"""Limits of a request's size, so that none costs memory or time out of proportion."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIGNS_BESIDES = 10_000  # for names, shapes and parameters
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may have at most.
+    """Largest sizes of a request that is accepted.
 
     Args:
         rows: in the first dimension of an input where that is free; 0: any number.

@@ -44,7 +44,7 @@ _MOST_SIZE = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class InferRequest:
-    """What a request asks.
+    """A request that was read and checked.
 
     Attributes:
         id: of the request, if it has one.
@@ -179,7 +179,7 @@ def infer_response(
     specs: Sequence[TensorSpec],
     outputs: Sequence[np.ndarray],
 ) -> dict[str, Any]:
-    """The answer.
+    """Return the answer as JSON's objects.
 
     Raises:
         ArithmeticError: a number in it is not finite, which JSON cannot say.
@@ -331,7 +331,7 @@ def _array(spec: TensorSpec, given: dict[str, Any], rows: int, elements: int) ->
 
 
 def _flat(where: str, data: list[Any]) -> list[Any]:
-    """The elements of lists in lists, which must be of the same length at each level."""
+    """Return the elements of lists in lists, which must have one length at each level."""
     for _ in range(_MOST_NESTED):
         if not data or type(data[0]) is not list:
             break
@@ -345,7 +345,7 @@ def _flat(where: str, data: list[Any]) -> list[Any]:
 
 
 def _numbers(where: str, data: list[Any], spec: TensorSpec, dtype: np.dtype) -> np.ndarray:
-    """The numbers of a list, none of them changed; types are looked at before anything else."""
+    """Return the numbers of a list unchanged; types are checked before anything else."""
     if not data:
         return np.empty(0, dtype)
     types = set(map(type, data))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predictor: answers from the newest state of a training run, and follows it."""
+"""Predictor: predict with the newest state of a training run, and follow the run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MOST_SECONDS = 1e9
 
 
 class Predictor:
-    """A network that answers from the newest checkpoint of a run and takes over new ones.
+    """Predict with the newest checkpoint of a run, and take over new ones.
 
     Files are read, checked and decoded while predictions go on; then all tables and dense
     parameters change together between two predictions: no answer ever mixes two states. A
@@ -138,7 +138,7 @@ class Predictor:
 
     @property
     def network(self) -> nn.Cell:
-        """The Cell that answers."""
+        """Cell that computes the predictions."""
         return self._run.network
 
     @property
@@ -198,7 +198,7 @@ class Predictor:
     # ---- checkpoints
 
     def apply(self, entry: Entry | str | os.PathLike[str]) -> None:
-        """Applies a checkpoint: the delta that starts from the present state, or a newer full one.
+        """Apply a checkpoint: the delta that starts from the present state, or a newer full one.
 
         Args:
             entry: the checkpoint, or its directory.
@@ -217,18 +217,18 @@ class Predictor:
         self._run.apply(entry)
 
     def wake(self) -> None:
-        """Tells the following thread to look for new checkpoints now."""
+        """Let the following thread look for new checkpoints now."""
         self._awake.set()
 
     def status(self) -> Status:
-        """What it answers from, now."""
+        """Return the state that predictions are of, and its age."""
         following = self._thread is not None and self._thread.is_alive()
         if not following:
             self._run.look()
         return self._run.status(following)
 
     def close(self) -> None:
-        """Stops following, and frees the tables of a network that it made itself."""
+        """Stop following, and free the tables of a network that it made itself."""
         self._closed.set()
         self._awake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -255,7 +255,7 @@ class Predictor:
         return InputMaker(features, self.inputs)
 
     def _try_network(self) -> tuple[TensorSpec, ...] | None:
-        """Compiles the graph, and sees what it gives."""
+        """Compile the graph, and return the specs of what it gives."""
         if self.inputs is None:
             return None
         specs = self.inputs

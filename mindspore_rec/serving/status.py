@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a predictor says of itself."""
+"""Status of a predictor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Status"]
 
 @dataclass(frozen=True)
 class Status:
-    """What a predictor answers from.
+    """State that a predictor predicts with, and how far it is behind.
 
     Attributes:
         path: the directory of the run.
@@ -43,5 +43,5 @@ class Status:
     error: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """As a dict."""
+        """Return the fields as a dict."""
         return dataclasses.asdict(self)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a network takes and gives, in the words of the Open Inference Protocol."""
+"""Inputs and outputs of a network as the Open Inference Protocol describes them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NAMES_OF_MINDSPORE = {dtype: name for name, dtype in _OF_MINDSPORE.items()}
 
 
 def datatype_of(dtype: np.dtype) -> str:
-    """The protocol's name of a dtype.
+    """Return the protocol's name of a dtype.
 
     Raises:
         TypeError: it has none.
@@ -95,12 +95,12 @@ class TensorSpec:
 
     @property
     def dtype(self) -> np.dtype:
-        """NumPy's dtype."""
+        """Return NumPy's dtype."""
         return DATATYPES[self.datatype]
 
     @staticmethod
     def parse(text: str) -> TensorSpec:
-        """From 'name:datatype:shape', as the command line has it.
+        """Make one from 'name:datatype:shape', as the command line has it.
 
         Raises:
             ValueError: it is not of this form.
@@ -116,16 +116,16 @@ class TensorSpec:
         return TensorSpec(name, datatype, shape)
 
     def to_json(self) -> dict[str, Any]:
-        """As the protocol's model metadata have it."""
+        """Return what the protocol's model metadata have of it."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
     def dynamic(self) -> Tensor:
-        """What `Cell.set_inputs` takes."""
+        """Return the Tensor that `Cell.set_inputs` takes."""
         sizes = [None if size == -1 else size for size in self.shape]
         return Tensor(shape=sizes, dtype=_OF_MINDSPORE[self.datatype])
 
     def zeros(self, rows: int) -> np.ndarray:
-        """An array of that kind with so many rows; other sizes that are free are 1."""
+        """Return an array of that kind with so many rows; other sizes that are free are 1."""
         return np.zeros((rows, *(abs(size) for size in self.shape[1:])), self.dtype)
 
 
@@ -164,7 +164,7 @@ def input_specs(
 
 
 def as_input(spec: TensorSpec, value: Any) -> np.ndarray:
-    """An array as the network takes it.
+    """Return an array as the network takes it.
 
     Raises:
         TypeError: it is of a type that does not convert without loss; float64 does to float32.

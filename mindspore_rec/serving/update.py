@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints read and checked, ready to be put into a network between two predictions."""
+"""Read and check checkpoints, then apply them to a network between two predictions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New checkpoints announced on a Kafka topic, so that predictors look at once and not in a while.
+"""Announce new checkpoints on a Kafka topic, so that predictors read them without polling.
 
-Only the news goes that way: a predictor reads and checks the directory itself, and a message that
-is lost, late or wrong costs nothing but the time until its next look.
+Only the announcement goes that way: a predictor reads and checks the directory itself, and a
+message that is lost, late or wrong costs nothing but the time until its next look.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _RETRY_SECONDS = 1.0
 
 
 class Announcer:
-    """Sends what `RecCheckpoint(announce=...)` says to a topic, as JSON.
+    """Send the announcements of `RecCheckpoint(announce=...)` to a topic, as JSON.
 
-    A thread of its own does it: neither a slow broker nor one that is gone holds training up. What
-    cannot be sent is warned of and dropped; the next announcement tries again.
+    A thread of its own sends them: neither a slow broker nor one that is gone holds training up. An
+    announcement that cannot be sent is logged as a warning and dropped.
 
     Args:
         brokers: "host:port", or several.
@@ -61,14 +61,14 @@ class Announcer:
         self._thread.start()
 
     def __call__(self, announcement: dict[str, Any]) -> None:
-        """Hands an announcement over."""
+        """Queue an announcement."""
         try:
             self._waiting.put_nowait(announcement)
         except queue.Full:
             logger.warning("an announcement is dropped: %d wait already", _MOST_WAITING)
 
     def close(self, seconds: float = 10.0) -> None:
-        """Sends what waits, for so long at most, and ends."""
+        """Send what is queued, for so many seconds at most, and end the thread."""
         try:
             self._waiting.put(None, timeout=seconds)
         except queue.Full:
@@ -92,18 +92,18 @@ class Announcer:
         if writer is not None:
             try:
                 writer.close()
-            except Exception:  # it says once more what was warned of already
+            except Exception:  # the reason was logged already
                 logger.debug("closing the producer failed", exc_info=True)
 
 
 class AnnouncementReader:
-    """Calls a function for each announcement that comes from now on.
+    """Call a function for each announcement that arrives from now on.
 
-    A broker that is gone is waited for; then it goes on with what is new.
+    A broker that is gone is waited for; what was sent meanwhile is passed over.
 
     Args:
         brokers: "host:port", or several.
-        topic: what the `Announcer` sends to.
+        topic: that of the `Announcer`.
         heard: called with the announcement, from a thread of this object; `Predictor.wake` goes in
             as `lambda _: predictor.wake()`.
         options: further settings of `kafka.KafkaConsumer`. Default: none.
@@ -133,7 +133,7 @@ class AnnouncementReader:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops listening."""
+        """Stop listening."""
         self._closed.set()
         self._thread.join(10)
 

@@ -7,21 +7,21 @@ import threading
 import time
 
 from mindspore_rec.graph.lock import graph_lock
-from mindspore_rec.serving.fair_lock import Turns
+from mindspore_rec.serving.fair_lock import FairLock
 
 
 def test_in_the_order_of_asking() -> None:
-    turns, order = Turns(), []
+    lock, order = FairLock(), []
     stop = threading.Event()
 
     def hog() -> None:
         while not stop.is_set():
-            with turns:
+            with lock:
                 order.append(-1)
                 time.sleep(0.002)
 
     def ask(number: int) -> None:
-        with turns:
+        with lock:
             order.append(number)
 
     hogs = [threading.Thread(target=hog) for _ in range(3)]
@@ -42,19 +42,19 @@ def test_in_the_order_of_asking() -> None:
 
 
 def test_one_at_a_time() -> None:
-    turns, inside, worst = Turns(), [0], [0]
+    lock, inside, worst = FairLock(), [0], [0]
 
     def work() -> None:
         for i in range(300):
-            with turns:
+            with lock:
                 inside[0] += 1
                 worst[0] = max(worst[0], inside[0])
                 if i % 3 == 0:
-                    with turns:  # again, by the same thread
+                    with lock:  # again, by the same thread
                         time.sleep(0)
                 inside[0] -= 1
             if i % 7 == 0:
-                with graph_lock, turns:
+                with graph_lock, lock:
                     time.sleep(0)
 
     threads = [threading.Thread(target=work) for _ in range(6)]
