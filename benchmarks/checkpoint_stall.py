@@ -36,7 +36,7 @@ class Network(nn.Cell):
     def __init__(self, dim: int, hidden: list[int]) -> None:
         super().__init__()
         self.embedding = mr.HashEmbeddingLookup(dim, ms.int64, name="bench.stall")
-        self.mlp = mr.MLP(26 * dim + 13, hidden, out_features=1)
+        self.mlp = mr.nn.MLP(26 * dim + 13, hidden, out_features=1)
 
     def construct(self, ids: ms.Tensor, dense: ms.Tensor) -> ms.Tensor:
         """Logits."""

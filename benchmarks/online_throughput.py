@@ -35,7 +35,7 @@ class Network(nn.Cell):
     def __init__(self, hidden: list[int]) -> None:
         super().__init__()
         self.embedding = mr.HashEmbeddingLookup(16, ms.int64, name="bench.online")
-        self.mlp = mr.MLP(26 * 16 + 13, hidden, out_features=1)
+        self.mlp = mr.nn.MLP(26 * 16 + 13, hidden, out_features=1)
 
     def construct(self, ids: ms.Tensor, dense: ms.Tensor) -> ms.Tensor:
         """Logits."""

@@ -44,7 +44,7 @@ def network() -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.embedding = mr.HashEmbeddingLookup(DIM, ms.int64, name="bench.serving")
-            self.mlp = mr.MLP(FIELDS * DIM + NUMBERS, [256, 128], out_features=1)
+            self.mlp = mr.nn.MLP(FIELDS * DIM + NUMBERS, [256, 128], out_features=1)
 
         def construct(self, ids: Tensor, numbers: Tensor) -> Tensor:
             rows = self.embedding(ids).reshape((-1, FIELDS * DIM))

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recommendation models with huge, sparse, ever-changing embedding tables on MindSpore."""
+"""Recommendation models with huge, sparse, ever-changing embedding tables on MindSpore.
+
+Here is what most programs need. The rest is in the rooms: blocks of models in `mindspore_rec.nn`,
+all optimizers in `.optim`, all metrics in `.metrics`, callbacks and reports in `.train`, tables and
+their rules in `.parameter`, streams from Kafka in `.stream`, hashing and specs of features in
+`.feature`, tiers in `.cache`, predictors in `.serving`.
+"""
 
 from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.checkpoint import (
@@ -19,10 +25,7 @@ from mindspore_rec.feature.variables import get_dense_and_sparse_variable
 from mindspore_rec.metrics import (
     AUC,
     GAUC,
-    Calibration,
     LogLoss,
-    NormalizedEntropy,
-    StreamingAUC,
 )
 from mindspore_rec.native import (
     NoOptimizerError,
@@ -32,31 +35,19 @@ from mindspore_rec.native import (
     get_num_threads,
     set_num_threads,
 )
-from mindspore_rec.nn.cross import CrossNet, CrossNetMix, CrossNetV2
-from mindspore_rec.nn.dot_interaction import DotInteraction
 from mindspore_rec.nn.embedding import EmbeddingBag, EmbeddingLookup, HashEmbeddingLookup, tables_of
-from mindspore_rec.nn.factorization import FactorizationMachine
 from mindspore_rec.nn.grouped import GroupedEmbedding
-from mindspore_rec.nn.mlp import MLP
-from mindspore_rec.nn.mmoe import MMoE
 from mindspore_rec.optim import (
     FTRL,
     SGD,
     Adagrad,
     Adam,
-    AdamW,
     CombinedOptimizer,
     LazyAdam,
-    Momentum,
-    RMSProp,
-    RowWiseAdagrad,
-    check_covered,
 )
 from mindspore_rec.parameter import (
     CountAdmission,
-    EvictedKeys,
     Eviction,
-    Explanation,
     MapParameter,
     ProbabilityAdmission,
     SketchAdmission,
@@ -64,21 +55,13 @@ from mindspore_rec.parameter import (
     TableConfig,
 )
 from mindspore_rec.train import (
-    CountFirstEpoch,
     EarlyStopping,
     EvalCallback,
     EvictCallback,
-    EvictedKeysCallback,
-    PlacementMonitor,
-    ProgressBar,
     ProgressiveValidation,
     RecModel,
-    StopOnNaN,
     TableStats,
-    TimeMonitor,
     TrainStep,
-    TrainSummary,
-    placement_report,
 )
 from mindspore_rec.train.event_time import EventTime
 from mindspore_rec.train.feature_batches import FeatureBatches
@@ -88,29 +71,18 @@ __all__ = [
     "AUC",
     "Adagrad",
     "Adam",
-    "AdamW",
     "CacheConfig",
-    "Calibration",
     "CheckpointError",
     "CombinedOptimizer",
-    "CrossNet",
-    "CrossNetMix",
-    "CrossNetV2",
-    "DotInteraction",
     "CountAdmission",
-    "CountFirstEpoch",
     "EarlyStopping",
     "EmbeddingBag",
     "EmbeddingLookup",
     "EvalCallback",
     "EvictCallback",
-    "EvictedKeys",
-    "EvictedKeysCallback",
     "Eviction",
-    "Explanation",
     "EventTime",
     "FTRL",
-    "FactorizationMachine",
     "FeatureBatches",
     "FeatureSpec",
     "GAUC",
@@ -118,37 +90,24 @@ __all__ = [
     "HashEmbeddingLookup",
     "LazyAdam",
     "LogLoss",
-    "MLP",
-    "MMoE",
     "MapParameter",
-    "Momentum",
     "NoOptimizerError",
-    "NormalizedEntropy",
     "OutOfMemoryError",
-    "PlacementMonitor",
     "ProbabilityAdmission",
-    "ProgressBar",
     "ProgressiveValidation",
-    "RMSProp",
     "RecCheckpoint",
     "RecModel",
-    "RowWiseAdagrad",
     "SGD",
     "SketchAdmission",
     "StaleHandleError",
     "SparseLookup",
     "StaticParameter",
-    "StopOnNaN",
-    "StreamingAUC",
     "TableConfig",
     "TableStats",
     "TableClosedError",
-    "TimeMonitor",
     "TrainStep",
-    "TrainSummary",
     "__version__",
     "category_keys",
-    "check_covered",
     "convert",
     "create_table",
     "get_dense_and_sparse_variable",
@@ -156,7 +115,6 @@ __all__ = [
     "get_num_threads",
     "init",
     "load_checkpoint",
-    "placement_report",
     "revert",
     "save_checkpoint",
     "set_num_threads",

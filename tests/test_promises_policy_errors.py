@@ -15,7 +15,6 @@ from mindspore_rec import (
     CountAdmission,
     EmbeddingBag,
     EvictCallback,
-    EvictedKeysCallback,
     Eviction,
     HashEmbeddingLookup,
     MapParameter,
@@ -25,6 +24,7 @@ from mindspore_rec import (
     _native,
     optim,
 )
+from mindspore_rec.train import EvictedKeysCallback
 from tests.native_table import native_of
 from tests.test_promises_errors import KEYS, ROWS, snapshot
 

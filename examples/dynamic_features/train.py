@@ -25,15 +25,8 @@ from mindspore.train import Callback, RunContext
 
 from datasets.synthetic.bayes import bayes_auc
 from datasets.synthetic.drifting import DriftingConfig, drifting
-from mindspore_rec import (
-    AUC,
-    MLP,
-    CountAdmission,
-    Eviction,
-    HashEmbeddingLookup,
-    LazyAdam,
-    RecModel,
-)
+from mindspore_rec import AUC, CountAdmission, Eviction, HashEmbeddingLookup, LazyAdam, RecModel
+from mindspore_rec.nn import MLP
 
 
 class ClickModel(nn.Cell):

@@ -23,15 +23,9 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from datasets.synthetic import criteo_like, generate
-from mindspore_rec import (
-    AUC,
-    MLP,
-    CacheConfig,
-    HashEmbeddingLookup,
-    LazyAdam,
-    RecModel,
-    TrainSummary,
-)
+from mindspore_rec import AUC, CacheConfig, HashEmbeddingLookup, LazyAdam, RecModel
+from mindspore_rec.nn import MLP
+from mindspore_rec.train import TrainSummary
 
 FIELDS, COUNTS = 26, 13
 

@@ -53,7 +53,7 @@ class CrossNet(nn.Cell):
         TypeError, ValueError: an argument is of the wrong type or out of range.
 
     Example:
-        >>> from mindspore_rec import CrossNet
+        >>> from mindspore_rec.nn import CrossNet
         >>> cross = CrossNet(6, layers=3)
         >>> cross(Tensor(np.ones((5, 6), np.float32))).shape
         (5, 6)
@@ -108,7 +108,7 @@ class CrossNetV2(nn.Cell):
         TypeError, ValueError: an argument is of the wrong type or out of range.
 
     Example:
-        >>> from mindspore_rec import CrossNetV2
+        >>> from mindspore_rec.nn import CrossNetV2
         >>> cross = CrossNetV2(6, layers=3)
         >>> cross(Tensor(np.ones((5, 6), np.float32))).shape
         (5, 6)
@@ -178,7 +178,7 @@ class CrossNetMix(nn.Cell):
         TypeError, ValueError: an argument is of the wrong type or out of range.
 
     Example:
-        >>> from mindspore_rec import CrossNetMix
+        >>> from mindspore_rec.nn import CrossNetMix
         >>> cross = CrossNetMix(6, layers=2, experts=3, rank=2)
         >>> x = Tensor(np.ones((5, 6), np.float32))
         >>> cross(x).shape, cross.gate_weights(x).shape

@@ -49,7 +49,7 @@ class DotInteraction(nn.Cell):
             not of the shapes above.
 
     Example:
-        >>> from mindspore_rec import DotInteraction
+        >>> from mindspore_rec.nn import DotInteraction
         >>> x = Tensor(np.array([[[1, 2], [3, 4], [5, 6]]], np.float32))
         >>> DotInteraction(3, 2)(x).asnumpy().tolist()
         [[11.0, 17.0, 39.0]]

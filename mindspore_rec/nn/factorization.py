@@ -51,7 +51,7 @@ class FactorizationMachine(nn.Cell):
             of the shape above.
 
     Example:
-        >>> from mindspore_rec import FactorizationMachine
+        >>> from mindspore_rec.nn import FactorizationMachine
         >>> x = Tensor(np.array([[[1, 2], [3, 4], [5, 6]]], np.float32))
         >>> FactorizationMachine(3, 2)(x).asnumpy().tolist()  # 1*3 + 2*4 + 1*5 + 2*6 + 3*5 + 4*6
         [[67.0]]

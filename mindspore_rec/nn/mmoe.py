@@ -63,7 +63,7 @@ class MMoE(nn.Cell):
 
     Example:
         >>> import numpy as np
-        >>> from mindspore_rec import MMoE
+        >>> from mindspore_rec.nn import MMoE
         >>> mixture = MMoE(6, experts=4, hidden=(8, 3), tasks=2)
         >>> x = Tensor(np.ones((5, 6), np.float32))
         >>> [y.shape for y in mixture(x)]

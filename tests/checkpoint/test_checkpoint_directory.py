@@ -10,7 +10,6 @@ from mindspore import Tensor, nn
 from mindspore import dtype as mstype
 
 from mindspore_rec import (
-    MLP,
     HashEmbeddingLookup,
     LazyAdam,
     RecModel,
@@ -18,6 +17,7 @@ from mindspore_rec import (
     save_checkpoint,
     tables_of,
 )
+from mindspore_rec.nn import MLP
 
 
 class Net(nn.Cell):

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from mindspore import nn
 
-from mindspore_rec import MLP, tables_of
+from mindspore_rec import tables_of
+from mindspore_rec.nn import MLP
 from models.common.config import from_mapping
 from models.common.data import Data
 from models.common.model import build, train

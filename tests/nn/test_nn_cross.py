@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
 
-from mindspore_rec import CrossNet, CrossNetMix, CrossNetV2
+from mindspore_rec.nn import CrossNet, CrossNetMix, CrossNetV2
 
 Arrays = list[np.ndarray]
 KINDS: tuple[Any, ...] = (CrossNet, CrossNetV2, CrossNetMix)

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mindspore import Tensor, nn, ops
 
-from mindspore_rec import DotInteraction, HashEmbeddingLookup, LazyAdam, RecModel
+from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecModel
+from mindspore_rec.nn import DotInteraction
 
 KINDS = [(False, False), (True, False), (False, True), (True, True)]
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from mindspore import Tensor, nn
 
-from mindspore_rec import MLP, LazyAdam, TrainStep
+from mindspore_rec import LazyAdam, TrainStep
+from mindspore_rec.nn import MLP
 from mindspore_rec.nn.dropout import SeededDropout
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mindspore import Tensor, nn, ops
 
-from mindspore_rec import FactorizationMachine
+from mindspore_rec.nn import FactorizationMachine
 
 
 def rows_of(*shape: int, seed: int = 0) -> np.ndarray:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mindspore import Tensor, nn
 
-from mindspore_rec import MLP
+from mindspore_rec.nn import MLP
 
 ACTIVATE: dict[str, Any] = {
     "relu": lambda x: np.maximum(x, 0),

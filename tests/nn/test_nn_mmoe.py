@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mindspore import Tensor, nn, ops
 
-from mindspore_rec import MMoE
+from mindspore_rec.nn import MMoE
 
 
 def rows_of(rows: int, width: int, seed: int = 0) -> np.ndarray:

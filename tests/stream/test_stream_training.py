@@ -17,15 +17,9 @@ import numpy as np
 import pytest
 from mindspore import nn
 
-from mindspore_rec import (
-    HashEmbeddingLookup,
-    LazyAdam,
-    ProgressBar,
-    RecModel,
-    load_checkpoint,
-    save_checkpoint,
-)
+from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecModel, load_checkpoint, save_checkpoint
 from mindspore_rec.stream import DataReceiver, DataSender, MemoryTopic, StopWhen, StreamingDataset
+from mindspore_rec.train import ProgressBar
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 

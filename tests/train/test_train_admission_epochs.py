@@ -11,7 +11,6 @@ from mindspore.train import Callback
 
 from mindspore_rec import (
     CountAdmission,
-    CountFirstEpoch,
     HashEmbeddingLookup,
     LazyAdam,
     ProbabilityAdmission,
@@ -19,6 +18,7 @@ from mindspore_rec import (
     SketchAdmission,
     tables_of,
 )
+from mindspore_rec.train import CountFirstEpoch
 from models.common.config import from_mapping
 from models.common.data import Data
 from models.common.model import train

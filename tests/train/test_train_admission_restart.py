@@ -9,14 +9,7 @@ import pyarrow as pa
 import pytest
 from mindspore import nn
 
-from mindspore_rec import (
-    CountAdmission,
-    CountFirstEpoch,
-    HashEmbeddingLookup,
-    LazyAdam,
-    RecCheckpoint,
-    RecModel,
-)
+from mindspore_rec import CountAdmission, HashEmbeddingLookup, LazyAdam, RecCheckpoint, RecModel
 from mindspore_rec.stream import (
     ArrowFormat,
     FeaturePipeline,
@@ -28,6 +21,7 @@ from mindspore_rec.stream import (
     StreamSource,
     pack,
 )
+from mindspore_rec.train import CountFirstEpoch
 
 SCHEMA = pa.schema({"user": pa.int64(), "click": pa.int8()})
 

@@ -9,17 +9,10 @@ import pytest
 from mindspore import nn
 from mindspore.train import Callback, Metric
 
-from mindspore_rec import (
-    EarlyStopping,
-    EvalCallback,
-    HashEmbeddingLookup,
-    ProgressBar,
-    RecModel,
-    StopOnNaN,
-    TimeMonitor,
-)
+from mindspore_rec import EarlyStopping, EvalCallback, HashEmbeddingLookup, RecModel
 from mindspore_rec.metrics import AUC
 from mindspore_rec.optim import LazyAdam
+from mindspore_rec.train import ProgressBar, StopOnNaN, TimeMonitor
 from tests.native_table import native_of
 
 pytestmark = pytest.mark.usefixtures("graph_mode")

@@ -12,14 +12,8 @@ import pytest
 from mindspore import nn
 from mindspore.train import Callback
 
-from mindspore_rec import (
-    EvictCallback,
-    EvictedKeysCallback,
-    Eviction,
-    HashEmbeddingLookup,
-    LazyAdam,
-    RecModel,
-)
+from mindspore_rec import EvictCallback, Eviction, HashEmbeddingLookup, LazyAdam, RecModel
+from mindspore_rec.train import EvictedKeysCallback
 from tests.native_table import native_of
 
 pytestmark = pytest.mark.usefixtures("graph_mode")

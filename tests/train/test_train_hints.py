@@ -20,9 +20,8 @@ from mindspore_rec import (
     LazyAdam,
     ProgressiveValidation,
     RecModel,
-    StopOnNaN,
 )
-from mindspore_rec.train import hints
+from mindspore_rec.train import StopOnNaN, hints
 
 IDS = np.arange(12).reshape(4, 3)
 LABEL = np.array([[0], [1], [0], [1]], np.float32)

@@ -6,14 +6,9 @@ import numpy as np
 import pytest
 from mindspore import nn
 
-from mindspore_rec import (
-    EmbeddingLookup,
-    HashEmbeddingLookup,
-    PlacementMonitor,
-    RecModel,
-    placement_report,
-)
+from mindspore_rec import EmbeddingLookup, HashEmbeddingLookup, RecModel
 from mindspore_rec.optim import FTRL, CombinedOptimizer, LazyAdam
+from mindspore_rec.train import PlacementMonitor, placement_report
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
