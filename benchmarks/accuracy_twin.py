@@ -33,7 +33,7 @@ from tqdm import tqdm
 from benchmarks import bench_common
 from datasets.common import Batch
 from mindspore_rec import tables_of
-from mindspore_rec.metrics.functional import auc, log_loss, sigmoid
+from mindspore_rec.metrics import functional
 from models.common.data import Data, open_data
 from models.common.model import build, read_config
 from models.common.training import step_count
@@ -117,8 +117,8 @@ def train_twin(name: str, config: Any, data: Data) -> dict[str, float]:
         _torch_step(twin, optimizers, batch, keys)
     label = np.concatenate([batch["label"] for batch in data.test])[:, 0]
     logit = np.concatenate(list(_predict(twin, data, keys)))
-    loss = log_loss(label, sigmoid(logit.astype(np.float64)))
-    return {"auc": float(auc(label, logit)), "log_loss": float(loss)}
+    loss = functional.log_loss(label, functional.sigmoid(logit.astype(np.float64)))
+    return {"auc": float(functional.auc(label, logit)), "log_loss": float(loss)}
 
 
 def _twins() -> Any:
@@ -171,8 +171,10 @@ def _evaluate(built: Any, twin: Any, data: Data, keys: np.ndarray) -> dict[str, 
     logits = {"ours": ours[:, 0], "torch": np.concatenate(list(_predict(twin, data, keys)))}
     found: dict[str, float] = {}
     for side, logit in logits.items():
-        found[f"{side}_auc"] = float(auc(label, logit))
-        found[f"{side}_log_loss"] = float(log_loss(label, sigmoid(logit.astype(np.float64))))
+        found[f"{side}_auc"] = float(functional.auc(label, logit))
+        found[f"{side}_log_loss"] = float(
+            functional.log_loss(label, functional.sigmoid(logit.astype(np.float64)))
+        )
     return found
 
 

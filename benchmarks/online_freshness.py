@@ -34,8 +34,7 @@ from examples.online_learning.kafka.broker import Broker
 from examples.online_learning.parts import EVENTS, Status
 from examples.online_learning.run import Part
 from mindspore_rec.serving import Predictor
-from mindspore_rec.stream import pack
-from mindspore_rec.stream.kafka_client import KafkaWriter
+from mindspore_rec.stream import KafkaWriter, pack
 
 NOBODY = -(1 << 40)  # values below it occur in no stream
 MOVED = 0.1  # of a logit: one event with eight new keys moves it by about 0.6

@@ -34,8 +34,14 @@ from examples.online_learning.events import Ratings
 from examples.online_learning.kafka.broker import Broker
 from examples.online_learning.network import build, online_loss, online_optimizer
 from mindspore_rec.metrics import functional
-from mindspore_rec.stream import KafkaSource, StopWhen, StreamingDataset, pack
-from mindspore_rec.stream.kafka_client import KafkaWriter, ensure_topic
+from mindspore_rec.stream import (
+    KafkaSource,
+    KafkaWriter,
+    StopWhen,
+    StreamingDataset,
+    ensure_topic,
+    pack,
+)
 
 TOPIC = "ratings"
 BATCH = 1024

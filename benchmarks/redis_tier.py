@@ -25,8 +25,10 @@ import redis
 from redis._parsers import _RESP2Parser
 from tqdm import tqdm
 
-from mindspore_rec.cache.redis.tier import RedisTier
-from mindspore_rec.cache.redis.wire import BUCKETS, bucket_of
+from mindspore_rec.cache import RedisTier
+
+BUCKETS = 64  # as many hashes a table has on Redis
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Measured(NamedTuple):
@@ -162,7 +164,7 @@ def hash_figures(
     """The same buckets through a pipeline of redis-py's HMGET and HSET."""
 
     def grouped(keys: np.ndarray) -> tuple[np.ndarray, list[tuple[str, int, int]]]:
-        buckets = bucket_of(keys)
+        buckets = (keys.view(np.uint64) * SPREAD >> np.uint64(58)).astype(np.uint8)
         order = np.argsort(buckets, kind="stable")
         ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS)).tolist()
         pieces = zip(range(BUCKETS), [0, *ends], ends, strict=False)

@@ -25,8 +25,15 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from examples.online_learning.kafka.broker import Broker
-from mindspore_rec.stream import KafkaSource, StopWhen, StreamingDataset, pack, to_record_batch
-from mindspore_rec.stream.kafka_client import KafkaWriter, ensure_topic
+from mindspore_rec.stream import (
+    KafkaSource,
+    KafkaWriter,
+    StopWhen,
+    StreamingDataset,
+    ensure_topic,
+    pack,
+    to_record_batch,
+)
 
 MESSAGE_ROWS = 1000
 

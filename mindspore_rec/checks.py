@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of arguments, so that every message names the argument, the legal range and what was
-given."""
+"""Checks of arguments, for cells and configurations of your own as well.
+
+Each returns the value, or raises an exception whose message names the argument, the legal range and
+what was given.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import math
 import numbers
 import reprlib
 from typing import Any
+
+__all__ = ["check_int", "check_number", "check_one_of"]
 
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -295,6 +294,17 @@ def test_every_public_name_is_there() -> None:
         module = importlib.import_module(f"{TOP}.{room}".rstrip("."))
         for name in public_names(room):
             assert hasattr(module, name), f"{module.__name__} has no {name}"
+
+
+def test_the_top_has_what_most_programs_need() -> None:
+    assert len(public_names("")) <= 60
+
+
+def test_every_folder_says_what_is_in_it() -> None:
+    for room in rooms_on_disk():
+        if (PACKAGE / room).is_dir():
+            module = importlib.import_module(f"{TOP}.{room}")
+            assert module.__doc__ and module.__all__, f"{room} needs a docstring and __all__"
 
 
 # ---- csrc

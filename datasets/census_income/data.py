@@ -25,7 +25,7 @@ from datasets.census_income.schema import (
 )
 from datasets.common.blocks import Batch, take_rows
 from datasets.synthetic.counter import stream_words, uniform
-from mindspore_rec.feature.hashing import category_keys
+from mindspore_rec import category_keys
 
 __all__ = ["RARE", "CensusData", "Split", "load", "read_table"]
 
@@ -112,7 +112,7 @@ def load(
 
     Returns:
         Features and labels. Every categorical column becomes a key by
-        `mindspore_rec.feature.hashing.category_keys` under the column's name; amounts go through
+        `mindspore_rec.category_keys` under the column's name; amounts go through
         log(1 + x); numbers are standardized by the mean and standard deviation of the training
         split.
 

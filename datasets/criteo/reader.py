@@ -21,7 +21,7 @@ from datasets.criteo.schema import (
     packed_fields,
     scale_counts,
 )
-from mindspore_rec.feature.hashing import category_keys
+from mindspore_rec import category_keys
 
 __all__ = ["BadRowError", "CriteoReader", "ReadReport", "count_keys", "encode", "read_pieces"]
 

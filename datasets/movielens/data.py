@@ -16,7 +16,7 @@ import pandas as pd
 
 from datasets.common.blocks import Batch, take_rows
 from datasets.synthetic.counter import stream_words, uniform
-from mindspore_rec.feature.hashing import category_keys
+from mindspore_rec import category_keys
 
 __all__ = ["FIELDS", "GENRES", "SPLITS", "MovieLensData", "Split", "load", "read_ratings"]
 

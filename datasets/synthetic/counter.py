@@ -10,7 +10,7 @@ import hashlib
 
 import numpy as np
 
-from mindspore_rec.feature.hashing import mix64
+from mindspore_rec.feature import mix64
 
 __all__ = ["irwin_hall", "stream_words", "uniform"]
 

@@ -33,7 +33,7 @@ def generate(
         config: What the model is made of; default `criteo_like()`.
 
     Yields:
-        ``ids`` int64 [B, F] as `mindspore_rec.feature.hashing.category_keys` makes them of the
+        ``ids`` int64 [B, F] as `mindspore_rec.category_keys` makes them of the
         values' texts, ``dense`` float32 [B, N] as `datasets.criteo.schema.scale_counts` makes
         them, ``label`` float32 [B, 1], ``bayes`` float32 [B, 1], the true probability.
 

@@ -10,7 +10,7 @@ import numpy as np
 from datasets.criteo.schema import scale_counts
 from datasets.synthetic.config import CategoryField, PlantedConfig
 from datasets.synthetic.counter import irwin_hall, stream_words, uniform
-from mindspore_rec.feature.hashing import category_keys
+from mindspore_rec import category_keys
 
 __all__ = ["PlantedModel", "RawRows"]
 

@@ -1,2 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running MindSpore cells: the lock around calls, calls with batches of any size, their errors."""
+"""Running MindSpore cells: the lock around calls, calls with batches of any size, their errors.
+
+Two threads that run graphs at once deadlock MindSpore, so whoever calls a cell in a process with
+several threads holds `graph_lock`. `CellCaller` does so, and compiles one graph for all sizes of a
+batch. Errors of the tables' operators are raised with their own message.
+"""
+
+from mindspore_rec.graph.cell_caller import CellCaller
+from mindspore_rec.graph.lock import graph_lock
+
+__all__ = ["CellCaller", "graph_lock"]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of click prediction: MindSpore metrics over batches, and the same as NumPy functions."""
+"""Metrics of click prediction over batches, as MindSpore's `Metric` classes.
+
+The same as NumPy functions over whole arrays are in `functional`.
+"""
 
 from mindspore_rec.metrics import functional
 from mindspore_rec.metrics.auc import AUC

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells: embeddings over tables, and the blocks models are made of."""
+"""Cells: embeddings over tables, and the blocks that models are made of.
+
+`HashEmbeddingLookup` looks up any int64, `EmbeddingLookup` ids of a vocabulary, `EmbeddingBag` one
+combined row a bag, `GroupedEmbedding` several tables at once; `tables_of` finds the tables of a
+network. The others are layers between embeddings and prediction.
+"""
 
 from mindspore_rec.nn.cross import CrossNet, CrossNetMix, CrossNetV2
 from mindspore_rec.nn.dot_interaction import DotInteraction

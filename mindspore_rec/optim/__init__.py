@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizers for dense parameters and tables together."""
+"""Optimizers for dense parameters and tables together.
+
+Each is a `mindspore.nn.Optimizer` over `net.trainable_params()`, tables included, with one update
+of each row of a batch. `CombinedOptimizer` gives parts of a network to several of them;
+`check_covered` raises where a table would not be trained.
+"""
 
 from mindspore_rec.optim.adagrad import Adagrad, RowWiseAdagrad
 from mindspore_rec.optim.adam import Adam, LazyAdam

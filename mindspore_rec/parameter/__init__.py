@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables as parameters of a network."""
+"""Tables as parameters of a network, and the rules of who gets a row and who loses it.
+
+`MapParameter` is a hash table over any int64 key, `StaticParameter` a table of a fixed vocabulary,
+`TableParameter` what they share. Admission (`CountAdmission`, `SketchAdmission`,
+`ProbabilityAdmission`) and `Eviction` are settings of a hash table.
+"""
 
 from mindspore_rec.parameter.dynamics import EvictedKeys
 from mindspore_rec.parameter.explanation import Explanation

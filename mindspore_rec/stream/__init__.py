@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams: batches from Kafka that are the same after every restart, and features on them."""
+"""Streams: batches from Kafka that are the same after every restart, and features on them.
+
+`KafkaSource` and `StreamingDataset` read batches and save their place; `FeaturePipeline` makes
+columns of features; `FeatureWorker`, `DataSender` and `DataReceiver` hand batches from process to
+process; `Announcer` and `AnnouncementReader` spread the news of checkpoints.
+"""
 
 from mindspore_rec.feature.arrow_columns import to_arrays, to_record_batch
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.feature.quantiles import QuantileBucket, QuantileScale
 from mindspore_rec.feature.scaling import LogScale, MinMaxScale, StandardScale
 from mindspore_rec.feature.transforms import Category, Feature, Key, Number, TimeCycle, TimePart
+from mindspore_rec.stream.announcements import AnnouncementReader, Announcer
 from mindspore_rec.stream.batch_sources import batch_source
 from mindspore_rec.stream.batches import Batch, BatchSource, BatchWrapper
 from mindspore_rec.stream.channel import DataReceiver, DataSender
@@ -32,6 +38,8 @@ from mindspore_rec.stream.stop import StopWhen
 from mindspore_rec.stream.worker import FeatureWorker
 
 __all__ = [
+    "AnnouncementReader",
+    "Announcer",
     "ArrowFormat",
     "BadMessageError",
     "Batch",

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training: the model with its loop, the step, callbacks, where things run."""
+"""Training: the model with its loop, the train step, callbacks, reports of where things run.
+
+`RecModel` trains, evaluates and predicts; its callbacks are MindSpore's `Callback` objects, those
+here (stopping, validation, eviction, statistics) and one's own.
+"""
 
 from mindspore_rec.train.admission import CountFirstEpoch
 from mindspore_rec.train.callbacks import (

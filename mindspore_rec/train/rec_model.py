@@ -47,10 +47,10 @@ class RecModel(Model):
       network's hash tables just before its step;
     * tables learn in training and never change in evaluation and prediction. Before the first step
       it is checked that the optimizer covers every table;
-    * batches may differ in size: see `mindspore_rec.graph.cell_caller.CellCaller`;
+    * batches may differ in size: see `mindspore_rec.graph.CellCaller`;
     * Ctrl-C finishes the step in hand, runs the callbacks' `on_train_end` and returns; a second
       one aborts;
-    * calls of the network hold `mindspore_rec.graph.lock.graph_lock`, so that several threads may
+    * calls of the network hold `mindspore_rec.graph.graph_lock`, so that several threads may
       predict while one trains;
     * `train` and `online_train` return a `TrainSummary`.
 

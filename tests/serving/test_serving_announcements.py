@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from mindspore_rec import RecCheckpoint
-from mindspore_rec.serving import AnnouncementReader, Announcer, Predictor
+from mindspore_rec.serving import Predictor
+from mindspore_rec.stream import AnnouncementReader, Announcer
 from tests.serving.http_server import Server
 from tests.serving.serving_network import Marked, ids, train
 from tests.serving.test_serving_chain import INPUTS, delta, hide
