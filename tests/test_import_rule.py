@@ -219,6 +219,19 @@ def test_a_cycle_is_found() -> None:
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == ["a", "b", "c"]
 
 
+def test_native_tables_stay_inside_their_rooms() -> None:
+    reaching = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for folder in (TOP, *USERS)
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if not file.is_relative_to(PACKAGE) or room_of(file) not in ("parameter", "cache")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("_synchronised", "native")
+        if not (isinstance(node.value, ast.Name) and node.value.id == TOP)
+    ]
+    assert reaching == []
+
+
 # ---- those who use the package
 
 
