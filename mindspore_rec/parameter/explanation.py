@@ -93,7 +93,7 @@ def explanation(
         last_step=known["last_step"] if present else None,
         last_time=known["last_time"] if present and known["last_time"] else None,
         norm=known["norm"] if present else None,
-        score=known["standing"] if present and scored else None,
+        score=known["score"] if present and scored else None,
         reason="" if present else _why_absent(known, admission),
         evicted_step=known["evicted_step"] if evicted else None,
         evicted_time=known["evicted_time"] if evicted and known["evicted_time"] else None,

@@ -33,7 +33,7 @@ py::dict Explain(const PyTable& self, int64_t key) {
   out["last_step"] = e.last_step;
   out["last_time"] = e.last_time;
   out["norm"] = e.norm;
-  out["standing"] = e.standing;
+  out["score"] = e.score;
   out["step"] = e.step;
   out["event_time"] = e.time;
   out["threshold"] = e.admission.threshold;

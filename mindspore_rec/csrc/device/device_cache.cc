@@ -47,10 +47,9 @@ const DeviceConfig& Checked(const TableCore& core, const DeviceConfig& config,
 
 }  // namespace
 
-DeviceCache::DeviceCache(TableCore* core, const DeviceConfig& config, float* values, FindRows find)
-    : core_(*core),
-      find_rows_(std::move(find)),
-      rows_(Checked(*core, config, values), core->config.dim) {
+DeviceCache::DeviceCache(TableCore* core, BatchLookup* lookup, const DeviceConfig& config,
+                         float* values)
+    : core_(*core), lookup_(*lookup), rows_(Checked(*core, config, values), core->config.dim) {
   SetStates(nullptr);
   if (!config.shared) {
     is_touched_.assign(rows_.slots(), 0);
@@ -134,7 +133,8 @@ int64_t DeviceCache::MapToSlots(const IdView& ids, const IdFilter& filter, int32
   core_.lookups.ReserveNote();
   uint32_t* found = slot_of_key_.data();
   if (held != nullptr) held->reserve(batch->n);
-  find_rows_(batch.get(), trained);
+  lookup_.Run(batch.get(), trained ? LookupPurpose::kTrain : LookupPurpose::kEvaluate, nullptr,
+              nullptr);
   core_.lookups.Note(ids);
   rows_.Assign(*batch, found, swaps);
   if (batch->begin[kNumShards] < batch->n) {

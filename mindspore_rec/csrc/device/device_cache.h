@@ -13,13 +13,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <map>
 #include <vector>
 
 #include "device/device_rows.h"
 #include "optim/kernels.h"
+#include "table/batch_lookup.h"
 #include "table/table_core.h"
 #include "table/table_stats.h"
 #include "util/buffer.h"
@@ -37,12 +37,9 @@ struct RowMoves {
 
 class DeviceCache {
  public:
-  // Finds the rows of a batch on the host, and with `insert` makes those that are missing.
-  using FindRows = std::function<void(Batch* batch, bool insert)>;
-
   // `values` is [rows + 3, dim], and stays the caller's; null where it is not shared. Requires that
-  // core outlives it.
-  DeviceCache(TableCore* core, const DeviceConfig& config, float* values, FindRows find);
+  // core and lookup, which finds rows on the host, outlive it.
+  DeviceCache(TableCore* core, BatchLookup* lookup, const DeviceConfig& config, float* values);
 
   DeviceRows* rows() { return &rows_; }
   // Sets the states' matrix [rows + 3, state width]; null where it is not shared.
@@ -117,7 +114,7 @@ class DeviceCache {
                      std::vector<SlotSwap>* swaps, std::vector<uint32_t>* held);
 
   TableCore& core_;
-  const FindRows find_rows_;
+  BatchLookup& lookup_;
   DeviceRows rows_;
   std::list<PreparedLookup> prepared_;
   Buffer<uint32_t> slot_of_key_;                              // of a batch, laid out as batch.key

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which keys get a row. A key that is not admitted reads the table's default and is not trained.
+// Admission: the rule by which keys get rows. A key that is not admitted reads the table's unknown
+// value and is not trained.
 // The whole batch sees the same verdict, since a batch is counted before any of it is decided.
 #pragma once
 

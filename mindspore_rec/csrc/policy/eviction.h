@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which rows leave a table: by age in training steps or in seconds of event time, by capacity, by
-// the norm of their value. A row leaves with its optimizer state and counter.
+// Eviction: the rules by which rows leave a table: by age in training steps or in seconds of event
+// time, by capacity, by the norm of their value. A row leaves with its optimizer state and counter.
 //
 // By age, a row is *due*, and no lookup sees it any more, the moment its age reaches the limit; the
 // sweep that frees its memory comes by later, a slice a step. Ages are measured at the *horizon*:
@@ -16,7 +16,7 @@
 
 namespace msrec {
 
-// Which rows go first where there are more than the capacity.
+// Order in which rows go where there are more than the capacity.
 enum class EvictionOrder : int32_t {
   kLru = 0,   // seen longest ago
   kLfu,       // seen least often

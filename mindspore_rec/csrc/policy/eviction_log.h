@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EvictionLog: what became of evicted keys. The last few are remembered always, to explain where a
-// key went; all of them are kept while somebody collects them. Not thread safe; one shard owns it.
+// EvictionLog: the keys that were evicted, when and why. The last few are remembered always, to
+// explain where a key went; all of them are kept while somebody collects them. Not thread safe; one
+// shard owns it.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +44,7 @@ class EvictionLog {
     if (collecting_) collected_.Add(evicted);
   }
 
-  // The last eviction of key among those remembered, or null.
+  // Return the last eviction of key among those remembered, or null.
   const EvictedKey* Find(int64_t key) const {
     for (size_t i = 0; i < recent_.size(); ++i) {
       const EvictedKey& each = recent_[(next_ + recent_.size() - 1 - i) % recent_.size()];
@@ -58,7 +59,7 @@ class EvictionLog {
   }
   bool collecting() const { return collecting_; }
   size_t collected() const { return collected_.size(); }
-  // What was collected since the last call.
+  // Append what was collected since the last call.
   void Take(std::vector<EvictedKey>* out) {
     collected_.AppendTo(out);
     collected_.Clear();

@@ -20,8 +20,8 @@ namespace msrec {
 constexpr int kShardBits = 4;
 constexpr int kNumShards = 1 << kShardBits;
 
-// Which shard a key lives in. With an identity index the key itself is spread, so that a shard's
-// rows are dense.
+// Return the shard that a key lives in. With an identity index the key itself is spread, so that a
+// shard's rows are dense.
 inline int ShardOf(int64_t key, uint64_t hash, bool identity) {
   return static_cast<int>(identity ? static_cast<uint64_t>(key) & (kNumShards - 1)
                                    : hash >> (64 - kShardBits));
@@ -40,7 +40,7 @@ struct IdView {
   }
 };
 
-// Which ids of a batch are not looked up: they read zeros and are never trained.
+// The ids of a batch that are not looked up: they read zeros and are never trained.
 struct IdFilter {
   int64_t vocabulary = 0;  // > 0: ids outside [0, vocabulary) are dropped
   bool identity = false;   // keys are their own index
@@ -71,29 +71,29 @@ struct Batch {
   // One entry a distinct key, at begin[s] + number; the rest of a shard's range is unused.
   Buffer<int64_t> key;
   Buffer<uint32_t> occurrences;
-  Buffer<char*> row;  // null: reads the default value and is not trained
+  Buffer<char*> row;  // null: reads the unknown value and is not trained
 
-  // What the distinct key at i counts for.
+  // Return the number of occurrences that the distinct key at i counts for.
   uint32_t Occurrences(size_t i) const {
     return static_cast<uint32_t>(
         std::min<uint64_t>(uint64_t{occurrences[i]} * coefficient, 0xffffffffu));
   }
 
   bool probed = false;  // `row` holds what the index has already
-  // Rows from tiers below that evaluation reads without bringing them up.
-  Buffer<char> visitors;
+  // Copies of rows in lower tiers, which evaluation reads without promoting them.
+  Buffer<char> copies;
 
-  // Where the lookup was pooled: position -> output row and weight of its gradient. Else unused.
+  // Of a pooled lookup: position -> output row and weight of its gradient. Else unused.
   bool pooled = false;
   size_t grad_rows = 0;  // rows of the gradient: n, or the number of bags
   Buffer<uint32_t> bag;
   Buffer<float> weight;
 
-  // Fills begin, pos and, not yet distinct, key. Requires ids.size * ids.stride < 2^32. Ids that
+  // Fill begin, pos and, not yet distinct, key. Requires ids.size * ids.stride < 2^32. Ids that
   // the filter drops appear nowhere; their number is n - begin[kNumShards].
   void Partition(const IdView& ids, const IdFilter& filter);
 
-  // Makes the keys of one shard distinct. Any thread, one at a time for each shard.
+  // Make the keys of one shard distinct. Any thread, one at a time for each shard.
   void MakeUnique(int shard);
 
   size_t bytes() const {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ChangeLog: which keys of a shard changed (were written, looked up in training, or deleted) since
-// a mark. Nothing is recorded before the first mark is taken. A row notes in its `dirty` bit that
-// it is already in the current epoch, so a hot key costs one entry an epoch. Not thread safe; one
-// shard owns it.
+// ChangeLog: the keys of a shard that changed (were written, looked up in training, or deleted)
+// since a mark. Nothing is recorded before the first mark is taken. A row notes in its `dirty` bit
+// that it is already in the current epoch, so a hot key costs one entry an epoch. Not thread safe;
+// one shard owns it.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ class ChangeLog {
   // Keys of the current epoch: their rows' dirty bits must be cleared before the next Begin.
   const AppendLog<int64_t>* current() const { return current_; }
 
-  // Starts the epoch of that number; epochs before `oldest` are forgotten.
+  // Start the epoch of that number; epochs before `oldest` are forgotten.
   void Begin(uint64_t epoch, uint64_t oldest) {
     current_ = &epochs_[epoch];
     Forget(oldest);
@@ -48,7 +48,7 @@ class ChangeLog {
     current_ = nullptr;
   }
 
-  // Appends every key noted in epoch `since` and later; a key may come more than once.
+  // Append every key noted in epoch `since` and later; a key may come more than once.
   void Collect(uint64_t since, std::vector<int64_t>* keys) const {
     for (auto it = epochs_.lower_bound(since); it != epochs_.end(); ++it) {
       it->second.AppendTo(keys);

@@ -28,7 +28,7 @@ void GradientSum::Reserve(const Batch& batch, int dim) {
     part.sum.Extend(old * dim, most * dim);
     if (old == 0) continue;
     part.map.Reset(batch.unique[shard]);
-    part.slot.Reset(positions);
+    part.number.Reset(positions);
     if (part.indexed && part.set.capacity() >= most) continue;
     part.indexed = false;
     part.set.Reset(2 * most);
@@ -52,7 +52,7 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const floa
   int64_t* keys = part->key.Extend(old, old + distinct);
   char** rows = part->row.Extend(old, old + distinct);
   float* sums = part->sum.Extend(old * dim, (old + distinct) * dim);
-  const uint32_t* slots = batch.inverse.data() + first;
+  const uint32_t* numbers = batch.inverse.data() + first;
   if (old == 0) {
     // The common case, one lookup of the table: its distinct keys are the step's.
     std::copy_n(batch.key.data() + first, distinct, keys);
@@ -74,12 +74,12 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const floa
       if (map[u] == before || rows[map[u]] == nullptr) rows[map[u]] = row;
     }
     part->n = part->set.size();
-    uint32_t* slot = part->slot.Reset(positions);
-    for (size_t i = 0; i < positions; ++i) slot[i] = map[slots[i]];
-    slots = slot;
+    uint32_t* number = part->number.Reset(positions);
+    for (size_t i = 0; i < positions; ++i) number[i] = map[numbers[i]];
+    numbers = number;
   }
   std::memset(sums + old * dim, 0, (part->n - old) * dim * sizeof(float));
-  kernels.accumulate(slots, batch.pos.data() + first, positions, grad,
+  kernels.accumulate(numbers, batch.pos.data() + first, positions, grad,
                      batch.pooled ? batch.bag.data() : nullptr,
                      batch.pooled ? batch.weight.data() : nullptr, dim, sums);
 }
@@ -88,7 +88,7 @@ size_t GradientSum::bytes() const {
   size_t total = 0;
   for (const Part& part : parts_) {
     total += part.key.bytes() + part.row.bytes() + part.sum.bytes() + part.set.bytes() +
-             part.slot.bytes() + part.map.bytes();
+             part.number.bytes() + part.map.bytes();
   }
   return total;
 }

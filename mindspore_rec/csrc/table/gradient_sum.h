@@ -34,7 +34,7 @@ class GradientSum {
     friend class GradientSum;
     KeySet set;
     bool indexed = false;
-    Buffer<uint32_t> slot;
+    Buffer<uint32_t> number;
     Buffer<uint32_t> map;
   };
   Part& part(int shard) { return parts_[shard]; }

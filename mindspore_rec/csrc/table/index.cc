@@ -33,7 +33,7 @@ Index::Index(const SlabStore* rows) : rows_(rows) {
   Chunk* chunks = NewChunks(1);
   segments_.push_back({chunks, 1, 0, 0});
   directory_.push_back({chunks, 1, 0});
-  slots_ = kChunkSlots;
+  entries_ = kChunkEntries;
   bytes_ = sizeof(Chunk) + sizeof(Entry) + sizeof(Segment);
 }
 
@@ -48,7 +48,7 @@ Index::Chunk* Index::NewChunks(uint32_t num_chunks) {
   return static_cast<Chunk*>(block);
 }
 
-// Bit i is set where slot i may hold a key with this tag.
+// Bit i is set where entry i may hold a key with this tag.
 uint32_t Index::Match(const Chunk& chunk, uint8_t tag) {
 #if defined(__SSE2__)
   const __m128i tags = _mm_load_si128(reinterpret_cast<const __m128i*>(&chunk));
@@ -61,7 +61,7 @@ uint32_t Index::Match(const Chunk& chunk, uint8_t tag) {
   return (vaddv_u8(vget_low_u8(bits)) | (uint32_t{vaddv_u8(vget_high_u8(bits))} << 8)) & 0xfffu;
 #else
   uint32_t bits = 0;
-  for (int i = 0; i < kChunkSlots; ++i) bits |= static_cast<uint32_t>(chunk.tag[i] == tag) << i;
+  for (int i = 0; i < kChunkEntries; ++i) bits |= static_cast<uint32_t>(chunk.tag[i] == tag) << i;
   return bits;
 #endif
 }
@@ -106,16 +106,16 @@ uint32_t Index::Probes(uint64_t hash, int64_t key) const {
   return probes;
 }
 
-// Requires: a free slot somewhere in the chunks.
+// Requires: a free entry somewhere in the chunks.
 void Index::Place(Chunk* chunks, uint32_t num_chunks, uint64_t hash, uint32_t id) {
   uint32_t at = HomeOf(hash, num_chunks);
   for (;;) {
     Chunk& chunk = chunks[at];
     const uint32_t free = Match(chunk, 0);
     if (free != 0) {
-      const int slot = __builtin_ctz(free);
-      chunk.tag[slot] = Tag(hash);
-      chunk.row[slot] = id;
+      const int number = __builtin_ctz(free);
+      chunk.tag[number] = Tag(hash);
+      chunk.row[number] = id;
       return;
     }
     if (chunk.overflow != kSaturated) ++chunk.overflow;
@@ -126,7 +126,7 @@ void Index::Place(Chunk* chunks, uint32_t num_chunks, uint64_t hash, uint32_t id
 void Index::Insert(uint64_t hash, uint32_t id) {
   const Segment& segment = segments_[EntryOf(hash).segment];
   if (segment.size >= segment.num_chunks * 10) {
-    const bool full = segment.size == segment.num_chunks * kChunkSlots;
+    const bool full = segment.size == segment.num_chunks * kChunkEntries;
     try {
       Grow(hash);
     } catch (const std::bad_alloc&) {
@@ -156,10 +156,10 @@ uint32_t Index::Erase(uint64_t hash, int64_t key) {
   for (uint32_t probes = 0; probes < entry.num_chunks; ++probes) {
     Chunk& chunk = entry.chunks[at];
     for (uint32_t match = Match(chunk, tag); match != 0; match &= match - 1) {
-      const int slot = __builtin_ctz(match);
-      const uint32_t id = chunk.row[slot];
+      const int number = __builtin_ctz(match);
+      const uint32_t id = chunk.row[number];
       if (KeyOf(id) != key) continue;
-      chunk.tag[slot] = 0;
+      chunk.tag[number] = 0;
       // The key no longer passes through the chunks before it: a saturated counter cannot know, and
       // stays.
       for (uint32_t passed = home; passed != at;) {
@@ -181,10 +181,10 @@ std::vector<std::pair<uint64_t, uint32_t>> Index::Contents(const Segment& segmen
   contents.reserve(segment.size);
   for (uint32_t c = 0; c < segment.num_chunks; ++c) {
     const Chunk& chunk = segment.chunks[c];
-    for (int slot = 0; slot < kChunkSlots; ++slot) {
-      if (chunk.tag[slot] == 0) continue;
-      __builtin_prefetch(rows_->Row(chunk.row[slot]));
-      contents.emplace_back(0, chunk.row[slot]);
+    for (int number = 0; number < kChunkEntries; ++number) {
+      if (chunk.tag[number] == 0) continue;
+      __builtin_prefetch(rows_->Row(chunk.row[number]));
+      contents.emplace_back(0, chunk.row[number]);
     }
   }
   for (auto& [hash, id] : contents) hash = IndexHash(KeyOf(id));
@@ -223,7 +223,7 @@ void Index::Resize(uint32_t segment, uint32_t num_chunks) {
   for (const auto& [hash, id] : contents) Place(chunks, num_chunks, hash, id);
   Segment& s = segments_[segment];
   bytes_ += (num_chunks - s.num_chunks) * sizeof(Chunk);
-  slots_ += (num_chunks - s.num_chunks) * size_t{kChunkSlots};
+  entries_ += (num_chunks - s.num_chunks) * size_t{kChunkEntries};
   std::free(s.chunks);
   s.chunks = chunks;
   s.num_chunks = num_chunks;
@@ -269,7 +269,7 @@ void Index::Split(uint32_t segment, uint64_t hash) {
   }
   const Segment old = segments_[segment];
   bytes_ += (low_chunks + high_chunks - old.num_chunks) * sizeof(Chunk) + sizeof(Segment);
-  slots_ += (low_chunks + high_chunks - old.num_chunks) * size_t{kChunkSlots};
+  entries_ += (low_chunks + high_chunks - old.num_chunks) * size_t{kChunkEntries};
   std::free(old.chunks);
   segments_[segment] = {low, low_chunks, low_size, depth};
   segments_.push_back({high, high_chunks, high_size, depth});

@@ -32,19 +32,19 @@ class Index {
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
 
-  // The row id of key, or kNone.
+  // Return the row id of key, or kNone.
   uint32_t Find(uint64_t hash, int64_t key) const;
 
-  // Adds key -> id. Requires: key is absent, and the row's metadata already holds the key. Throws
+  // Add key -> id. Requires: key is absent, and the row's metadata already holds the key. Throws
   // std::bad_alloc only when memory is out and not even the space at hand suffices; the index is
   // then as it was.
   void Insert(uint64_t hash, uint32_t id);
 
-  // Lets segments grow that could not when they should have; they get by for a few inserts. Throws
+  // Let segments grow that could not when they should have; they get by for a few inserts. Throws
   // std::bad_alloc.
   void CatchUp();
 
-  // Removes key and returns its row id, or kNone when it was absent.
+  // Remove key and return its row id, or kNone when it was absent.
   uint32_t Erase(uint64_t hash, int64_t key);
 
   // First stage of a batched lookup: starts loading the chunk where key would be.
@@ -59,20 +59,21 @@ class Index {
 
   size_t size() const { return size_; }
   size_t bytes() const { return bytes_; }
-  size_t slots() const { return slots_; }
-  // Number of chunks that Find looks at for key.
+  // Number of entries that there is memory for.
+  size_t entries() const { return entries_; }
+  // Return the number of chunks that Find looks at for key.
   uint32_t Probes(uint64_t hash, int64_t key) const;
 
  private:
-  static constexpr int kChunkSlots = 12;
+  static constexpr int kChunkEntries = 12;
   static constexpr uint32_t kBaseChunks = 64;
   static constexpr uint32_t kMaxChunks = 96;
 
   struct alignas(64) Chunk {
-    uint8_t tag[kChunkSlots];  // 0: free
+    uint8_t tag[kChunkEntries];  // 0: free
     uint8_t overflow;  // keys whose home is here or earlier and that live further on; saturating
     uint8_t padding[3];
-    uint32_t row[kChunkSlots];
+    uint32_t row[kChunkEntries];
   };
   static_assert(sizeof(Chunk) == 64, "a chunk is one cache line");
 
@@ -83,7 +84,7 @@ class Index {
     int depth;  // directory bits that all keys of this segment share
   };
 
-  // What the directory holds: enough to reach the chunk without touching the segment's own record.
+  // An entry of the directory: enough to reach the chunk without touching the segment's own record.
   struct Entry {
     Chunk* chunks;
     uint32_t num_chunks;
@@ -119,7 +120,7 @@ class Index {
   const SlabStore* rows_;
   int depth_ = 0;
   size_t size_ = 0;
-  size_t slots_ = 0;
+  size_t entries_ = 0;
   size_t bytes_ = 0;
   bool behind_ = false;  // a segment could not grow
   std::vector<Entry> directory_;

@@ -16,7 +16,7 @@
 
 namespace msrec {
 
-// What the operators did on a table since it was made: shown by the placement report.
+// Calls and times of the operators on a table since it was made: shown by the placement report.
 enum class OpKind : int { kLookup = 0, kAccumulate, kStep, kMap, kCount };
 
 struct OpTimes {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a row looks like in memory, in one place. A row is one contiguous block:
+// The layout of a row in memory, in one place. A row is one contiguous block:
 //
 //   | RowMeta (20 bytes) | value: dim floats | optimizer state: state_width floats |
 //

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
 
 namespace msrec {
 namespace {
@@ -163,7 +161,19 @@ void Shard::Probe(Batch* batch) {
   }
 }
 
-void Shard::FindOrInsert(Batch* batch) {
+void Shard::Resolve(Batch* batch, LookupPurpose purpose) {
+  switch (purpose) {
+    case LookupPurpose::kTrain:
+    case LookupPurpose::kInsert:
+      return FindOrInsert(batch, HoldFor(purpose));
+    case LookupPurpose::kPut:
+      return FindOrPut(batch);
+    default:
+      return FindOnly(batch);
+  }
+}
+
+void Shard::FindOrInsert(Batch* batch, Hold hold) {
   if (!batch->probed) Probe(batch);
   const size_t first = batch->begin[number_];
   const size_t n = batch->unique[number_];
@@ -177,10 +187,10 @@ void Shard::FindOrInsert(Batch* batch) {
       // Gone for the user already; what comes back is a new key, admission included.
       Erase(key);
       row = Admit(hashes_[i], key, occurrences);
-      if (context_->tiered && row != nullptr) Use(inserted_);
+      if (context_->tiered && row != nullptr) HoldRow(inserted_, hold);
     } else if (row == nullptr) {
       row = Admit(hashes_[i], key, occurrences);
-      if (context_->tiered && row != nullptr) Use(inserted_);
+      if (context_->tiered && row != nullptr) HoldRow(inserted_, hold);
     }
     if (row != nullptr) TouchTraining(row, occurrences);
   }
@@ -264,263 +274,10 @@ bool Shard::Erase(int64_t key) {
 // Frees a place whose key is no longer in the index.
 void Shard::Release(uint32_t id) noexcept {
   if (context_->tiered && pins_[id].copy) {
-    erased_.push_back(Meta(store_.Row(id))->key);  // NoteCopies made room
+    erased_.push_back(Meta(store_.Row(id))->key);  // ReserveCopies made room
     --copies_;
   }
   store_.Free(id);
-}
-
-void Shard::Drop(uint32_t id, EvictionReason reason) {
-  const RowMeta* meta = Meta(store_.Row(id));
-  const int64_t key = meta->key;
-  // Everything that can fail comes first.
-  changes_.Reserve(1);
-  evictions_.Reserve(1);
-  if (context_->device != nullptr) context_->device->Forget(number_, key);
-  index_->Erase(IndexHash(key), key);
-  changes_.Deleted(key);
-  evictions_.Add({key, context_->step, context_->time, reason});
-  Release(id);
-  CountEvicted(reason);
-}
-
-void Shard::CountEvicted(EvictionReason reason) {
-  switch (reason) {
-    case EvictionReason::kCapacity:
-      ++stats_.evicted_by_capacity;
-      break;
-    case EvictionReason::kNorm:
-      ++stats_.evicted_by_norm;
-      break;
-    default:
-      ++stats_.evicted_by_age;
-  }
-}
-
-bool Shard::BelowNorm(const char* row) const {
-  double squares = 0.0;
-  for (int j = 0; j < context_->layout.dim; ++j) {
-    const double x = Value(row)[j];
-    squares += x * x;
-  }
-  const double limit = context_->eviction.min_norm;
-  return squares < limit * limit;
-}
-
-EvictionReason Shard::Reason(const char* row, bool norms) const {
-  const EvictionReason due = Age(context_->eviction, context_->horizon, *Meta(row));
-  if (due != EvictionReason::kNone || !norms) return due;
-  return BelowNorm(row) ? EvictionReason::kNorm : EvictionReason::kNone;
-}
-
-bool Shard::EvictSlice(size_t rows, bool norms) {
-  const size_t total = places();
-  bool ended = total == 0;
-  if (context_->identity()) return true;
-  for (size_t looked = 0; looked < std::min(rows, total); ++looked) {
-    if (cursor_ >= total) cursor_ = 0;
-    if (cursor_ < store_.end()) {
-      const auto id = static_cast<uint32_t>(cursor_);
-      const char* row = store_.Row(id);
-      if (Meta(row)->live) {
-        const EvictionReason reason = Reason(row, norms);
-        if (reason != EvictionReason::kNone) Drop(id, reason);
-      }
-    } else {
-      candidates_.Evict(static_cast<uint32_t>(cursor_ - store_.end()));
-    }
-    if (++cursor_ >= total) ended = true;
-  }
-  return ended;
-}
-
-void Shard::EvictDue(int64_t key) {
-  const uint32_t id = context_->identity() ? Index::kNone : index_->Find(IndexHash(key), key);
-  if (id == Index::kNone) return;
-  const EvictionReason due = Age(context_->eviction, context_->horizon, *Meta(store_.Row(id)));
-  if (due != EvictionReason::kNone) Drop(id, due);
-}
-
-// The lower, the earlier it goes.
-double Shard::Standing(const char* row) const {
-  const RowMeta* meta = Meta(row);
-  switch (context_->eviction.order) {
-    case EvictionOrder::kLru:
-      return meta->last_step;
-    case EvictionOrder::kLfu:
-      return meta->count;
-    case EvictionOrder::kLfuDecay: {
-      const double idle = static_cast<double>(context_->step - meta->last_step);
-      const double frequency = Value(row)[context_->score_at()];
-      if (!(frequency > 0.0)) break;
-      return std::log2(frequency) - idle / context_->eviction.half_life_steps;
-    }
-    case EvictionOrder::kScore:
-      // An import may bring anything.
-      if (std::isnan(Value(row)[context_->score_at()])) break;
-      return Value(row)[context_->score_at()];
-  }
-  return -std::numeric_limits<double>::infinity();
-}
-
-void Shard::OfferFirst(size_t n, std::vector<Offer>* offers) {
-  const size_t wanted = std::min(size(), kSampled * n + 64);
-  offers->clear();
-  offers->reserve(wanted);
-  for (size_t looked = 0; offers->size() < wanted && looked < store_.end(); ++looked) {
-    if (sample_ >= store_.end()) sample_ = 0;
-    const uint32_t id = sample_++;
-    const char* row = store_.Row(id);
-    if (Meta(row)->live) offers->push_back({Standing(row), Meta(row)->last_step, id, number_});
-  }
-  KeepFirst(n, offers);
-}
-
-// The first 2 n + 64: more than a shard's part of n, and few to choose from.
-void Shard::KeepFirst(size_t n, std::vector<Offer>* offers) {
-  const size_t kept = 2 * n + 64;
-  if (offers->size() <= kept) return;
-  std::nth_element(offers->begin(), offers->begin() + kept, offers->end());
-  offers->resize(kept);
-}
-
-void Shard::StampTime() {
-  for (uint32_t id = 0; id < store_.end(); ++id) {
-    RowMeta* meta = Meta(store_.Row(id));
-    if (meta->live && meta->last_time == 0) meta->last_time = context_->time;
-  }
-  candidates_.StampTime();
-}
-
-std::vector<const char*> Shard::Rows() {
-  std::vector<const char*> rows;
-  rows.reserve(size());
-  for (uint32_t id = 0; id < store_.end(); ++id) {
-    char* row = store_.Row(id);
-    if (context_->identity()) {
-      rows.push_back(IdentityRow(static_cast<int64_t>(id) * kNumShards + number_));
-    } else if (Meta(row)->live) {
-      rows.push_back(row);
-    }
-  }
-  return rows;
-}
-
-void Shard::TouchAll() {
-  if (!changes_.enabled()) return;
-  for (uint32_t id = 0; id < store_.end(); ++id) {
-    char* row = context_->identity() ? IdentityRow(static_cast<int64_t>(id) * kNumShards + number_)
-                                     : store_.Row(id);
-    if (Meta(row)->live) changes_.Touch(Meta(row));
-  }
-}
-
-void Shard::Changed(uint64_t since, std::vector<int64_t>* keys) const {
-  const size_t first = keys->size();
-  changes_.Collect(since, keys);
-  std::sort(keys->begin() + first, keys->end());
-  keys->erase(std::unique(keys->begin() + first, keys->end()), keys->end());
-}
-
-void Shard::BeginEpoch(uint64_t epoch, uint64_t oldest) {
-  if (changes_.enabled()) {
-    for (size_t i = 0; i < changes_.current()->size(); ++i) {
-      const int64_t key = (*changes_.current())[i];
-      if (context_->identity()) {
-        Meta(IdentityRow(key))->dirty = 0;
-        continue;
-      }
-      const uint32_t id = index_->Find(IndexHash(key), key);
-      if (id != Index::kNone) Meta(store_.Row(id))->dirty = 0;
-    }
-  }
-  changes_.Begin(epoch, oldest);
-}
-
-void Shard::StopRecording() {
-  changes_.Disable();
-  for (uint32_t id = 0; id < store_.end(); ++id) Meta(store_.Row(id))->dirty = 0;
-}
-
-void Shard::Import(int64_t key, const RowArrays& one) {
-  const int dim = context_->layout.dim;
-  const uint64_t hash = IndexHash(key);
-  char* row = context_->identity() ? IdentityRow(key) : nullptr;
-  if (row == nullptr) {
-    EvictDue(key);
-    const uint32_t id = index_->Find(hash, key);
-    if (id == Index::kNone) candidates_.Forget(hash, key);
-    row = id == Index::kNone ? Insert(hash, key) : store_.Row(id);
-  }
-  RowMeta* meta = Meta(row);
-  meta->count = one.counts != nullptr ? std::min(*one.counts, kMaxCount) : 1;
-  meta->last_step = one.last_steps != nullptr ? *one.last_steps : ClampStep(context_->step);
-  // 0 is what a table without event time has.
-  meta->last_time =
-      one.last_times != nullptr && *one.last_times != 0 ? *one.last_times : context_->time;
-  if (one.values != nullptr) std::memcpy(Value(row), one.values, sizeof(float) * dim);
-  if (one.states != nullptr) {
-    std::memcpy(Value(row) + dim, one.states, sizeof(float) * context_->layout.state_width);
-  } else {
-    InitState(row, context_->layout.state_width);
-  }
-  changes_.Touch(meta);
-}
-
-void Shard::Relay(const char* from, const RowLayout& layout, char* to) const {
-  std::memcpy(to, from, sizeof(RowMeta) + sizeof(float) * layout.dim);
-  InitState(to, layout.state_width);
-  if (context_->eviction.scored()) {
-    Value(to)[layout.dim + layout.state_width - 1] = Value(from)[context_->score_at()];
-  }
-}
-
-std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {
-  auto relaid = std::make_unique<SlabStore>(layout.stride(), !context_->identity());
-  relaid->Reserve(store_.end());
-  std::vector<uint32_t> unused;
-  for (uint32_t id = 0; id < store_.end(); ++id) {
-    const uint32_t same = relaid->Allocate();  // ids stay, so the index stays
-    const char* from = store_.Row(id);
-    if (!Meta(from)->live) {
-      if (!context_->identity()) unused.push_back(same);
-      continue;
-    }
-    Relay(from, layout, relaid->Row(same));
-  }
-  for (const uint32_t id : unused) relaid->Free(id);
-  return relaid;
-}
-
-Shard::Empty Shard::Emptied() {
-  Empty empty{std::make_unique<SlabStore>(store_.stride(), !context_->identity()), nullptr,
-              candidates_.Emptied()};
-  if (context_->identity()) {
-    // Every key of the vocabulary is still there; it reads its first value again.
-    empty.rows->Reserve(store_.end());
-    while (empty.rows->end() < store_.end()) empty.rows->Allocate();
-  }
-  empty.index = std::make_unique<Index>(&store_);
-  return empty;
-}
-
-void Shard::Clear(Empty empty) {
-  for (uint32_t id = 0; changes_.enabled() && id < store_.end(); ++id) {
-    if (context_->identity()) {
-      changes_.Deleted(static_cast<int64_t>(id) * kNumShards + number_);
-    } else if (Meta(store_.Row(id))->live) {
-      changes_.Deleted(Meta(store_.Row(id))->key);
-    }
-  }
-  stats_.erased += size();
-  store_.Swap(empty.rows.get());
-  index_ = std::move(empty.index);
-  candidates_.Clear(std::move(empty.candidates));
-  pins_.clear();
-  erased_.clear();
-  copies_ = 0;
-  cursor_ = 0;
-  sample_ = 0;
 }
 
 }  // namespace msrec

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: rows that come up from the tiers below, and go down.
+// Shard: rows that are promoted from lower tiers and demoted to them.
 #include <algorithm>
 #include <cstring>
 
@@ -13,80 +13,80 @@ RowPin& Shard::PinOf(uint32_t id) {
   return pins_[id];
 }
 
-// Keeps a row until this step, or this call, is over.
-void Shard::Use(uint32_t id) {
+void Shard::HoldRow(uint32_t id, Hold hold) {
   const Pins& pins = context_->pins;
   RowPin& pin = PinOf(id);
-  if (pins.call == 0) {
+  if (hold == Hold::kStep) {
     pin.used = pins.step & 0x7fff;
   } else if (pin.used != pins.step) {
     pin.used = pins.call & 0x7fff;
   }
 }
 
-void Shard::Stamp(RowMeta* meta) const {
+void Shard::FillTime(RowMeta* meta) const {
   if (meta->last_time == 0 && context_->time != 0) meta->last_time = context_->first_time;
 }
 
-void Shard::PinPresent(Batch* batch, Hold hold, uint16_t fetch, std::vector<uint32_t>* missing) {
+void Shard::FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing) {
   Probe(batch);
   const size_t first = batch->begin[number_];
   for (size_t i = 0; i < batch->unique[number_]; ++i) {
     if (batch->row[first + i] == nullptr) {
       missing->push_back(static_cast<uint32_t>(first + i));
-    } else if (hold == Hold::kNeed) {
-      PinOf(places_[i]).needed = fetch;
-    } else if (hold == Hold::kUse) {
-      Use(places_[i]);
+    } else if (hold == Hold::kBatch) {
+      PinOf(places_[i]).needed = number;
+    } else if (hold != Hold::kNone) {
+      HoldRow(places_[i], hold);
     }
   }
 }
 
-char* Shard::BringUp(const char* block, Hold hold, uint16_t fetch) {
+char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
   const int64_t key = Meta(block)->key;
   const uint64_t hash = IndexHash(key);
   if (index_->Find(hash, key) != Index::kNone) return nullptr;
-  NoteCopies(1);
+  ReserveCopies(1);
   const uint32_t id = store_.Allocate();
   char* row = store_.Row(id);
   std::memcpy(row, block, store_.stride());
   Meta(row)->dirty = 0;  // of an epoch of the change log that may be over
-  Stamp(Meta(row));
+  FillTime(Meta(row));
   try {
-    PinOf(id) = {0, 1, hold == Hold::kNeed ? fetch : context_->pins.released};
+    PinOf(id) = {0, 1, hold == Hold::kBatch ? number : context_->pins.released};
     index_->Insert(hash, id);
   } catch (...) {
     Meta(row)->live = 0;
     store_.Free(id);
     throw;
   }
-  if (hold == Hold::kUse) Use(id);
+  if (hold == Hold::kStep || hold == Hold::kCall) HoldRow(id, hold);
   ++copies_;
   return row;
 }
 
-char* Shard::BringUpBlank(int64_t key) {
+char* Shard::PromoteBlank(int64_t key, Hold hold) {
   std::vector<char> block(store_.stride());
   Meta(block.data())->key = key;
   Meta(block.data())->live = 1;
   Meta(block.data())->last_step = ClampStep(context_->step);
   Meta(block.data())->last_time = context_->time;
-  return BringUp(block.data(), Hold::kUse, 0);
+  return Promote(block.data(), hold, 0);
 }
 
-void Shard::OfferDown(size_t n, bool by_count, bool prefetched, std::vector<Offer>* offers) {
-  // Half the sample of eviction: a row that goes down too early only comes up again.
+void Shard::DemotionCandidates(size_t n, bool by_count, bool prefetched,
+                               VictimCandidates* candidates) {
+  // Half the sample of eviction: a row that is demoted too early is only promoted again.
   constexpr size_t kSampledDown = kSampled / 2;
   constexpr uint32_t kAhead = 8;
   const Pins pins = context_->pins;
   const uint16_t step = pins.step & 0x7fff;
-  const uint16_t call = pins.call == 0 ? step : pins.call & 0x7fff;
+  const uint16_t call = pins.call & 0x7fff;
   const size_t wanted = std::min(size(), kSampledDown * n + 64);
   const uint32_t end = store_.end();
-  offers->clear();
-  offers->reserve(wanted);
+  candidates->clear();
+  candidates->reserve(wanted);
   pins_.resize(std::max<size_t>(pins_.size(), end));
-  for (size_t looked = 0; offers->size() < wanted && looked < end; ++looked) {
+  for (size_t looked = 0; candidates->size() < wanted && looked < end; ++looked) {
     if (sample_ >= end) sample_ = 0;
     const uint32_t id = sample_++;
     if (id + kAhead < end) __builtin_prefetch(store_.Row(id + kAhead));
@@ -96,36 +96,38 @@ void Shard::OfferDown(size_t n, bool by_count, bool prefetched, std::vector<Offe
     if (!prefetched && ahead >= 1 && ahead <= Pins::kMostBatches) continue;
     const RowMeta* meta = Meta(store_.Row(id));
     if (!meta->live) continue;
-    const double standing = by_count ? meta->count : meta->last_step;
-    offers->push_back({standing, meta->last_step, id, number_});
+    const double priority = by_count ? meta->count : meta->last_step;
+    candidates->push_back({priority, meta->last_step, id, number_});
   }
-  KeepFirst(n, offers);
+  TrimCandidates(n, candidates);
 }
 
-void Shard::CopyOne(uint32_t place, std::vector<int64_t>* keys, std::vector<char>* rows) const {
+void Shard::CopyRow(uint32_t place, std::vector<int64_t>* keys, std::vector<char>* rows) const {
   const char* row = store_.Row(place);
   keys->push_back(Meta(row)->key);
   rows->insert(rows->end(), row, row + store_.stride());
 }
 
-void Shard::Leave(uint32_t place) noexcept {
+void Shard::FreeDemoted(uint32_t place) noexcept {
   const int64_t key = Meta(store_.Row(place))->key;
   index_->Erase(IndexHash(key), key);
   if (pins_[place].copy) --copies_;
   store_.Free(place);
 }
 
-void Shard::PutBack(int64_t key) noexcept { Leave(index_->Find(IndexHash(key), key)); }
+void Shard::UndoPromoteBlank(int64_t key) noexcept {
+  FreeDemoted(index_->Find(IndexHash(key), key));
+}
 
 // Geometrically, since it is called for single rows.
-void Shard::NoteCopies(size_t more) {
+void Shard::ReserveCopies(size_t more) {
   const size_t wanted = erased_.size() + copies_ + more;
   if (wanted > erased_.capacity()) erased_.reserve(std::max(wanted, 2 * erased_.capacity()));
 }
 
-uint32_t Shard::CopyDown(uint32_t place, size_t most, std::vector<int64_t>* keys,
+uint32_t Shard::CopyRows(uint32_t place, size_t most, std::vector<int64_t>* keys,
                          std::vector<char>* rows) {
-  NoteCopies(size() - copies_);
+  ReserveCopies(size() - copies_);
   for (; place < store_.end(); ++place) {
     const char* row = store_.Row(place);
     if (!Meta(row)->live || context_->Due(*Meta(row))) continue;
@@ -145,12 +147,12 @@ void Shard::ForgetCopies() noexcept {
   erased_.clear();
 }
 
-const char* Shard::View(char* block) const {
-  Stamp(Meta(block));
+const char* Shard::ReadThrough(char* block) const {
+  FillTime(Meta(block));
   return context_->Due(*Meta(block)) ? nullptr : block;
 }
 
-void Shard::DroppedBelow(int64_t key, EvictionReason reason) {
+void Shard::NoteLowerEviction(int64_t key, EvictionReason reason) {
   changes_.Deleted(key);
   evictions_.Add({key, context_->step, context_->time, reason});
   CountEvicted(reason);

@@ -23,14 +23,14 @@ class SlabStore {
   SlabStore(const SlabStore&) = delete;
   SlabStore& operator=(const SlabStore&) = delete;
 
-  // Makes the next n Allocate() calls unable to fail. Throws std::bad_alloc, leaving the store as
+  // Make the next n Allocate() calls unable to fail. Throws std::bad_alloc, leaving the store as
   // it was.
   void Reserve(size_t n);
 
-  // How many Allocate() calls need no memory.
+  // Number of Allocate() calls that need no memory.
   size_t room() const { return Capacity() - live(); }
 
-  // A zeroed row (its metadata says not live). Throws std::bad_alloc.
+  // Return a zeroed row (its metadata says not live). Throws std::bad_alloc.
   uint32_t Allocate();
 
   // Requires: id came from Allocate and was not freed since.
@@ -45,7 +45,7 @@ class SlabStore {
     return slabs_[bit - kFirstShift + 1] + (id - (1u << bit)) * stride_;
   }
 
-  // Exchanges rows and row size; the address of the store itself stays, so that an index over it
+  // Exchange rows and row size; the address of the store itself stays, so that an index over it
   // stays.
   void Swap(SlabStore* other) noexcept;
 

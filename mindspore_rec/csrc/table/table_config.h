@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableConfig: what a table is made with; and the exceptions of its calls.
+// TableConfig: the settings of a new table; and the exceptions of a table's calls.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct TableConfig {
   uint64_t seed = 0;
   int64_t vocabulary = 0;      // > 0: a static table of keys 0 .. vocabulary - 1
   bool outside_zeros = false;  // static: ids outside read zeros; else they are an error
-  // What unknown and not admitted keys read, in training and in evaluation: dim floats, or one for
-  // all; none for zeros, or for what training reads.
+  // Values that unknown and not admitted keys read, in training and in evaluation: dim floats, or
+  // one for all; none for zeros, or for what training reads.
   std::vector<float> unknown_value;
   std::vector<float> serving_unknown_value;
   Admission admission;

@@ -5,6 +5,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "cache/row_cache.h"
 #include "optim/kernels.h"
 #include "policy/check.h"
 #include "util/hash.h"
@@ -56,6 +57,8 @@ TableCore::TableCore(const TableConfig& given) : config(given), mutex(Where(""))
     throw OutOfMemory(Where("out of memory while creating it"));
   }
 }
+
+TableCore::~TableCore() = default;
 
 uint64_t TableCore::Structure() const {
   uint64_t version = relayouts;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TableCore: the state that the parts of a table share: its configuration, its shards, the lookups
-// of the present step. Table owns it; the parts (LowerTiers, Prefetcher, Evictor, DeviceCache) hold
-// it by reference and run under its mutex.
+// of the present step. Table owns it; the parts (BatchLookup, RowReader, RowOptimizer, Evictor,
+// RowCache, DeviceCache) hold it by reference and run under its mutex.
 //
 // Its messages begin with the table's name (Where). Methods that check throw
 // std::invalid_argument unless they say otherwise.
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/device_rows.h"
@@ -23,9 +24,15 @@
 
 namespace msrec {
 
+struct RowCache;
+
+// Rows with their keys; null where a key has none.
+using KeyedRows = std::vector<std::pair<int64_t, const char*>>;
+
 struct TableCore {
   // Throws for a configuration out of range, OutOfMemory where the shards do not fit.
   explicit TableCore(const TableConfig& config);
+  ~TableCore();
   TableCore(const TableCore&) = delete;
   TableCore& operator=(const TableCore&) = delete;
 
@@ -73,7 +80,9 @@ struct TableCore {
   uint64_t epoch = 0;                      // the last mark; never used twice
   uint64_t oldest_mark = 0;  // the oldest mark that changes are recorded for; 0: none are recorded
   StepLookups lookups{this};
-  DeviceRows* device = nullptr;  // of the device cache; null: there is none
+  std::unique_ptr<RowCache> cache;  // null: all rows are in host memory
+  DeviceRows* device = nullptr;     // of the device cache; null: there is none
+  std::vector<SlotSwap> moving;     // rows that the caller moves between device and host
 };
 
 }  // namespace msrec

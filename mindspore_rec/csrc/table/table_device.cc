@@ -9,10 +9,7 @@ namespace msrec {
 
 void Table::AttachDevice(const DeviceConfig& config, float* values) {
   Guard::Run(this, [&] {
-    device_ =
-        std::make_unique<DeviceCache>(&core_, config, values, [this](Batch* batch, bool insert) {
-          Resolve(batch, insert ? &Shard::FindOrInsert : &Shard::FindOnly, nullptr, nullptr);
-        });
+    device_ = std::make_unique<DeviceCache>(&core_, &lookup_, config, values);
     core_.device = core_.context.device = device_->rows();
   });
 }
@@ -69,7 +66,7 @@ std::array<float, 2> Table::BeginDeviceStep(const StepInput& input) {
   return Guard::Run(this, [&] {
     const DeviceCache& device = Device(false);
     core_.RequireOptimizer();
-    const StepConstants c = Constants(input);
+    const StepConstants c = optimizer_.Constants(input);
     device.RequireNonePrepared();
     return std::array<float, 2>{c.adam_lr, c.adam_eps};
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every call on a table begins with. Internal to table*.cc.
+// Guard and CallScope, which calls on a table begin with. Internal to table*.cc.
 #pragma once
 
 #include <new>
@@ -32,27 +32,15 @@ class Table::Guard {
   const DefaultFloatMode float_mode_;
 };
 
-// Rows of the call under way stay, whatever has to make room.
-class Table::CallPins {
+// Holds the rows that a call needs in host memory until the call is over, whatever has to make
+// room.
+class Table::CallScope {
  public:
-  explicit CallPins(Table* table) : table_(table) {
-    if (table->below_ != nullptr) table->core_.context.pins.call = table->below_->NextSerial();
-  }
-  ~CallPins() { table_->core_.context.pins.call = 0; }
+  explicit CallScope(Table* table) : pins_(table->core_.context.pins) { pins_.BeginCall(); }
+  ~CallScope() { pins_.EndCall(); }
 
  private:
-  Table* table_;
+  Pins& pins_;
 };
-
-template <typename Fn>
-auto Table::OnTier(Fn fn) {
-  try {
-    return fn();
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw std::runtime_error(core_.Where(error.what()));
-  }
-}
 
 }  // namespace msrec

@@ -3,6 +3,7 @@
 // Table: statistics.
 #include "table/table_stats.h"
 
+#include "cache/row_cache.h"
 #include "table/table_guard.h"
 
 namespace msrec {
@@ -10,54 +11,51 @@ namespace {
 
 int64_t Count(uint64_t n) { return static_cast<int64_t>(n); }
 
-LevelStats StatsOf(const TierChain& chain, size_t level) {
-  const TierChain::Traffic traffic = chain.traffic(level);
-  const TierStats tier = chain.levels()[level].tier->Stats();
+LevelStats StatsOf(const LowerTiers::Level& level) {
   LevelStats stats;
-  stats.kind = chain.levels()[level].kind;
-  stats.rows = Count(tier.rows);
-  stats.hits = Count(traffic.hits);
-  stats.written_rows = Count(traffic.written_rows);
-  stats.spilled_rows = Count(traffic.spilled_rows);
-  stats.read = Bytes(tier.read_bytes);
-  stats.written = Bytes(tier.written_bytes + tier.gc_bytes);
-  stats.on_disk = Bytes(tier.disk_bytes);
-  stats.index = Bytes(tier.index_bytes);
-  stats.buffers = Bytes(tier.buffer_bytes);
+  stats.kind = level.kind;
+  stats.rows = Count(level.tier.rows);
+  stats.hits = Count(level.traffic.hits);
+  stats.written_rows = Count(level.traffic.written_rows);
+  stats.spilled_rows = Count(level.traffic.spilled_rows);
+  stats.read = Bytes(level.tier.read_bytes);
+  stats.written = Bytes(level.tier.written_bytes + level.tier.gc_bytes);
+  stats.on_disk = Bytes(level.tier.disk_bytes);
+  stats.index = Bytes(level.tier.index_bytes);
+  stats.buffers = Bytes(level.tier.buffer_bytes);
   return stats;
 }
 
 }  // namespace
 
 TierStatistics Table::StatsOfTiers() const {
-  const Below& below = *below_;
+  const LowerTiers& tiers = core_.cache->tiers;
+  const HostRows::Stats& host = core_.cache->host.stats();
   TierStatistics stats;
   stats.host_rows = Count(core_.Rows());
-  stats.host_capacity_rows = HostCapacity();
-  stats.looked_up_keys = Count(below.asked);
-  stats.host_hits = Count(below.host_hits);
-  stats.host_misses = Count(below.host_misses);
-  stats.prefetched_rows = Count(below.prefetched);
-  stats.demoted_rows = Count(below.written_down);
-  stats.lookup_wait = Seconds(below.lookup_wait);
-  stats.prefetch_wait = Seconds(below.prefetch_wait);
-  stats.lower_rows = below.rows;
-  stats.failed_evictions = Count(below.failed_evictions);
-  if (below.queue == nullptr) return stats;
-  stats.queued_rows = Count(below.queue->waiting_rows());
-  for (size_t i = 0; i < below.chain->levels().size(); ++i) {
-    stats.levels.push_back(StatsOf(*below.chain, i));
-  }
+  stats.host_capacity_rows = core_.cache->host.Capacity();
+  stats.looked_up_keys = Count(host.looked_up);
+  stats.host_hits = Count(host.hits);
+  stats.host_misses = Count(host.misses);
+  stats.prefetched_rows = Count(core_.cache->prefetcher.promoted());
+  stats.demoted_rows = Count(host.demoted);
+  stats.lookup_wait = Seconds(host.lookup_wait);
+  stats.prefetch_wait = Seconds(core_.cache->prefetcher.waited());
+  stats.lower_rows = tiers.rows();
+  stats.failed_evictions = Count(core_.cache->eviction.failures());
+  if (!tiers.opened()) return stats;
+  stats.queued_rows = Count(tiers.queued_rows());
+  for (const LowerTiers::Level& level : tiers.Levels()) stats.levels.push_back(StatsOf(level));
   return stats;
 }
 
 TableStats Table::Stats() {
   return Guard::Run(this, [&] {
     TableStats stats;
-    size_t host_rows = 0, index_slots = 0;
+    size_t host_rows = 0, index_entries = 0;
     for (const auto& shard : core_.shards) {
       host_rows += shard->size();
-      index_slots += shard->index_slots();
+      index_entries += shard->index_entries();
       stats.candidates += Count(shard->candidates().size());
       stats.candidate_memory += Bytes(shard->candidates().bytes());
       stats.row_memory += Bytes(shard->row_bytes());
@@ -71,15 +69,16 @@ TableStats Table::Stats() {
       stats.evicted_by_norm += Count(happened.evicted_by_norm);
       stats.erased += Count(happened.erased);
     }
-    stats.rows = Count(AllRows());
+    stats.rows = Count(reader_.Count());
     stats.metadata = Bytes(host_rows * sizeof(RowMeta));
-    stats.load_factor =
-        index_slots == 0 ? 0.0 : static_cast<double>(host_rows) / static_cast<double>(index_slots);
+    stats.load_factor = index_entries == 0
+                            ? 0.0
+                            : static_cast<double>(host_rows) / static_cast<double>(index_entries);
     stats.buffers = Bytes(core_.lookups.bytes());
     stats.step = core_.context.step;
     stats.event_time = core_.context.time;
     stats.state_width = core_.context.layout.state_width;
-    if (below_ != nullptr) stats.tiers = StatsOfTiers();
+    if (core_.cache != nullptr) stats.tiers = StatsOfTiers();
     if (device_ != nullptr) stats.device = device_->Stats();
     return stats;
   });

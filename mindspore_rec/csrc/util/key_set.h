@@ -18,10 +18,10 @@ class KeySet {
  public:
   // Empties the set. `expected` keys may be added before it has to grow, and more after.
   void Reset(size_t expected) {
-    size_t slots = 64;
-    while (slots * 3 < expected * 4) slots *= 2;
-    std::memset(slots_.Reset(slots), 0, slots * sizeof(uint32_t));
-    mask_ = slots - 1;
+    size_t entries = 64;
+    while (entries * 3 < expected * 4) entries *= 2;
+    std::memset(entries_.Reset(entries), 0, entries * sizeof(uint32_t));
+    mask_ = entries - 1;
     size_ = 0;
   }
 
@@ -29,10 +29,10 @@ class KeySet {
   uint32_t FindOrAdd(int64_t key, int64_t* keys) {
     size_t at = Home(key);
     for (;;) {
-      const uint32_t held = slots_[at];
+      const uint32_t held = entries_[at];
       if (held == 0) {
         keys[size_] = key;
-        slots_[at] = ++size_;
+        entries_[at] = ++size_;
         if (size_ * 4 > (mask_ + 1) * 3) Grow(keys);
         return size_ - 1;
       }
@@ -47,7 +47,7 @@ class KeySet {
   uint32_t Find(int64_t key, const int64_t* keys) const {
     if (size_ == 0) return kNone;
     for (size_t at = Home(key);; at = (at + 1) & mask_) {
-      const uint32_t held = slots_[at];
+      const uint32_t held = entries_[at];
       if (held == 0) return kNone;
       if (keys[held - 1] == key) return held - 1;
     }
@@ -56,14 +56,14 @@ class KeySet {
   uint32_t size() const { return size_; }
   // Keys it holds before it has to grow.
   size_t capacity() const { return (mask_ + 1) / 4 * 3; }
-  size_t bytes() const { return slots_.bytes(); }
+  size_t bytes() const { return entries_.bytes(); }
 
-  // How many slots are looked at to find each key once. For tests: it looks at all of them.
+  // How many entries are looked at to find each key once. For tests: it looks at all of them.
   uint64_t Probes(const int64_t* keys) const {
     uint64_t probes = 0;
     for (uint32_t i = 0; i < size_; ++i) {
       size_t at = Home(keys[i]);
-      for (++probes; slots_[at] != i + 1; ++probes) at = (at + 1) & mask_;
+      for (++probes; entries_[at] != i + 1; ++probes) at = (at + 1) & mask_;
     }
     return probes;
   }
@@ -72,17 +72,17 @@ class KeySet {
   size_t Home(int64_t key) const { return (BatchHash(key) >> 32) & mask_; }
 
   void Grow(const int64_t* keys) {
-    const size_t slots = 2 * (mask_ + 1);
-    std::memset(slots_.Reset(slots), 0, slots * sizeof(uint32_t));
-    mask_ = slots - 1;
+    const size_t entries = 2 * (mask_ + 1);
+    std::memset(entries_.Reset(entries), 0, entries * sizeof(uint32_t));
+    mask_ = entries - 1;
     for (uint32_t i = 0; i < size_; ++i) {
       size_t at = Home(keys[i]);
-      while (slots_[at] != 0) at = (at + 1) & mask_;
-      slots_[at] = i + 1;
+      while (entries_[at] != 0) at = (at + 1) & mask_;
+      entries_[at] = i + 1;
     }
   }
 
-  Buffer<uint32_t> slots_;  // 0: free, else number + 1
+  Buffer<uint32_t> entries_;  // 0: free, else number + 1
   size_t mask_ = 0;
   uint32_t size_ = 0;
 };

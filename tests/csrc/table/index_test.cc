@@ -113,15 +113,15 @@ TEST(Index, BehavesLikeAMapOverMillionsOfOperations) {
 
 TEST(Index, NoInsertGrowsByMoreThanOneSegment) {
   Checked checked;
-  size_t most_slots = 0;
-  size_t slots = checked.index().slots();
+  size_t most_entries = 0;
+  size_t entries = checked.index().entries();
   for (int64_t key = 0; key < 1000000 / static_cast<int64_t>(kFewer); ++key) {
     checked.Insert(key);
     // Slots come when a segment of at most 96 chunks of 12 is rehashed, and only then.
-    most_slots = std::max(most_slots, checked.index().slots() - slots);
-    slots = checked.index().slots();
+    most_entries = std::max(most_entries, checked.index().entries() - entries);
+    entries = checked.index().entries();
   }
-  EXPECT_LE(most_slots, 96u * 12u);
+  EXPECT_LE(most_entries, 96u * 12u);
   checked.FindAll();
 }
 

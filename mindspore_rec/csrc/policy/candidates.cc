@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/candidates.h"
+#include "policy/candidates.h"
 
 #include <algorithm>
 

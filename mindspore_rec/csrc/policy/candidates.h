@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Candidates: what a shard knows of keys that have no row yet, so that admission can decide about
-// them: an exact counter a key, or a sketch. Not thread safe; one shard owns it.
+// Candidates: counts of the keys of a shard that have no row yet, so that admission can decide
+// about them: an exact counter a key, or a sketch. Not thread safe; one shard owns it.
 #pragma once
 
 #include <cstddef>
@@ -24,34 +24,34 @@ class Candidates {
   // Counters of shard number `number`; context outlives it. Throws std::bad_alloc.
   Candidates(const ShardContext* context, int number);
 
-  // How many keys may come without needing memory.
+  // Whether so many keys may come without needing memory.
   bool HasRoom(size_t keys) const;
   void Reserve(size_t keys);
-  // Does now what memory was short for before. Throws std::bad_alloc.
+  // Do now what memory was short for before. Throws std::bad_alloc.
   void CatchUp() { index_->CatchUp(); }
 
   // Below, hash is IndexHash(key).
 
-  // Counts a key without a row. True: it is admitted now, and forgotten here; *before is its count
+  // Count a key without a row. True: it is admitted now, and forgotten here; *before is its count
   // up to this batch.
   bool Admit(uint64_t hash, int64_t key, uint32_t occurrences, uint32_t* before);
 
-  // The count of key; an estimate where there is a sketch.
+  // Return the count of key; an estimate where there is a sketch.
   uint32_t Count(uint64_t hash, int64_t key);
   void Forget(uint64_t hash, int64_t key);
 
-  // Drops the counter in place `id`, if its age has reached the limit.
+  // Drop the counter in place `id`, if its age has reached the limit.
   void Evict(uint32_t id);
   // Counters in place 0 .. end() - 1 may be in use.
   uint32_t end() const { return store_.end(); }
-  // Exact counters, appended as rows' metadata; none where there is a sketch.
+  // Append the exact counters as rows' metadata; none where there is a sketch.
   void Export(std::vector<RowMeta>* counters) const;
-  // Sets a counter as exported. Throws std::bad_alloc.
+  // Set a counter as exported. Throws std::bad_alloc.
   void Import(uint64_t hash, const RowMeta& counter);
   CountingSketch& sketch() { return sketch_; }
-  // Gives counters that carry no event time the present one.
+  // Give counters that carry no event time the present one.
   void StampTime();
-  // Makes what Clear takes. Throws std::bad_alloc.
+  // Make what Clear takes. Throws std::bad_alloc.
   std::unique_ptr<Index> Emptied() const;
   void Clear(std::unique_ptr<Index> empty) noexcept;
 

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Fetches: the prefetched batches that are not released yet, by number. While the prefetcher reads
+// rows from lower tiers without the table's mutex, these rows may change there: whoever changes
+// them invalidates what was read.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace msrec {
+
+// A batch that is to be used soon.
+struct Fetch {
+  int64_t number = 0;
+  std::vector<int64_t> ids;
+  bool ready = false;      // its rows are in host memory, or it failed
+  bool cancelled = false;  // the table was cleared or laid out anew
+  std::exception_ptr error;
+  std::vector<int64_t> absent;       // sorted: keys without a row in a lower tier
+  std::vector<int64_t> invalidated;  // keys whose rows there changed since they were read
+  size_t sorted = 0;                 // of invalidated, the first so many are sorted
+
+  bool Invalidated(int64_t key) {
+    if (sorted != invalidated.size()) {
+      std::sort(invalidated.begin(), invalidated.end());
+      sorted = invalidated.size();
+    }
+    return std::binary_search(invalidated.begin(), invalidated.end(), key);
+  }
+};
+
+class Fetches {
+ public:
+  size_t size() const { return fetches_.size(); }
+  bool empty() const { return fetches_.empty(); }
+  void Add(const std::shared_ptr<Fetch>& fetch) { fetches_.emplace(fetch->number, fetch); }
+  // Return the batch of that number, or null.
+  std::shared_ptr<Fetch> Find(int64_t number) const {
+    const auto found = fetches_.find(number);
+    return found == fetches_.end() ? nullptr : found->second;
+  }
+  void Erase(int64_t number) { fetches_.erase(number); }
+  // Cancel and forget the batches up to that number.
+  void ReleaseUpTo(int64_t number) {
+    for (auto it = fetches_.begin(); it != fetches_.end() && it->first <= number;) {
+      it->second->cancelled = true;
+      it = fetches_.erase(it);
+    }
+  }
+
+  // Note that the rows of these keys in lower tiers have changed. Throws std::bad_alloc.
+  void Invalidate(const std::vector<int64_t>& keys) {
+    for (auto& [number, fetch] : fetches_) {
+      fetch->invalidated.insert(fetch->invalidated.end(), keys.begin(), keys.end());
+    }
+  }
+  // Note that all rows in lower tiers have changed.
+  void CancelAll() noexcept {
+    for (auto& [number, fetch] : fetches_) fetch->cancelled = true;
+  }
+  // Whether a prefetched batch has found that there is no row of key in a lower tier.
+  bool KnownAbsent(int64_t key) const {
+    for (const auto& [number, fetch] : fetches_) {
+      if (!fetch->ready || fetch->cancelled) continue;
+      if (!std::binary_search(fetch->absent.begin(), fetch->absent.end(), key)) continue;
+      if (!fetch->Invalidated(key)) return true;
+    }
+    return false;
+  }
+
+ private:
+  std::map<int64_t, std::shared_ptr<Fetch>> fetches_;
+};
+
+}  // namespace msrec

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/lower_eviction.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace msrec {
+namespace {
+
+constexpr size_t kScanRows = 4096;
+// Rows that one step's slice looks at: a 4096th of all, between these. Rows are invisible once they
+// are due, so this only frees space.
+constexpr size_t kLeastOfSlice = 64;
+constexpr size_t kMostOfSlice = 2048;
+constexpr size_t kSampled = 8;  // rows looked at for one that is over the capacity
+
+}  // namespace
+
+void LowerEviction::NoteFailure() noexcept {
+  ++failures_;
+  tiers_.RestartSweep();
+}
+
+size_t LowerEviction::Evict(const std::vector<int64_t>& keys, const ReasonOf& reason) {
+  // What a walk gave may be older than the row is now.
+  std::vector<char> rows;
+  std::unique_ptr<bool[]> found;
+  tiers_.Read(keys, &rows, &found);
+  const size_t stride = core_.context.layout.stride();
+  std::vector<int64_t> victims;
+  std::vector<EvictionReason> reasons;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    char* block = rows.data() + i * stride;
+    if (!found[i] || core_.ShardFor(keys[i]).Holds(keys[i])) continue;
+    core_.ShardFor(keys[i]).ReadThrough(block);
+    const EvictionReason each = reason(block);
+    if (each == EvictionReason::kNone) continue;
+    victims.push_back(keys[i]);
+    reasons.push_back(each);
+  }
+  if (victims.empty()) return 0;
+  tiers_.fetches().Invalidate(victims);
+  size_t of_shard[kNumShards] = {};
+  for (const int64_t key : victims) ++of_shard[core_.ShardNumber(key)];
+  for (int s = 0; s < kNumShards; ++s) {
+    core_.shards[s]->ReserveChanges(of_shard[s]);
+    core_.shards[s]->ReserveEvictions(of_shard[s]);
+  }
+  tiers_.OnTier([&] { tiers_.Queue().Erase(victims); });
+  for (size_t i = 0; i < victims.size(); ++i) {
+    core_.ShardFor(victims[i]).NoteLowerEviction(victims[i], reasons[i]);
+  }
+  tiers_.AddRows(-static_cast<int64_t>(victims.size()));
+  return victims.size();
+}
+
+// ---------------------------------------------------------------- rows that are due
+
+bool LowerEviction::EvictNext(size_t rows, bool norms) {
+  tiers_.Queue();
+  std::vector<int64_t> keys;
+  std::vector<char> blocks;
+  const size_t stride = core_.context.layout.stride();
+  const Shard& any = *core_.shards[0];
+  const auto reason = [&](const char* row) { return any.Reason(row, norms); };
+  size_t looked = 0;
+  while (looked < rows) {
+    if (!tiers_.Sweep(std::min(rows, kScanRows), &keys, &blocks)) return true;
+    looked += keys.size();
+    std::vector<int64_t> victims;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      char* block = blocks.data() + i * stride;
+      any.ReadThrough(block);
+      if (reason(block) != EvictionReason::kNone) victims.push_back(keys[i]);
+    }
+    if (!victims.empty()) Evict(victims, reason);
+  }
+  return false;
+}
+
+void LowerEviction::EvictAll(bool norms) {
+  tiers_.EraseDeparted();
+  tiers_.Queue();
+  if (tiers_.rows() == 0) return;
+  tiers_.DrainIfPossible();
+  const WriteBehind::Waiting waiting = tiers_.Queue().waiting();
+  tiers_.RestartSweep();
+  while (!EvictNext(kScanRows, norms)) {
+  }
+  std::vector<int64_t> keys;
+  for (const auto& [key, row] : waiting.rows) {
+    if (row != nullptr) keys.push_back(key);
+  }
+  if (keys.empty()) return;
+  Evict(keys, [&](const char* row) { return core_.shards[0]->Reason(row, norms); });
+}
+
+void LowerEviction::Trigger() {
+  tiers_.RestartSweep();
+  sweeping_ = true;
+}
+
+void LowerEviction::EvictTriggered(bool norms) {
+  EvictAll(norms);
+  sweeping_ = false;
+}
+
+void LowerEviction::EvictSlice() {
+  const Eviction& eviction = core_.context.eviction;
+  if (tiers_.rows() == 0 || (eviction.on_trigger && !sweeping_)) return;
+  const size_t share = static_cast<size_t>(tiers_.rows()) / 4096;
+  try {
+    const bool ended =
+        EvictNext(std::min(std::max(share, kLeastOfSlice), kMostOfSlice), eviction.by_norm());
+    sweeping_ = sweeping_ && !ended;
+  } catch (const std::runtime_error&) {
+    NoteFailure();
+  }
+}
+
+// ---------------------------------------------------------------- capacity
+
+uint64_t LowerEviction::EvictOverCapacity(uint64_t rows) {
+  uint64_t evicted = 0;
+  bool restarted = false;
+  std::vector<int64_t> keys;
+  std::vector<char> blocks;
+  const size_t stride = core_.context.layout.stride();
+  while (evicted < rows && tiers_.rows() > 0) {
+    const size_t wanted = kSampled * static_cast<size_t>(rows - evicted) + 64;
+    std::vector<std::pair<double, int64_t>> candidates;  // priority and key
+    bool ended = false;
+    while (candidates.size() < wanted && !ended) {
+      ended = !tiers_.Sweep(kScanRows, &keys, &blocks);
+      for (size_t i = 0; !ended && i < keys.size(); ++i) {
+        if (core_.ShardFor(keys[i]).Holds(keys[i])) continue;
+        candidates.emplace_back(core_.shards[0]->Priority(blocks.data() + i * stride), keys[i]);
+      }
+    }
+    if (candidates.empty()) {
+      // The rows may still be in the queue.
+      if (restarted) break;
+      restarted = true;
+      tiers_.OnTier([&] { tiers_.Queue().Drain(); });
+      continue;
+    }
+    const size_t most = std::min<size_t>(candidates.size(), rows - evicted);
+    std::nth_element(candidates.begin(), candidates.begin() + (most - 1), candidates.end());
+    std::vector<int64_t> victims;
+    for (size_t i = 0; i < most; ++i) victims.push_back(candidates[i].second);
+    std::sort(victims.begin(), victims.end());
+    victims.erase(std::unique(victims.begin(), victims.end()), victims.end());
+    const size_t now = Evict(victims, [](const char*) { return EvictionReason::kCapacity; });
+    evicted += now;
+    if (now == 0 && ended) break;
+  }
+  return evicted;
+}
+
+}  // namespace msrec

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CacheSettings: the tiers below a table's rows in host memory, and how many rows stay above them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tier/tier.h"
+
+namespace msrec {
+
+struct LevelConfig {
+  std::string kind;  // "remote" or "ssd"
+  // Open the tier for rows of that size; another generation has nothing of the one before it.
+  std::function<std::shared_ptr<Tier>(size_t row_bytes, int generation)> open;
+  int64_t max_rows = -1;  // what is over it goes to the next level; -1: no limit
+};
+
+struct CacheSettings {
+  int64_t host_rows = -1;   // most rows in host memory; -1: no limit
+  int64_t host_bytes = -1;  // the same in bytes of rows and index; -1: no limit
+  bool by_count = false;    // demote rows of the smallest count first, not those of the oldest step
+  std::vector<LevelConfig> levels;
+};
+
+// Throw std::invalid_argument, with `subject` ("table 'x': ") in front of the message, where
+// settings are out of range or contradict each other.
+void CheckCacheSettings(const CacheSettings& settings, const std::string& subject);
+
+}  // namespace msrec

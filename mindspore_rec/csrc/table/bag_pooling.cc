@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/bag_pooling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "table/for_shards.h"
+
+namespace msrec {
+namespace {
+
+constexpr uint32_t kDroppedRow = std::numeric_limits<uint32_t>::max();
+
+}  // namespace
+
+void BagPooling::Check(const IdView& ids, const BagView& bags) const {
+  int64_t before = 0;
+  for (size_t b = 0; b < bags.offsets.size; ++b) {
+    const int64_t offset = bags.offsets[b];
+    if (offset < before || offset > static_cast<int64_t>(ids.size) || (b == 0 && offset != 0)) {
+      throw std::invalid_argument(
+          core_.Where("offsets must start at 0 and rise to at most the number of ids, " +
+                      std::to_string(ids.size) + "; offsets[" + std::to_string(b) + "] is " +
+                      std::to_string(offset)));
+    }
+    before = offset;
+  }
+  if (bags.offsets.size == 0 && ids.size > 0) {
+    throw std::invalid_argument(core_.Where("offsets is empty but there are ids"));
+  }
+}
+
+void BagPooling::Reserve(Batch* batch, const BagView& bags) {
+  batch->pooled = true;
+  batch->grad_rows = bags.offsets.size;
+  batch->bag.Reset(batch->n);
+  batch->weight.Reset(batch->n);
+  row_of_pos_.Reset(batch->n);
+}
+
+void BagPooling::Pool(Batch* batch, const IdView& ids, const BagView& bags, const float* unknown,
+                      float* out) {
+  const size_t num_bags = bags.offsets.size;
+  uint32_t* row_of_pos = row_of_pos_.data();
+  if (batch->begin[kNumShards] < batch->n) {
+    std::fill_n(row_of_pos, batch->n, kDroppedRow);
+  }
+  ForShards(*batch, [&](int s) {
+    const size_t first = batch->begin[s];
+    for (size_t i = first; i < batch->begin[s + 1]; ++i) {
+      row_of_pos[batch->pos[i]] = static_cast<uint32_t>(first + batch->inverse[i]);
+    }
+  });
+  constexpr size_t kBlock = 256;
+  const auto pool_block = [&](int64_t block) {
+    const size_t last_bag = std::min(num_bags, (static_cast<size_t>(block) + 1) * kBlock);
+    for (size_t b = block * kBlock; b < last_bag; ++b) {
+      const auto first = static_cast<size_t>(bags.offsets[b]);
+      const size_t last = b + 1 < num_bags ? static_cast<size_t>(bags.offsets[b + 1]) : ids.size;
+      PoolBag(batch, b, first, last, bags, unknown, out);
+    }
+  };
+  ThreadPool::Global().ParallelFor(static_cast<int64_t>((num_bags + kBlock - 1) / kBlock),
+                                   std::cref(pool_block));
+}
+
+// Gathers the rows and weights of the bag in place, at the front of its own positions.
+void BagPooling::PoolBag(Batch* batch, size_t bag, size_t first, size_t last, const BagView& bags,
+                         const float* unknown, float* out) {
+  const int dim = core_.config.dim;
+  const uint32_t* row_of_pos = row_of_pos_.data();
+  uint32_t* rows = row_of_pos_.data() + first;
+  float* weights = batch->weight.data() + first;
+  size_t pooled = 0;
+  double total = 0.0;
+  for (size_t i = first; i < last; ++i) {
+    if (row_of_pos[i] == kDroppedRow) continue;
+    const float w = bags.weights != nullptr ? bags.weights[i] : 1.0f;
+    total += bags.combiner == Combiner::kSqrtN ? static_cast<double>(w) * w : w;
+    rows[pooled] = row_of_pos[i];
+    weights[pooled] = w;
+    ++pooled;
+  }
+  float scale = 1.0f;
+  if (bags.combiner == Combiner::kMean) {
+    scale = total != 0.0 ? static_cast<float>(1.0 / total) : 0.0f;
+  }
+  if (bags.combiner == Combiner::kSqrtN) {
+    scale = total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
+  }
+  core_.context.kernels->pool(batch->row.data(), rows, weights, pooled, unknown, scale, dim,
+                              out + bag * dim);
+  for (size_t i = first; i < last; ++i) {
+    batch->bag[i] = static_cast<uint32_t>(bag);
+    batch->weight[i] = (bags.weights != nullptr ? bags.weights[i] : 1.0f) * scale;
+  }
+}
+
+}  // namespace msrec

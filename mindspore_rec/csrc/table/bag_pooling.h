@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// BagPooling: combines the rows of a lookup by bags. A part of a table, under its mutex.
+#pragma once
+
+#include <cstdint>
+
+#include "table/batch.h"
+#include "table/table_core.h"
+
+namespace msrec {
+
+enum class Combiner : int32_t { kSum = 0, kMean = 1, kSqrtN = 2 };
+
+// Bags of a pooled lookup: bag b holds ids [offset[b], offset[b + 1]), the last one up to the end.
+struct BagView {
+  IdView offsets;
+  const float* weights = nullptr;  // one an id, or null for 1
+  Combiner combiner = Combiner::kSum;
+};
+
+class BagPooling {
+ public:
+  // Requires: core outlives it.
+  explicit BagPooling(const TableCore* core) : core_(*core) {}
+
+  // Throw std::invalid_argument where offsets do not rise from 0 to at most the number of ids.
+  void Check(const IdView& ids, const BagView& bags) const;
+  // Make the memory that Pool takes, before the lookup changes anything. Throws std::bad_alloc.
+  void Reserve(Batch* batch, const BagView& bags);
+  // Combine the rows of each bag into [number of bags, dim] at out, and note in the batch how
+  // gradients flow back. Keys without a row read `unknown`. Requires batch->row and Reserve.
+  void Pool(Batch* batch, const IdView& ids, const BagView& bags, const float* unknown, float* out);
+
+ private:
+  void PoolBag(Batch* batch, size_t bag, size_t first, size_t last, const BagView& bags,
+               const float* unknown, float* out);
+
+  const TableCore& core_;
+  Buffer<uint32_t> row_of_pos_;  // by position of the lookup
+};
+
+}  // namespace msrec

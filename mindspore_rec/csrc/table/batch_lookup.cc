@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/batch_lookup.h"
+
+#include <cstring>
+
+#include "cache/row_cache.h"
+#include "table/for_shards.h"
+#include "util/headroom.h"
+
+namespace msrec {
+
+bool BatchLookup::ReserveRows(Batch* batch, LookupPurpose purpose) {
+  bool unique = batch->made_unique;
+  for (int s = 0; Inserts(purpose) && s < kNumShards; ++s) {
+    const size_t positions = batch->begin[s + 1] - batch->begin[s];
+    if (!core_.shards[s]->HasRoom(positions)) unique = true;
+    core_.shards[s]->ReserveNotes(positions);
+  }
+  if (!unique) return false;
+  // Distinct keys may be far fewer than positions: memory is mapped for those only.
+  if (!batch->made_unique) ForShards(*batch, [&](int s) { batch->MakeUnique(s); });
+  for (int s = 0; s < kNumShards; ++s) {
+    if (batch->begin[s + 1] != batch->begin[s]) core_.shards[s]->Reserve(batch->unique[s]);
+  }
+  return true;
+}
+
+void BatchLookup::Run(Batch* batch, LookupPurpose purpose, const float* unknown, float* out) {
+  const int dim = core_.config.dim;
+  if (!batch->on_device) core_.RequireWrittenBack();
+  if (out != nullptr && batch->begin[kNumShards] < batch->n) {
+    for (size_t i = 0; i < (batch->stride == 1 ? 1 : batch->n); ++i) {
+      const size_t rows = batch->stride == 1 ? batch->n : 1;
+      std::memset(out + i * batch->stride * dim, 0, rows * dim * sizeof(float));
+    }
+  }
+  bool unique = true;
+  if (core_.cache != nullptr) {
+    core_.cache->host.Promote(batch, purpose);
+  } else {
+    unique = ReserveRows(batch, purpose);
+  }
+  if (Inserts(purpose)) RequireHeadroom(HeadroomForKeys(batch->n));
+  const bool write_back = core_.device != nullptr && !batch->on_device;
+  ForShards(*batch, [&](int s) {
+    if (!unique) batch->MakeUnique(s);
+    core_.shards[s]->Resolve(batch, purpose);
+    const size_t first = batch->begin[s];
+    for (size_t i = 0; write_back && i < batch->unique[s]; ++i) {
+      if (batch->row[first + i] != nullptr) core_.device->WriteBack(batch->key[first + i]);
+    }
+    if (out == nullptr) return;
+    core_.context.kernels->gather(batch->row.data() + first, batch->inverse.data() + first,
+                                  batch->pos.data() + first, batch->begin[s + 1] - first, unknown,
+                                  dim, out);
+  });
+}
+
+}  // namespace msrec

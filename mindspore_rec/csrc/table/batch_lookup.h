@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// BatchLookup: finds the rows of a batch and copies their values out: unique | fetch rows | expand,
+// shard by shard while a shard's lines are in the processor's cache. A part of a table, under its
+// mutex.
+#pragma once
+
+#include <cstdint>
+
+#include "table/batch.h"
+#include "table/lookup_purpose.h"
+#include "table/table_core.h"
+
+namespace msrec {
+
+class BatchLookup {
+ public:
+  // Requires: core outlives it.
+  explicit BatchLookup(TableCore* core) : core_(*core) {}
+
+  // Fill batch->row for the purpose. Unless `out` is null, copy the rows' values to
+  // [batch->n, dim] at out; keys without a row read `unknown`, ids that were dropped read zeros.
+  // What can fail comes before anything changes.
+  void Run(Batch* batch, LookupPurpose purpose, const float* unknown, float* out);
+
+ private:
+  // Make room for what inserting may need, and make the batch unique where it does not fit
+  // otherwise. Returns whether the batch is unique.
+  bool ReserveRows(Batch* batch, LookupPurpose purpose);
+
+  TableCore& core_;
+};
+
+}  // namespace msrec

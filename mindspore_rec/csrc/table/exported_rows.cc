@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/exported_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "util/thread_pool.h"
+
+namespace msrec {
+
+ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state) {
+  ExportedRows out;
+  out.n = n;
+  out.dim = layout.dim;
+  out.state_width = with_state ? layout.state_width : 0;
+  const size_t dim = out.dim;
+  const size_t width = out.state_width;
+  out.keys.reset(new int64_t[out.n]);
+  out.values.reset(new float[out.n * dim]);
+  out.states.reset(new float[out.n * width]);
+  out.counts.reset(new uint32_t[out.n]);
+  out.last_steps.reset(new uint32_t[out.n]);
+  out.last_times.reset(new uint32_t[out.n]);
+  out.present.reset(new bool[out.n]);
+  return out;
+}
+
+void Pack(const KeyedRows& rows, size_t from, ExportedRows* to) {
+  ExportedRows& out = *to;
+  const size_t n = std::min(rows.size(), out.n - std::min(from, out.n));
+  const size_t dim = out.dim;
+  const size_t width = out.state_width;
+  constexpr size_t kBlock = 4096;
+  ThreadPool::Global().ParallelFor(
+      static_cast<int64_t>((n + kBlock - 1) / kBlock), [&](int64_t block) {
+        const size_t last = std::min(n, (static_cast<size_t>(block) + 1) * kBlock);
+        for (size_t j = block * kBlock; j < last; ++j) {
+          const char* row = rows[j].second;
+          const size_t i = from + j;
+          out.keys[i] = rows[j].first;
+          out.present[i] = row != nullptr;
+          out.counts[i] = row != nullptr ? Meta(row)->count : 0;
+          out.last_steps[i] = row != nullptr ? Meta(row)->last_step : 0;
+          out.last_times[i] = row != nullptr ? Meta(row)->last_time : 0;
+          float* value = out.values.get() + i * dim;
+          float* state = out.states.get() + i * width;
+          if (row == nullptr) {
+            std::memset(value, 0, dim * sizeof(float));
+            std::memset(state, 0, width * sizeof(float));
+          } else {
+            std::memcpy(value, Value(row), dim * sizeof(float));
+            std::memcpy(state, Value(row) + dim, width * sizeof(float));
+          }
+        }
+      });
+}
+
+}  // namespace msrec

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ExportedRows: rows that left a table, as arrays.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "table/table_core.h"
+
+namespace msrec {
+
+// state_width is 0 where rows were exported without state.
+struct ExportedRows {
+  size_t n = 0;
+  int32_t dim = 0;
+  int32_t state_width = 0;
+  std::unique_ptr<int64_t[]> keys;
+  std::unique_ptr<float[]> values;
+  std::unique_ptr<float[]> states;
+  std::unique_ptr<uint32_t[]> counts;
+  std::unique_ptr<uint32_t[]> last_steps;
+  std::unique_ptr<uint32_t[]> last_times;
+  std::unique_ptr<bool[]> present;  // false: the key is deleted and its other entries are zero
+};
+
+// Return room for n rows. Throws std::bad_alloc.
+ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state);
+
+// Copy rows to places `from` and on, as far as there is room.
+void Pack(const KeyedRows& rows, size_t from, ExportedRows* out);
+
+}  // namespace msrec

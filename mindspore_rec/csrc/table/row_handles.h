@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RowHandles: names rows by handles that cannot be mistaken for others. A handle is two int64:
+//   [0] tag, its upper 24 bits << 36 | shard << 32 | place of the row in the shard; or -1: a key
+//       without a row, its gradient is dropped
+//   [1] the table's number, 23 bits << 40 | tag, its lower 40 bits
+// The tag is a hash, under a key that only the table has, of the row's key and place and of the
+// structure version in which the handle was given: no other handle passes for one that was given.
+// The version changes whenever a row leaves the table or rows are laid out anew, so a handle that
+// passes names the row it was given for. A part of a table, under its mutex.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "table/batch.h"
+#include "table/table_core.h"
+#include "util/siphash.h"
+
+namespace msrec {
+
+class RowHandles {
+ public:
+  // Requires: core outlives it.
+  explicit RowHandles(const TableCore* core) : core_(*core) {}
+
+  // The tags of one version, put together with what they are of.
+  class Tags {
+   public:
+    Tags(const SipHash& key, uint64_t version, int64_t table);
+    // Whether a handle is of this table.
+    bool OfTable(const int64_t* handle) const;
+    // Fill the handle of the row of that key in that place, or that of a key without a row.
+    void Give(uint64_t place, int64_t key, int64_t* handle) const;
+    void GiveNoRow(int64_t* handle) const;
+
+   private:
+    uint64_t Of(uint64_t place, int64_t key) const;
+
+    SipHash keyed_;
+    const uint64_t number_;
+    int64_t no_row_;
+  };
+
+  // Return the tags of the present version.
+  Tags Now() const;
+  // Fill handles [batch.n, 2] for the ids of a batch whose rows were found. Where it is not
+  // `trained`, all are those of keys without a row. Throws std::bad_alloc.
+  void Give(const Batch& batch, bool trained, int64_t* handles) const;
+  // Return the row of handles[i], or null for a key without one. Throws StaleHandle where the
+  // handle is another table's, was made up, or its row is no longer there.
+  const char* Row(const Tags& tags, const int64_t* handles, size_t i) const;
+
+ private:
+  const TableCore& core_;
+  const SipHash key_ = SipHash::WithRandomKey();
+};
+
+}  // namespace msrec

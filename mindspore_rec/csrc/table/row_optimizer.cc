@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/row_optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "cache/row_cache.h"
+
+namespace msrec {
+
+bool RowOptimizer::KeepsState(const Rule& rule) const {
+  const ShardContext& context = core_.context;
+  return core_.has_optimizer && rule.kind == context.rule.kind &&
+         StateWidth(rule, context.eviction, core_.config.dim) == context.layout.state_width;
+}
+
+int64_t RowOptimizer::Replace(const Rule& rule) {
+  core_.context.rule = rule;
+  return ++binding_;
+}
+
+RowOptimizer::Relaid RowOptimizer::Relay(const Rule& rule) {
+  const int dim = core_.config.dim;
+  Relaid relaid;
+  relaid.rule = rule;
+  relaid.layout = {dim, StateWidth(rule, core_.context.eviction, dim)};
+  const Rule before = core_.context.rule;
+  core_.context.rule = rule;  // what fresh state is made by
+  try {
+    for (auto& shard : core_.shards) relaid.stores.push_back(shard->Relaid(relaid.layout));
+    if (core_.cache != nullptr) relaid.lower = core_.cache->tiers.Relay(relaid.layout);
+    // The state of every row starts anew.
+    core_.ReserveChanges(relaid.lower.keys, true);
+  } catch (...) {
+    core_.context.rule = before;
+    if (core_.cache != nullptr) core_.cache->tiers.DropStale(std::move(relaid.lower.queue));
+    throw;
+  }
+  core_.context.rule = before;
+  return relaid;
+}
+
+std::shared_ptr<WriteBehind> RowOptimizer::Adopt(Relaid relaid) noexcept {
+  std::shared_ptr<WriteBehind> left;
+  core_.context.rule = relaid.rule;
+  if (core_.cache != nullptr) left = core_.cache->tiers.Adopt(std::move(relaid.lower));
+  for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Adopt(relaid.stores[s].get());
+  core_.context.layout = relaid.layout;
+  for (const auto& shard : core_.shards) shard->TouchAll();
+  ++core_.relayouts;
+  if (core_.device != nullptr) {
+    core_.device->Clear();
+    core_.device->SetStates(nullptr, core_.context.rule.StateWidth(core_.config.dim));
+  }
+  core_.has_optimizer = true;
+  ++binding_;
+  return left;
+}
+
+StepConstants RowOptimizer::Constants(const StepInput& input) const {
+  const Rule& rule = core_.context.rule;
+  const auto require = [&](bool fine, const char* argument, const char* range, float got) {
+    if (!fine) {
+      throw std::invalid_argument(core_.Where(std::string(argument) + " must be " + range +
+                                              ", got " + std::to_string(got)));
+    }
+  };
+  require(std::isfinite(input.learning_rate) && input.learning_rate >= 0.0f, "learning_rate",
+          "a finite number >= 0", input.learning_rate);
+  require(std::isfinite(input.weight_decay) && input.weight_decay >= 0.0f, "weight_decay",
+          "a finite number >= 0", input.weight_decay);
+  require(rule.kind != RuleKind::kFtrl || input.learning_rate > 0.0f, "learning_rate",
+          "> 0 with ftrl, which divides by it", input.learning_rate);
+  if (input.binding != 0 && input.binding != binding_) {
+    throw std::runtime_error(core_.Where(
+        "another optimizer was created for this table later; this one can no longer step"));
+  }
+  StepConstants c{rule, input, 0.0f, rule.epsilon, 2.0f * rule.l2};
+  const double t = static_cast<double>(std::max<int64_t>(input.step, 1));
+  const double correction2 = std::sqrt(1.0 - std::pow(static_cast<double>(c.rule.beta2), t));
+  const double correction1 = 1.0 - std::pow(static_cast<double>(c.rule.beta1), t);
+  c.adam_lr = static_cast<float>(input.learning_rate * correction2 / correction1);
+  // AdamW as published corrects the second moment before epsilon is added; MindSpore's Adam
+  // after.
+  if (c.rule.kind == RuleKind::kAdamW) {
+    c.adam_eps = static_cast<float>(c.rule.epsilon * correction2);
+  }
+  return c;
+}
+
+void RowOptimizer::ReserveUpdate() {
+  for (int s = 0; s < kNumShards; ++s) {
+    core_.shards[s]->ReserveChanges(core_.lookups.gradients().part(s).n);
+  }
+}
+
+void RowOptimizer::PrepareUpdate(int s, bool stale) {
+  GradientSum::Part& part = core_.lookups.gradients().part(s);
+  Shard& shard = *core_.shards[s];
+  if (stale) {
+    for (size_t i = 0; i < part.n; ++i) {
+      if (part.row[i] != nullptr) part.row[i] = shard.Find(part.key[i]);
+    }
+  }
+  if (core_.oldest_mark == 0) return;
+  for (size_t i = 0; i < part.n; ++i) {
+    if (part.row[i] != nullptr) shard.Touch(part.row[i]);
+  }
+}
+
+void RowOptimizer::Update(const StepConstants& constants, int s) {
+  GradientSum::Part& part = core_.lookups.gradients().part(s);
+  core_.context.kernels->step(constants, core_.config.dim, part.row.data(), part.sum.data(),
+                              part.n);
+}
+
+}  // namespace msrec

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/row_reader.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "cache/row_cache.h"
+
+namespace msrec {
+namespace {
+
+constexpr size_t kPartRows = 4096;
+
+}  // namespace
+
+KeyedRows RowReader::Find(const IdView& keys, std::vector<char>* copies) {
+  KeyedRows rows;
+  rows.reserve(keys.size);
+  std::vector<int64_t> missing;
+  core_.RequireWrittenBack();
+  for (size_t i = 0; core_.device != nullptr && i < keys.size; ++i) {
+    core_.device->WriteBack(keys[i]);
+  }
+  for (size_t i = 0; i < keys.size; ++i) {
+    rows.emplace_back(keys[i], core_.ShardFor(keys[i]).Find(keys[i]));
+    if (rows.back().second == nullptr && core_.cache != nullptr) {
+      // One that is in host memory and due is not in a lower tier: its copy there is older.
+      if (!core_.ShardFor(keys[i]).Holds(keys[i])) missing.push_back(keys[i]);
+    }
+  }
+  if (missing.empty()) return rows;
+  std::unique_ptr<bool[]> found;
+  core_.cache->tiers.Read(missing, copies, &found);
+  const size_t stride = core_.context.layout.stride();
+  size_t next = 0;
+  for (auto& [key, row] : rows) {
+    if (next == missing.size() || row != nullptr || key != missing[next]) continue;
+    char* block = copies->data() + next * stride;
+    Shard& shard = core_.ShardFor(key);
+    if (found[next]) {
+      row = shard.ReadThrough(block);
+    } else if (core_.context.is_static()) {
+      shard.FirstRow(block, key);
+      row = block;
+    }
+    ++next;
+  }
+  return rows;
+}
+
+void RowReader::Walk(const std::function<void(const KeyedRows&)>& fn) {
+  core_.RequireWrittenBack();
+  if (core_.device != nullptr) core_.device->WriteBackAll();
+  const bool has_unseen = core_.cache != nullptr && core_.context.is_static();
+  std::vector<bool> seen(has_unseen ? core_.config.vocabulary : 0);
+  const auto give = [&](const KeyedRows& rows) {
+    for (const auto& each : rows) {
+      if (has_unseen) seen[each.first] = true;
+    }
+    fn(rows);
+  };
+  for (const auto& shard : core_.shards) {
+    KeyedRows rows;
+    for (const char* row : shard->Rows()) rows.emplace_back(Meta(row)->key, row);
+    give(rows);
+  }
+  if (core_.cache == nullptr) return;
+  core_.cache->tiers.Walk([&](KeyedRows& rows) {
+    const auto due = [&](const auto& each) { return core_.context.Due(*Meta(each.second)); };
+    rows.erase(std::remove_if(rows.begin(), rows.end(), due), rows.end());
+    give(rows);
+  });
+  if (has_unseen) WalkUnseen(seen, fn);
+}
+
+void RowReader::WalkUnseen(const std::vector<bool>& seen,
+                           const std::function<void(const KeyedRows&)>& fn) {
+  const size_t stride = core_.context.layout.stride();
+  std::vector<char> blocks(kPartRows * stride);
+  KeyedRows rows;
+  for (size_t key = 0; key < seen.size(); ++key) {
+    if (!seen[key]) {
+      char* block = blocks.data() + rows.size() * stride;
+      core_.ShardFor(static_cast<int64_t>(key)).FirstRow(block, static_cast<int64_t>(key));
+      rows.emplace_back(key, block);
+    }
+    if (rows.size() < kPartRows && key + 1 < seen.size()) continue;
+    fn(rows);
+    rows.clear();
+  }
+}
+
+size_t RowReader::Count() const {
+  if (core_.cache == nullptr) return core_.Rows();
+  if (core_.context.is_static()) return static_cast<size_t>(core_.config.vocabulary);
+  return core_.Rows() + static_cast<size_t>(core_.cache->tiers.rows());
+}
+
+}  // namespace msrec
