@@ -99,7 +99,7 @@ def test_whole_states_while_a_trainer_goes_on_and_is_killed(tmp_path: Path, wait
     def ask(number: int) -> None:
         rows = asked([1.0 + number, 5.0, 0.5])
         prices = np.array(rows["price"])
-        while not stop.is_set():
+        while not stop.wait(0.02):  # the trainer needs the processor too
             try:
                 (answer,), version = predictor.predict_versioned(rows)
                 if version == 0:
@@ -118,12 +118,12 @@ def test_whole_states_while_a_trainer_goes_on_and_is_killed(tmp_path: Path, wait
             for thread in threads:
                 thread.start()
             try:
-                wait(lambda: failures or predictor.status().version >= 12)
+                wait(lambda: failures or predictor.status().version >= 12, 240)
                 process.kill()
                 process.wait()
                 process = subprocess.Popen(command, cwd=ROOT, env=environment)
                 at = predictor.status().version
-                wait(lambda: failures or predictor.status().version >= at + 12)
+                wait(lambda: failures or predictor.status().version >= at + 12, 240)
             finally:
                 stop.set()
                 for thread in threads:
