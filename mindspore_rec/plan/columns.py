@@ -22,8 +22,8 @@ class KeyColumn:
     Args:
         name: name of the column, which is hashed into the keys of categories.
         key_type: 'id': the numbers are the keys. 'category': hashed by
-            `mindspore_rec.feature.hashing.category_keys`. 'auto': by the column's first
-            values, 'id' for numbers and 'category' for text.
+            `mindspore_rec.category_keys`. 'auto': by the column's first values,
+            'id' for numbers and 'category' for text.
         from_text: whether the log is text, in which numbers are spelled out.
 
     Example:
