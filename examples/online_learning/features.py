@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the feature worker makes of events: keys, numbers and a label, and when the event came."""
+"""The feature pipelines of the events: keys, numbers, a label, and the time it was sent."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,11 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datasets.movielens.data import GENRES
+from mindspore_rec import FeatureSpec
 from mindspore_rec.stream import Category, Feature, FeaturePipeline, Number, to_record_batch
 
-__all__ = ["GenreFlags", "SentPipeline", "movielens_pipeline", "synthetic_pipeline"]
+__all__ = ["GenreFlags", "channel_schema", "movielens_pipeline", "synthetic_pipeline"]
 
 POSITIVE = 4.0  # a rating of so many stars or more
+SENT = FeatureSpec("sent", is_timestamp=True)  # the trainer's watermark, and so the freshness shown
 
 
 class GenreFlags(Feature):
@@ -45,6 +45,7 @@ def movielens_pipeline() -> FeaturePipeline:
     """Ratings: the same keys and numbers as `datasets.movielens.load` makes of the files."""
     return FeaturePipeline(
         {
+            "sent": SENT,
             "ids": [
                 Category("userId", field="user"),
                 Category("movieId", field="movie"),
@@ -66,36 +67,9 @@ def _year_and_liked(events: pd.DataFrame) -> pd.DataFrame:
 def synthetic_pipeline(fields: int) -> FeaturePipeline:
     """Clicks of the drifting stream."""
     ids = [Category(f"C{f + 1}") for f in range(fields)]
-    return FeaturePipeline({"ids": ids, "label": Number("click")})
+    return FeaturePipeline({"sent": SENT, "ids": ids, "label": Number("click")})
 
 
-class SentPipeline:
-    """A pipeline's arrays, with the time at which the producer sent each event in front of them.
-
-    The trainer's watermark is made of it, and of that the freshness which the runner shows.
-
-    Args:
-        pipeline: makes the arrays.
-    """
-
-    def __init__(self, pipeline: FeaturePipeline) -> None:
-        self._pipeline = pipeline
-        self.column_names = ["sent", *pipeline.column_names]
-
-    def schema(self, rows: pa.RecordBatch) -> pa.Schema:
-        """Columns and types of what it makes of such events."""
-        return to_record_batch({"sent": np.zeros(len(rows)), **self._pipeline.apply(rows)}).schema
-
-    def __call__(self, rows: Any) -> dict[str, np.ndarray]:
-        """Arrays of the stream's next rows."""
-        batch = to_record_batch(rows)
-        sent = batch.column("sent").to_numpy(zero_copy_only=False)
-        return {"sent": sent, **self._pipeline(batch)}
-
-    def state_dict(self) -> dict[str, Any]:
-        """What the pipeline has learned."""
-        return self._pipeline.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from there."""
-        self._pipeline.load_state_dict(state)
+def channel_schema(pipeline: FeaturePipeline, rows: pa.RecordBatch) -> pa.Schema:
+    """Return columns and types of the messages that the worker makes of such events."""
+    return to_record_batch(pipeline.with_times().apply(rows)).schema

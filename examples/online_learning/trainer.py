@@ -22,7 +22,7 @@ import mindspore as ms
 from mindspore.train import Callback, RunContext
 
 from examples.online_learning.events import EventSet, open_events
-from examples.online_learning.features import SentPipeline
+from examples.online_learning.features import channel_schema
 from examples.online_learning.network import (
     build,
     inputs_of,
@@ -68,7 +68,7 @@ def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None
         brokers,
         NAMESPACE,
         dataset_name=DATASET,
-        schema=SentPipeline(pipeline).schema(events.batch(0, 1, sent=0.0)),
+        schema=channel_schema(pipeline, events.batch(0, 1, sent=0.0)),
         batch_size=options.batch,
         event_time="sent",  # of a batch's events: set on the tables just before its step
         max_wait_seconds=options.wait,

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from examples.online_learning.events import EventSet, open_events
-from examples.online_learning.features import SentPipeline
 from examples.online_learning.parts import (
     DATASET,
     EVENTS,
@@ -29,6 +28,7 @@ from examples.online_learning.parts import (
 )
 from mindspore_rec.stream import (
     DataSender,
+    FeaturePipeline,
     FeatureWorker,
     Journal,
     KafkaSource,
@@ -37,16 +37,24 @@ from mindspore_rec.stream import (
 )
 
 
-class Watched(SentPipeline):
-    """The pipeline, which tells how far it is."""
+class Watched:
+    """The pipeline with the times of the events, which reports how far it is.
 
-    def __init__(self, events: EventSet, status: Status) -> None:
-        super().__init__(events.pipeline())
+    Args:
+        pipeline: makes the arrays.
+        status: where the number of the last event goes.
+    """
+
+    def __init__(self, pipeline: FeaturePipeline, status: Status) -> None:
+        self._pipeline = pipeline.with_times()
         self._status = status
+        self.column_names = self._pipeline.column_names
+        self.state_dict = self._pipeline.state_dict
+        self.load_state_dict = self._pipeline.load_state_dict
 
     def __call__(self, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
-        """Arrays of the stream's next rows."""
-        made = super().__call__(rows)
+        """Return the arrays of the stream's next rows."""
+        made: dict[str, np.ndarray] = self._pipeline(rows)
         self._status.say(row=rows.column("row")[-1].as_py())
         return made
 
@@ -66,7 +74,8 @@ def work(brokers: str, events: EventSet, directory: Path, batch: int, wait: floa
         journal=Journal(directory / "worker.journal"),
     )
     sender = DataSender(brokers, NAMESPACE, dataset_name=DATASET, sender_name="worker-0")
-    with sender, StreamingDataset(source, Watched(events, Status(directory, "worker"))) as stream:
+    watched = Watched(events.pipeline(), Status(directory, "worker"))
+    with sender, StreamingDataset(source, watched) as stream:
         FeatureWorker(stream, sender, directory / "worker.json").run()
 
 
