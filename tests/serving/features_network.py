@@ -131,7 +131,8 @@ def train(root: Path, steps: int | None, pause: float = 0.0, **cadence: Any) -> 
         builder_inputs=INPUTS,
         **cadence,
     )
-    source = StreamSource(topic.client(), ArrowFormat(), BATCH, stop=StopWhen(idle_seconds=0.2))
+    stop = None if steps is None else StopWhen(batches=steps)
+    source = StreamSource(topic.client(), ArrowFormat(), BATCH, stop=stop)
     with StreamingDataset(source, pipeline()) as stream:
         checkpoint.restore(model, stream)
         model.online_train(stream, [Marks(topic, checkpoint, pause), checkpoint], progress=False)
