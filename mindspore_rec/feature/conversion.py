@@ -41,7 +41,7 @@ class Change:
 
 
 class Conversion:
-    """What `convert` did, or with `dry_run` would do. Prints as a table.
+    """Report of what `convert` did, or with `dry_run` would do. Prints as a table.
 
     It keeps the old embeddings with their weights until `revert` or `forget`.
 
@@ -76,7 +76,7 @@ class Conversion:
         return self._net is not None
 
     def forget(self) -> None:
-        """Makes the conversion final, which gives the memory of the old weights back."""
+        """Make the conversion final, which gives the memory of the old weights back."""
         if self._net is not None:
             vars(self._net)[ATTRIBUTE].remove(self)
         self._net, self._pairs = None, []
@@ -102,7 +102,7 @@ class Conversion:
 
 
 def changes_of(targets: list[Target], kind: str, prefix: str) -> list[Change]:
-    """The changes that converting `targets` makes."""
+    """Return the changes that converting `targets` makes."""
     first: dict[int, str] = {}
     changes = []
     for target in targets:

@@ -23,7 +23,7 @@ _BACKWARD_HOOKS = ("_lazy_backward_pre_hook", "_lazy_backward_hook")
 
 
 def check_convertible(net: nn.Cell, targets: list[Target], keep_weights: bool) -> None:
-    """Refuses everything that would not compute the same with tables, all of it in one message.
+    """Refuse everything that would not compute the same with tables, all of it in one message.
 
     Raises:
         ValueError: something is in the way; the message names every embedding and its reason.
@@ -82,7 +82,7 @@ def _feature_reasons(target: Target, keep_weights: bool) -> Iterator[str]:
 
 
 def _sharing_reasons(target: Target, targets: list[Target]) -> Iterator[str]:
-    """Cells with one weight become lookups of one table: what belongs to the table must agree."""
+    """Yield what keeps cells with one weight from being lookups of one table."""
     for other in targets:
         if other is target or other.weight is not target.weight:
             continue
@@ -143,7 +143,7 @@ def _held_parameters(cell: nn.Cell) -> Iterator[Parameter]:
 
 
 def cells_outside(net: nn.Cell) -> list[nn.Cell]:
-    """Every cell of the process that is no part of the network."""
+    """Return every cell of the process that is no part of the network."""
     gc.collect()  # networks given up live on in reference cycles
     inside = {id(cell) for _, cell in walk(net)}
     # By type: isinstance would ask lazy modules for their class and so load them.
@@ -152,7 +152,7 @@ def cells_outside(net: nn.Cell) -> list[nn.Cell]:
 
 
 def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
-    """Warns of optimizers and cells outside the network that hold the old rows."""
+    """Warn of optimizers and cells outside the network that hold the old rows."""
     old = {id(target.cell) for target in targets}
     held = {id(target.weight) for target in targets} | old
     users = set()
@@ -174,7 +174,7 @@ def warn_of_users(targets: list[Target], outside: list[nn.Cell]) -> None:
 
 
 def forget_compiled(net: nn.Cell, outside: list[nn.Cell]) -> None:
-    """Makes the network and all it is part of compile anew: graphs keep the cells they saw."""
+    """Make the network and all it is part of compile anew: graphs keep the cells they saw."""
     around = set()
     for _, cell in walk(net):
         around.add(id(cell))

@@ -17,7 +17,7 @@ _ITERATORS = ("enumerate", "list", "reversed", "tuple", "zip")
 
 
 def read_in_construct(cell: nn.Cell) -> list[tuple[Parameter, str]]:
-    """Parameters that a cell's own code reads as attributes of cells below it.
+    """Return parameters that a cell's own code reads as attributes of cells below it.
 
     Such as `self.embedding.embedding_table` in an output projection: no cell but the embedding
     holds that Parameter. Follows attributes, indices, plain assignments, loops and method calls
@@ -51,7 +51,7 @@ def _definitions(cell: nn.Cell, method: str) -> list[Any]:
 
 
 class _Reader(ast.NodeVisitor):
-    """Runs a method in the abstract: every expression stands for the objects it may be."""
+    """Visitor of a method's code, in which an expression stands for the objects it may be."""
 
     def __init__(self, cell: nn.Cell, function: Any) -> None:
         self.parameters: list[tuple[Parameter, str]] = []
@@ -67,19 +67,19 @@ class _Reader(ast.NodeVisitor):
             self.visit(statement)
 
     def visit_Assign(self, node: ast.Assign) -> None:  # noqa: N802
-        """An alias such as `table = self.embedding.embedding_table`."""
+        """Note an alias such as `table = self.embedding.embedding_table`."""
         self.generic_visit(node)
         for name in node.targets:
             if isinstance(name, ast.Name):
                 self._may_be(name.id, self.objects(node.value))
 
     def visit_For(self, node: ast.For) -> None:  # noqa: N802
-        """The variable of a loop may be any member of what is looped over."""
+        """Note that the variable of a loop may be any member of what is looped over."""
         self._bind(node)
         self.generic_visit(node)
 
     def visit_ListComp(self, node: ast.ListComp) -> None:  # noqa: N802
-        """As `visit_For`; the loops come first."""
+        """Note a comprehension's variables as `visit_For` does, before its element is visited."""
         for loop in node.generators:
             self._bind(loop)
         self.generic_visit(node)
@@ -97,7 +97,7 @@ class _Reader(ast.NodeVisitor):
                 known.append(value)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:  # noqa: N802
-        """Where a Parameter is read, or a method of a cell used."""
+        """Note where a Parameter is read, or a method of a cell is used."""
         for value in self.objects(node):
             if isinstance(value, Parameter):
                 self.parameters.append((value, ast.unparse(node)))
@@ -109,7 +109,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def objects(self, node: ast.expr) -> list[Any]:
-        """What an expression may be, as far as cells, their attributes and containers go."""
+        """Return what an expression may be, of cells, their attributes and containers."""
         if isinstance(node, ast.Name):
             return self.names.get(node.id, [])
         if isinstance(node, ast.Attribute):
@@ -123,7 +123,7 @@ class _Reader(ast.NodeVisitor):
 
 
 def _handed_on(call: ast.Call) -> list[ast.expr]:
-    """What a call hands the members of on, in `for k, cell in enumerate(self.cells)`."""
+    """Return what a call passes on the members of, as `enumerate(self.cells)` does in a loop."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in ("items", "values", "cells"):
         return [function.value]

@@ -35,17 +35,17 @@ class Target:
 
     @property
     def path(self) -> str:
-        """The cell's name in messages and, with the prefix, its table's."""
+        """Name of the cell in messages and, with the prefix, of its table."""
         return self.paths[0]
 
     @property
     def rows(self) -> int:
-        """The size of its vocabulary."""
+        """Number of ids in its vocabulary."""
         return int(self.weight.shape[0])
 
     @property
     def dim(self) -> int:
-        """Floats in a row."""
+        """Number of floats in a row."""
         return int(self.weight.shape[1])
 
     @property
@@ -60,7 +60,7 @@ class Target:
 
     @property
     def padding(self) -> int | None:
-        """The id whose row is never trained.
+        """Id whose row is never trained.
 
         `nn.Embedding` only starts its padding row as zeros and then trains it like any other.
         """
@@ -77,7 +77,7 @@ _KINDS = (
 
 
 def walk(net: nn.Cell, path: str = "") -> Iterator[tuple[str, nn.Cell]]:
-    """Every cell by every path that leads to it; `cells_and_names` gives each one path only."""
+    """Yield every cell by every path to it; `cells_and_names` gives each one path only."""
     return _walk(net, path, ())
 
 
@@ -89,7 +89,7 @@ def _walk(cell: nn.Cell, path: str, above: tuple[nn.Cell, ...]) -> Iterator[tupl
 
 
 def find_targets(net: nn.Cell) -> list[Target]:
-    """The embeddings of MindSpore in a network, in the order of its cells.
+    """Return the embeddings of MindSpore in a network, in the order of its cells.
 
     Raises:
         ValueError: there is none, or the network itself is one.
@@ -120,7 +120,7 @@ def choose_targets(
     min_size: int | None,
     predicate: Callable[[str, nn.Cell], bool] | None,
 ) -> list[Target]:
-    """Those that every given criterion takes.
+    """Return those that every given criterion takes.
 
     Raises:
         TypeError: a criterion is of the wrong type.
@@ -164,7 +164,7 @@ def _by_name(targets: list[Target], names: str | Sequence[str]) -> list[Target]:
 
 
 def replace_in(net: nn.Cell, replacements: dict[int, nn.Cell]) -> None:
-    """Puts cells in the place of others, wherever a cell of the network holds them.
+    """Put cells in the place of others, wherever a cell of the network holds them.
 
     Goes past `Cell.__setattr__`, which would rename parameters and refuses some containers; lists
     beside the registered children (as in `SequentialCell`) are seen to as well.

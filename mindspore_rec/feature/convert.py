@@ -57,7 +57,7 @@ def convert(
     dry_run: bool = False,
     config: TableConfig | None = None,
 ) -> Conversion:
-    """Replaces the embeddings of an ordinary network by lookups in tables; its code stays.
+    """Replace the embeddings of an ordinary network by lookups in tables; its code stays.
 
     Finds `nn.Embedding`, `mint.nn.Embedding` and `nn.EmbeddingLookup` of MindSpore at any depth,
     takes those that fit all of `names`, `min_size` and `predicate` (all, where none is given),
@@ -193,7 +193,7 @@ def _check_names(net: nn.Cell, targets: list[Target], prefix: str) -> None:
 
 
 def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -> None:
-    """Puts the ordinary embeddings back, with what their rows have learned.
+    """Put the ordinary embeddings back, with what their rows have learned.
 
     They are the cells and Parameters that were there before the conversion, so that optimizers and
     checkpoints of the ordinary network fit again; the tables are closed. A row that a hash table
@@ -261,7 +261,7 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
 
 
 def _rows(target: Target, table: MapParameter | StaticParameter, *, drop_new: bool) -> np.ndarray:
-    """The vocabulary's rows as evaluation reads them."""
+    """Return the vocabulary's rows as evaluation reads them."""
     if isinstance(table, MapParameter):
         keys = table.row_keys()
         new = keys[(keys < 0) | (keys >= target.rows)]

@@ -75,7 +75,7 @@ def category_keys(field: str, values: Any) -> np.ndarray:
 
 
 def missing_key(field: str) -> int:
-    """The key that every missing value of ``field`` gets.
+    """Return the key that every missing value of ``field`` gets.
 
     Args:
         field: Name of the field, not empty.
@@ -93,7 +93,7 @@ def missing_key(field: str) -> int:
 
 
 def mix64(words: np.ndarray) -> np.ndarray:
-    """The SplitMix64 finalizer of each word: a bijection of uint64.
+    """Return the SplitMix64 finalizer of each word: a bijection of uint64.
 
     Args:
         words: uint64 array of any shape; not changed.
@@ -122,7 +122,7 @@ def _salt(field: str) -> bytes:
 
 
 def _as_arrow(values: Any) -> pa.Array:
-    """One Arrow array for whatever came in; raises in the caller's words."""
+    """Return the values as one Arrow array; errors name the argument ``values``."""
     if isinstance(values, pa.ChunkedArray):
         # unify first: chunks of a dictionary column may each have a dictionary of their own
         if values.num_chunks == 1:
@@ -141,7 +141,7 @@ def _as_arrow(values: Any) -> pa.Array:
 
 
 def _whole(field: str, values: pa.Array) -> pa.Array:
-    """Floats that are all whole or missing, as integers."""
+    """Return floats that are all whole or missing as integers."""
     numbers = values.to_numpy(zero_copy_only=False)  # NaN where one is missing
     there = ~np.isnan(numbers)
     most = 2.0 ** (np.finfo(numbers.dtype).nmant + 1)  # up to there each is exactly one integer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers by their place among the numbers seen before: scaled, and as categories."""
+"""Transforms of numbers by their place among those seen before: scaled, and as categories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["QuantileBucket", "QuantileScale"]
 
 
 class QuantileScale(Number):
-    """Numbers of any size and sign as their place among those learned from, -1 to 1.
+    """Scale numbers of any size and sign to their place among those learned from, -1 to 1.
 
     The smallest value learned becomes about -1, the median 0, the largest about 1, with straight
     lines between quantiles; what lies outside, infinities among it, becomes the value of the nearer
@@ -64,7 +64,7 @@ class QuantileScale(Number):
         self._learn_from(self._seen)
 
     def fit(self, values: Any) -> QuantileScale:
-        """Learns from all these numbers, in place of what was learned before.
+        """Learn from all these numbers, in place of what was learned before.
 
         Args:
             values: numbers of length N: a list, an array, a pandas Series or an Arrow array;
@@ -79,21 +79,21 @@ class QuantileScale(Number):
         return self
 
     def scaled(self, values: Any) -> np.ndarray:
-        """Places among what was learned, float32 `[N]`, -1 to 1 (or `missing`)."""
+        """Return places among what was learned, float32 `[N]`, -1 to 1 (or `missing`)."""
         self._say_if_unfit()
         return self._places(self._numbers(_as_arrow(values)))
 
     def keys(self, values: Any) -> np.ndarray:
-        """Keys of the numbers' buckets, int64 `[N]`, apart from those of other columns."""
+        """Return keys of the numbers' buckets, int64 `[N]`, apart from those of other columns."""
         self._say_if_unfit()
         return self._bucket_keys(self._numbers(_as_arrow(values)))
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """The places."""
+        """Return the places, float32 ``[B]``."""
         return self._places(self._read(values, learn))
 
     def state_dict(self) -> Any:
-        """What was learned: plain numbers and lists."""
+        """Return what was learned, as plain numbers and lists."""
         return {
             "buckets": self.buckets,
             "points": self._points.tolist(),
@@ -184,7 +184,7 @@ class QuantileScale(Number):
 
 
 class QuantileBucket(QuantileScale):
-    """The bucket between quantiles that a number is in, as a key: a `QuantileScale` for tables.
+    """Turn numbers into keys of the bucket between quantiles: a `QuantileScale` for tables.
 
     Args: as for `QuantileScale`.
 
@@ -198,7 +198,7 @@ class QuantileBucket(QuantileScale):
     dtype = np.int64
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """The keys."""
+        """Return the keys, int64 ``[B]``."""
         return self._bucket_keys(self._read(values, learn))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers scaled by what a stream has shown so far.
+"""Transforms that scale numbers by what a stream has shown so far.
 
 A statistic takes in a batch before that batch is scaled, and is part of the pipeline's state: the
 same rows in the same batches give the same numbers, also after a restart.
@@ -19,7 +19,7 @@ __all__ = ["LogScale", "MinMaxScale", "StandardScale"]
 
 
 class MinMaxScale(Number):
-    """``(x - low) / (high - low)``, at least 0 and at most 1; 0 where ``high == low``.
+    """Scale to ``(x - low) / (high - low)``, at least 0 and at most 1; 0 where ``high == low``.
 
     Args:
         column: numbers.
@@ -69,7 +69,7 @@ class MinMaxScale(Number):
         return numbers
 
     def state_dict(self) -> list[float] | None:
-        """The least and the greatest value so far; none of them before the first."""
+        """Return the least and the greatest value so far; an empty list before the first."""
         return list(self._seen) if self._seen[0] <= self._seen[1] else []
 
     def load_state_dict(self, state: Any) -> None:
@@ -78,7 +78,7 @@ class MinMaxScale(Number):
 
 
 class LogScale(MinMaxScale):
-    """``log(1 + max(x, 0))``, as it is or between the extremes so far.
+    """Scale to ``log(1 + max(x, 0))``, as it is or between the extremes so far.
 
     Args:
         column: numbers, counts for example.
@@ -106,7 +106,7 @@ class LogScale(MinMaxScale):
         return super()._scaled(numbers, there, learn)
 
     def state_dict(self) -> list[float] | None:
-        """As for `MinMaxScale`, of the logarithms; None where nothing is learned."""
+        """Return the extremes of the logarithms so far; None where `running` is False."""
         return super().state_dict() if self.running else None
 
     def load_state_dict(self, state: Any) -> None:
@@ -118,7 +118,7 @@ class LogScale(MinMaxScale):
 
 
 class StandardScale(Number):
-    """``(x - mean) / deviation`` over all values so far; 0 where they are all equal.
+    """Scale to ``(x - mean) / deviation`` over all values so far; 0 where they are all equal.
 
     Mean and sum of squares are merged batch by batch (Chan, Golub, LeVeque 1979), which does not
     lose digits over a long stream.
@@ -156,7 +156,7 @@ class StandardScale(Number):
         self._count = count
 
     def state_dict(self) -> list[float] | None:
-        """Number of values, their mean, the sum of squared distances from it."""
+        """Return number of values, their mean, and the sum of squared distances from it."""
         return [self._count, self._mean, self._squares]
 
     def load_state_dict(self, state: Any) -> None:

@@ -40,10 +40,10 @@ class Feature(ABC):
     """
 
     dtype: ClassVar[type]
-    """np.int64 for keys, np.float32 for numbers."""
+    """Type of the values: np.int64 for keys, np.float32 for numbers."""
 
     width = 1
-    """Values a row."""
+    """Number of values a row."""
 
     def __init__(self, column: str | int) -> None:
         if isinstance(column, int) and not isinstance(column, bool):
@@ -76,7 +76,7 @@ class Feature(ABC):
 
 
 class Category(Feature):
-    """Keys of strings or integers, by the hash of `mindspore_rec.category_keys`.
+    """Hash strings or integers to keys by `mindspore_rec.category_keys`.
 
     Args:
         column: strings or integers; a missing value has a key of its own.
@@ -102,7 +102,7 @@ class Category(Feature):
 
 
 class Key(Feature):
-    """Keys as they are in the column, as int64.
+    """Take integers as keys as they are, as int64.
 
     Args:
         column: integers without missing values.
@@ -125,7 +125,7 @@ class Key(Feature):
 
 
 class Number(Feature):
-    """Numbers as they are.
+    """Take numbers as they are.
 
     Args:
         column: numbers.
@@ -166,7 +166,7 @@ class Number(Feature):
 
 
 class TimePart(Feature):
-    """A part of a time as a category.
+    """Turn times into keys of their hour, weekday or another part.
 
     Args:
         column: seconds since 1970, or an Arrow timestamp; UTC. A missing time, and one that is
@@ -193,7 +193,7 @@ class TimePart(Feature):
 
 
 class TimeCycle(Feature):
-    """A part of a time as sine and cosine, so that its end is next to its beginning.
+    """Turn times into sine and cosine of their hour or another part: 23:59 is next to 0:00.
 
     Args:
         column: as for `TimePart`; both are 0 where the time is missing.

@@ -11,7 +11,7 @@ __all__ = ["get_dense_and_sparse_variable"]
 
 
 def get_dense_and_sparse_variable(net: nn.Cell) -> tuple[list[Parameter], list[Parameter]]:
-    """The trainable parameters of a network, dense ones and tables apart, as optimizers take them.
+    """Return the trainable parameters of a network as optimizers take them, tables apart.
 
     Args:
         net: any Cell.
