@@ -58,7 +58,7 @@ class EmbeddingBag(nn.Cell):
             table.
         key_dtype: dtype of the keys of a hash table. Default: `int32`.
         param_init: as for `HashEmbeddingLookup`. Default: 'normal'.
-        padding_key: an id that is no member of its bag. Default: none.
+        padding_key: id that is no member of its bag. Default: none.
         permit_filter_value: as for `HashEmbeddingLookup`.
         evict_filter_value: as for `HashEmbeddingLookup`.
         name: the table's name. Default: numbered.

@@ -70,7 +70,7 @@ class CrossNet(nn.Cell):
         self.products = ops.MatMul(transpose_b=True)
 
     def construct(self, x: Tensor) -> Tensor:
-        """The last layer's output."""
+        """Return the output of the last layer, float32 `[B, in_features]`."""
         of_input = ops.split(self.products(x, self.weight), 1, 1)
         of_biases = (self.products(self.weight, self.bias) * self.earlier).sum(1)
         factor = 1 + of_input[0]
@@ -125,7 +125,7 @@ class CrossNetV2(nn.Cell):
         )
 
     def construct(self, x: Tensor) -> Tensor:
-        """The last layer's output."""
+        """Return the output of the last layer, float32 `[B, in_features]`."""
         crossed = x
         for linear in self.maps:
             crossed = x * linear(crossed) + crossed
@@ -162,7 +162,7 @@ class CrossNetMix(nn.Cell):
         layers: number of cross layers L, 1 to 64. Default: 2.
         experts: number of experts E of a layer, 1 to 1024. Default: 4.
         rank: width of an expert, 1 to 8192; useful below `in_features`. Default: 32.
-        activation: of the experts, as for `MLP`; None for linear experts, which then have no C.
+        activation: activation of the experts, as for `MLP`; None for linear experts, without C.
             Default: 'tanh'.
 
     Inputs:
@@ -210,22 +210,22 @@ class CrossNetMix(nn.Cell):
             )
 
     def construct(self, x: Tensor) -> Tensor:
-        """The last layer's output."""
+        """Return the output of the last layer, float32 `[B, in_features]`."""
         crossed = x
         for mixture in self.mixtures:
             crossed = x * mixture(crossed, self.gate_weights(crossed)) + crossed
         return crossed
 
     def gate_weights(self, x: Tensor) -> Tensor:
-        """How a layer with input x weighs its experts: float32 Tensor `[B, experts]`, summing to 1
-        in each row."""
+        """Return the weights of a layer's experts for its input x: float32 Tensor `[B, experts]`,
+        whose rows sum to 1."""
         if self.experts == 1:
             return ops.ones_like(x[:, :1])
         return ops.softmax(self.gates(x), 1)
 
 
 class _LowRankExperts(nn.Cell):
-    """The weighted sum of one layer's experts, before it multiplies the network's input."""
+    """Weighted sum of one layer's experts, before it multiplies the network's input."""
 
     def __init__(self, width: int, experts: int, rank: int, activation: str | None) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairwise dot products of embeddings."""
+"""DotInteraction: pairwise dot products of embeddings."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class DotInteraction(nn.Cell):
         self.out_features = products + (self.dim if dense else 0)
 
     def construct(self, x: Tensor, dense: Tensor | None = None) -> Tensor:
-        """The products, behind the dense vector if there is one."""
+        """Return the products, behind the dense vector if there is one."""
         if x.shape[1:] != (self.fields, self.dim):
             raise ValueError(f"x must be [B, {self.fields}, {self.dim}], got {x.shape}")
         if self.with_dense:
@@ -90,14 +90,14 @@ class DotInteraction(nn.Cell):
 
 
 class _PairDots(nn.Cell):
-    """The lower triangle of each row's matrix of dot products."""
+    """Lower triangle of each row's matrix of dot products."""
 
     def __init__(self, vectors: int, diagonal: bool) -> None:
         super().__init__()
         i, j = np.tril_indices(vectors, 0 if diagonal else -1)
         self.vectors = vectors
         self.triangle = Tensor((i * vectors + j).astype(np.int32))
-        # For the gradient: which product an entry of the whole matrix is, and how often.
+        # For the gradient: the product that is at each entry of the whole matrix, and how often.
         product = np.zeros((vectors, vectors), np.int32)
         product[i, j] = product[j, i] = np.arange(len(i))
         times = np.ones((vectors, vectors), np.float32)

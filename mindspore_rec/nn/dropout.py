@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropout that a seed decides."""
+"""SeededDropout: dropout that is the same in two runs with one seed."""
 
 from __future__ import annotations
 
@@ -50,25 +50,25 @@ class SeededDropout(nn.Cell):
         super().__init__()
         width = check_int("width", width, 1, 1 << 20)
         rate = check_rate("rate", rate)
-        # NumPy's global generator, for that is what mindspore.set_seed seeds.
+        # NumPy's global generator is the one that mindspore.set_seed seeds.
         random = np.random.default_rng(np.random.randint(1 << 31))  # noqa: NPY002
         kept = random.random((self.masks, width), np.float32) >= rate
         self.scaled = Tensor(kept.astype(np.float32) / np.float32(1 - rate))
         self.used = Parameter(Tensor(np.zeros(1, np.int32)), name="used", requires_grad=False)
 
     def construct(self, x: Tensor) -> Tensor:
-        """The units that are kept, scaled, and zeros; in evaluation x as it is."""
+        """Return x with some units zero and the others scaled; in evaluation x as it is."""
         if not self.training:
             return x
         used = (self.used + self.stride) % self.masks
         ops.assign(self.used, used)
-        # counts the rows also where their number is not known before the graph runs
+        # a cumulative sum counts rows also where their number is known only when the graph runs
         row = ops.cast(ops.cumsum(ops.ones_like(x[:, 0]), 0), ms.int32)
         return x * ops.gather(self.scaled, (row + used) % self.masks, 0)
 
 
 def check_rate(argument: str, value: float) -> float:
-    """`value` where it is a probability below 1.
+    """Return `value` as a float, a probability below 1.
 
     Raises:
         TypeError, ValueError: it is not.

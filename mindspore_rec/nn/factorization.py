@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Factorization machine."""
+"""FactorizationMachine: the second-order term of a factorization machine."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class FactorizationMachine(nn.Cell):
         self.stacked = Tensor(np.tile(np.eye(self.dim, dtype=np.float32), (self.fields, 1)))
 
     def construct(self, x: Tensor) -> Tensor:
-        """The sum over all pairs of fields."""
+        """Return the sum over all pairs of fields."""
         if x.shape[1:] != (self.fields, self.dim):
             raise ValueError(f"x must be [B, {self.fields}, {self.dim}], got {x.shape}")
         x = x.reshape((-1, self.fields * self.dim))

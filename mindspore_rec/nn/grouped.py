@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several tables looked up by one operator."""
+"""GroupedEmbedding: several tables looked up by one operator."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class GroupedEmbedding(nn.Cell):
         config: a `TableConfig` for each column instead of its table, all with the same `dim` and
             with different names. A table of its own is made of each: a MapParameter, or, where the
             config has `vocab_size`, a StaticParameter. Default: none.
-        padding_key: an id that reads zeros and is never trained, in all tables. Default: none.
-        faae_coefficient: what an occurrence counts for in admission, one for all columns or one
-            each, 1 to 2**20. Default: 1.
+        padding_key: id that reads zeros and is never trained, in all tables. Default: none.
+        faae_coefficient: number of occurrences that one occurrence of an id counts as, as for
+            `HashEmbeddingLookup`; one for all columns or one each. Default: 1.
 
     Inputs:
         ids: int32 or int64 Tensor `[..., tables]`.
@@ -75,19 +75,20 @@ class GroupedEmbedding(nn.Cell):
             raise TypeError("tables must be given, or config=[TableConfig(...), ...]")
         if tables is not REQUIRED and config is not None:
             raise ValueError("tables are of what config describes: with config= leave it out")
-        columns = list(tables if config is None else config)
+        columns: list[Any] = list(tables if config is None else config)
         coefficients = _coefficients(faae_coefficient, len(columns))
-        tables = columns if config is None else _new_tables(columns)
-        _check_tables(tables)
-        self.tables = nn.CellList(tables, auto_prefix=False)
-        self.embedding_size = tables[0].dim
+        if config is not None:
+            columns = _new_tables(columns)
+        _check_tables(columns)
+        self.tables = nn.CellList(columns, auto_prefix=False)
+        self.embedding_size = columns[0].dim
         descriptors = [
             table.make_descriptor(self.padding_key, faae_coefficient=each).asnumpy()
-            for table, each in zip(tables, coefficients, strict=True)
+            for table, each in zip(columns, coefficients, strict=True)
         ]
         self.descriptors = Tensor(np.stack(descriptors))
-        self.like = tables[0].like
-        distinct = list({id(table): table for table in tables}.values())
+        self.like = columns[0].like
+        distinct = list({id(table): table for table in columns}.values())
         self.anchors = ms.ParameterTuple([table.anchor for table in distinct])
         self._sum = ops.AddN()
         self._make_operators()
@@ -110,7 +111,7 @@ class GroupedEmbedding(nn.Cell):
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of ids, float32 `[..., tables, dim]`."""
-        # The sum hands one token on to every table's anchor.
+        # The gradient of a sum is handed to all its terms, so the one token reaches every anchor.
         anchor = self._sum(self.anchors)
         if self.training:
             return self._train(ids, self.descriptors, self.like, anchor)[0]

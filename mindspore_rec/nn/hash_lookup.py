@@ -44,7 +44,7 @@ _unnamed = itertools.count()
 
 
 class HashEmbeddingLookup(TableLookup):
-    """Embedding lookup in a hash table: any id is legal, rows appear as ids do.
+    """Embedding lookup in a hash table: any id is legal, and gets a row when it is seen.
 
     In training (`set_train()` on the network) an unknown id gets a row; in evaluation the table
     does not change and an unknown or not admitted id reads zeros (the number, where `param_init` is
@@ -53,17 +53,18 @@ class HashEmbeddingLookup(TableLookup):
 
     Args:
         embedding_size: floats in a row, 1 to 8192.
-        key_dtype: `int32` or `int64`. Ids of int64 are refused by an int32 table. Default: `int32`.
+        key_dtype: dtype of the keys, `int32` or `int64`; a table of int32 refuses ids of int64.
+            Default: `int32`.
         param_init: first value of a row, as `MapParameter`'s `default_value`. Default: 'normal'.
         sparse: must be True: gradients of a table are per key.
         max_norm: rows with a larger L2 norm are scaled to it on the way out. Default: no limit.
         permit_filter_value: number of occurrences of an id by which it gets a row. Default: 1.
-        evict_filter_value: a row not seen in training for that many steps is evicted. Default:
-            never.
+        evict_filter_value: number of training steps after which a row that was not seen is evicted.
+            Default: never.
         vocab_cache_size: must be 0; upstream's rows on the device are `cache`'s `device_rows`.
         name: the table's name; of two open tables with one name only the newer can be used.
             Default: `hash_embedding_<n>`.
-        padding_key: an id that reads zeros and is never trained. Default: none.
+        padding_key: id that reads zeros and is never trained. Default: none.
         table: an existing MapParameter to share; what describes a table is then left out.
         seed: seed of the first values. Default: 0.
         admission: as for `TableConfig`, instead of `permit_filter_value`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The multi-layer perceptron of recommendation models."""
+"""MLP: the multi-layer perceptron of recommendation models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mindspore_rec.nn.dropout import SeededDropout, check_rate
 __all__ = ["ACTIVATIONS", "MLP"]
 
 ACTIVATIONS = ("relu", "leakyrelu", "gelu", "tanh", "sigmoid")
-"""The activations an MLP knows, by MindSpore's names."""
+"""Legal activations of an MLP, by MindSpore's names."""
 
 _RECTIFIERS = ("relu", "leakyrelu", "gelu")
 _MOST_UNITS = 1 << 20
@@ -98,7 +98,7 @@ class MLP(nn.Cell):
         self.layers = nn.SequentialCell(layers)
 
     def construct(self, x: Tensor) -> Tensor:
-        """The last layer's output."""
+        """Return the output of the last layer."""
         return self.layers(x)
 
 

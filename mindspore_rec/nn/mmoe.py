@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multi-gate mixture of experts."""
+"""MMoE: multi-gate mixture of experts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MMoE(nn.Cell):
         experts: number of experts E, 1 to 1024.
         hidden: width of each layer of an expert, at least 1 each; at least one layer.
         tasks: number of tasks, 1 to 1024, each with one gate.
-        activation: of the experts, as for `MLP`. Default: 'relu'.
+        activation: activation of the experts, as for `MLP`. Default: 'relu'.
         dropout: probability that a unit of an expert's layers is dropped in training, in [0, 1).
             Default: 0.0.
         input_dropout: probability that an input is dropped in training, for all experts and gates
@@ -115,7 +115,7 @@ class MMoE(nn.Cell):
         self.out_features = later[-1] if later else width
 
     def construct(self, x: Tensor) -> tuple[Tensor, ...]:
-        """One mixture a task."""
+        """Return one mixture a task, float32 `[B, hidden[-1]]` each."""
         if self.drops_inputs:
             x = self.input_dropout(x)
         outputs = self.expert_outputs(x)
@@ -131,7 +131,7 @@ class MMoE(nn.Cell):
         return mixtures
 
     def expert_outputs(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What each expert makes of the input: a float32 Tensor `[B, out_features]` each."""
+        """Return the outputs of the experts, a float32 Tensor `[B, out_features]` each."""
         units = self.first(x)
         if self.drops_units:
             units = self.dropout(units)
@@ -141,7 +141,7 @@ class MMoE(nn.Cell):
         return outputs
 
     def gate_weights(self, x: Tensor) -> Tensor:
-        """How each task weighs the experts: float32 Tensor `[B, tasks, experts]`, summing to 1."""
+        """Return the tasks' weights of the experts: float32 `[B, tasks, experts]`, summing to 1."""
         return ops.softmax(self.gates(x).reshape((-1, self.tasks, self.experts)), -1)
 
 

@@ -50,7 +50,7 @@ class EmbeddingLookup(nn.Cell):
         out_of_range: what an id outside the vocabulary does: 'error', which names the id, or
             'zeros' (what upstream did silently). Only for 'CPU'.
         name: the table's name, as for `HashEmbeddingLookup`. Only for 'CPU'.
-        padding_key: an id that reads zeros and is never trained. Only for 'CPU'.
+        padding_key: id that reads zeros and is never trained. Only for 'CPU'.
         seed: seed of the first values. Only for 'CPU'.
         cache: the tiers the rows live in, a `CacheConfig`. Only for 'CPU'. Default: all rows in
             host memory.

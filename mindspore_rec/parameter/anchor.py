@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Parameter that stands for a table, and notices when MindSpore saves or loads without rows.
+"""The Parameter that stands for a table; it notices when MindSpore saves or loads without rows.
 
 MindSpore's `save_checkpoint`, `ModelCheckpoint` and `load_param_into_net` see Parameters only: of a
-table the anchor, and no rows. What they write would load without a word, into a table with other
-rows or none. So an anchor holds a number that no other table has, of this process or another. To
-give it another one is to load weights whose rows are elsewhere, and makes the table's lookups an
-error until its rows are loaded too.
+table the anchor, and no rows. What they write would load in silence, into a table with other
+rows or none. So an anchor holds a number that no other table has, of this process or another.
+Setting it to another number means that weights are loaded whose rows are elsewhere, and makes the
+table's lookups an error until its rows are loaded too.
 
 The number is so small that its square is 0 in float32: a sum of squares over all parameters, as for
 a penalty, does not see it.
@@ -29,11 +29,11 @@ _MANTISSA_BITS = 23
 
 
 def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
-    """The anchor of a new table.
+    """Return the anchor of a new table.
 
     Args:
         owner: the TableParameter.
-        name: the table's.
+        name: name of the table.
         requires_grad: whether training changes the table.
 
     Returns:
@@ -46,7 +46,7 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
     table = weakref.ref(owner)
 
     def load(data: Any, *args: Any, **kwargs: Any) -> Parameter:
-        # The anchor keeps its number: what is saved from now on is of this table.
+        # The anchor keeps its number, since what is saved from now on is of this table.
         found = table()
         if found is not None:
             if _same(data, number):
@@ -60,7 +60,7 @@ def new_anchor(owner: Any, name: str, requires_grad: bool) -> Parameter:
             _warn_once(table())
         return anchor
 
-    # What MindSpore calls on a Parameter to load it, and before saving it with its Cell.
+    # MindSpore calls these on a Parameter to load it, and before saving it with its Cell.
     anchor.set_data = load
     anchor.assign_value = load
     anchor.init_data = init_data

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a hash table offers beyond lookups: who is admitted, who leaves, what is known of a key."""
+"""DynamicTable: a table whose rows come and go: admission, eviction, explanation of a key."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True)
 class EvictedKeys:
-    """Keys that were evicted: one entry a key in each array.
+    """Keys that were evicted, one entry a key in each array.
 
     Attributes:
-        keys: int64.
-        reasons: 'idle_steps', 'idle_seconds', 'capacity' or 'norm'.
-        steps: int64, the table's step.
-        times: uint32, the watermark in seconds; 0 without a time source.
+        keys: int64 `[n]`.
+        reasons: str `[n]`, 'idle_steps', 'idle_seconds', 'capacity' or 'norm'.
+        steps: int64 `[n]`, the table's step at the eviction.
+        times: uint32 `[n]`, the watermark then, in seconds since 1970; 0 without event times.
     """
 
     keys: np.ndarray
@@ -41,11 +41,11 @@ class EvictedKeys:
 
 
 class DynamicTable(TableParameter):
-    """A table whose keys come and go: base of `MapParameter`.
+    """A table whose rows come and go: base of `MapParameter`.
 
     Attributes:
-        admission: the admission policy; its threshold is that of the start.
-        eviction: the `Eviction`, or None.
+        admission: the admission policy the table was made with; `set_threshold` leaves it.
+        eviction: the `Eviction` in force, or None.
     """
 
     admission: Admission
@@ -54,7 +54,7 @@ class DynamicTable(TableParameter):
     # ---- admission
 
     def set_threshold(self, threshold: int | None) -> None:
-        """Sets the threshold of admission by count, also while training.
+        """Set the threshold of admission by count, also while training.
 
         Args:
             threshold: as for `CountAdmission`: a lower one admits counted keys when they are next
@@ -78,7 +78,7 @@ class DynamicTable(TableParameter):
     # ---- eviction
 
     def set_eviction(self, eviction: Eviction | None) -> None:
-        """Sets how rows leave from now on; rows due under the rules before leave first.
+        """Set the rules of eviction; rows that are due under the rules before are evicted first.
 
         Args:
             eviction: the rules, or None for none. The order cannot change to or from 'lfu_decay'
@@ -94,7 +94,7 @@ class DynamicTable(TableParameter):
         self.eviction = eviction
 
     def evict(self, at_once: bool = False) -> None:
-        """Applies all rules of eviction now; with `trigger='callback'` nothing else does.
+        """Apply all rules of eviction now; with `trigger='callback'` nothing else does.
 
         Args:
             at_once: True: all memory is freed when this returns. False: in slices over the
@@ -140,14 +140,14 @@ class DynamicTable(TableParameter):
         self._synchronised().set_event_time(check_int(where, seconds, 1, (1 << 32) - 1))
 
     def set_scores(self, keys: Any, scores: Any) -> int:
-        """Sets the scores of rows, for eviction with `order='score'`; the lowest go first.
+        """Set the scores of rows, for eviction with `order='score'`; the lowest go first.
 
         Args:
             keys: int32 or int64 array or Tensor `[n]`; those without a row are passed over.
             scores: float32 `[n]`, no NaN.
 
         Returns:
-            How many of the keys have a row.
+            Number of the keys that have a row.
 
         Raises:
             TypeError, ValueError: other types or shapes, a NaN, or a table that keeps no scores.
@@ -163,19 +163,19 @@ class DynamicTable(TableParameter):
         )
 
     def collect_evicted(self, on: bool) -> None:
-        """Starts or ends collecting evicted keys for `take_evicted`; at the end they are lost."""
+        """Start or end the collection of evicted keys for `take_evicted`; its end drops them."""
         self._synchronised().collect_evicted(bool(on))
 
     def take_evicted(self) -> EvictedKeys:
-        """The keys evicted since the last call, while collection is on."""
+        """Return the keys evicted since the last call, while collection is on."""
         taken = self._synchronised().take_evicted()
         names = np.array(["", *_native.EVICTION_REASONS.values()])
         return EvictedKeys(taken["keys"], names[taken["reasons"]], taken["steps"], taken["times"])
 
-    # ---- what is known
+    # ---- explanation
 
     def explain(self, key: int) -> Explanation:
-        """What the table knows of a key: `print` it.
+        """Return what the table knows of a key, to be printed.
 
         Args:
             key: any int64.
@@ -204,13 +204,13 @@ class DynamicTable(TableParameter):
     def lookup_with_handles(
         self, ids: Any, padding_key: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        """A training lookup outside a graph whose rows are trained by handle.
+        """Return the rows of a training lookup outside a graph, with handles to train them by.
 
-        Inserts and counts as a training lookup does. The handles say where the rows are, so that
-        `optimizer.apply_by_handle(grads, handles)` needs no ids. A handle is good until a row
-        leaves the table (evict, erase, clear) or an optimizer of another kind takes over; after
-        that it is refused with `StaleHandleError`, as is what no lookup gave: handles carry a tag
-        that cannot be made without the table.
+        Keys are inserted and counted as in any training lookup. A handle is the place of a row, by
+        which `optimizer.apply_by_handle(grads, handles)` finds it without its id. It is valid until
+        a row leaves the table (evict, erase, clear) or an optimizer of another kind takes over;
+        after that it is refused with `StaleHandleError`, as is what no lookup gave: handles carry a
+        tag that cannot be made without the table.
 
         Args:
             ids: int32 or int64 array or Tensor of any shape.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table knows of one key, in numbers and as a sentence."""
+"""Explanation: what a table knows of one key, in numbers and as a sentence."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _EVICTED = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a table knows of a key; `str()` says it in a sentence.
+    """Knowledge of a table about one key; `str()` makes a sentence of it.
 
     Attributes:
         table: the table's name.
         key: the key.
-        present: whether it has a row that evaluation sees.
-        tier: where the row is: 'host'; '' where there is none.
-        count: training occurrences (times `faae_coefficient`) of the row, or of the key that waits
-            for admission; an estimate where admission is by sketch.
-        threshold: of admission by count; -1 where there is none.
+        present: whether the key has a row that evaluation sees.
+        tier: tier of the row: 'host'; '' where there is none.
+        count: number of training occurrences (times `faae_coefficient`) of the row, or of the key
+            that waits for admission; an estimate where admission is by sketch.
+        threshold: threshold of admission by count; -1 where there is none.
         last_step: training step when the row was last seen; None without a row.
         last_time: event time of the same, seconds since 1970; None without a row or time source.
         norm: L2 norm of the value; None without a row.
         score: frequency ('lfu_decay') or score ('score'), where the table keeps one; else None.
-        reason: why there is no row; '' where there is one.
+        reason: text on why there is no row; '' where there is one.
         evicted_step: step of the key's last eviction, if it is remembered.
         evicted_time: event time of the same.
     """
@@ -72,12 +72,12 @@ def _utc(seconds: int) -> str:
 def explanation(
     table: str, key: int, known: dict[str, Any], *, admission: str, scored: bool
 ) -> Explanation:
-    """What the native table knows, for people.
+    """Return the Explanation of what the native table knows of a key.
 
     Args:
-        table: its name.
+        table: name of the table.
         key: the key.
-        known: what `_native.Table.explain` returned.
+        known: result of `_native.Table.explain`.
         admission: 'count', 'sketch' or 'probability'.
         scored: whether the table keeps a frequency or score.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets `cell[key]`, `cell[key] = value` and `key in cell` compile in a graph.
+"""Registers `cell[key]`, `cell[key] = value` and `key in cell` with the graph compiler.
 
 To the graph compiler of MindSpore 2.10 a Cell is a Function. Without a registration it drops
 `cell[key] = value` silently and runs `cell[key]` in Python, out of order. With these, each becomes

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From MindSpore's initializer names and objects to what the native core draws first values
-with."""
+"""RowInitializer: the distribution of first values, from MindSpore's initializers."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ LEGAL = "a number, or 'normal', 'truncated_normal', 'uniform', 'xavier_uniform',
 
 @dataclass(frozen=True)
 class RowInitializer:
-    """Distribution of a row's first value: arguments of `_native.Table`.
+    """Distribution of a row's first value, as the native core draws it.
 
     `constant`: a. `uniform`: [a, b). `normal`: mean a, standard deviation b. `truncated_normal`:
     the same within [lower, upper] standard deviations.
@@ -33,11 +32,11 @@ class RowInitializer:
 
     @property
     def unknown_value(self) -> float:
-        """What a key without a row reads: the constant where there is one, else 0."""
+        """Value that a key without a row reads: the constant where there is one, else 0."""
         return self.a if self.kind == "constant" else 0.0
 
     def native_arguments(self) -> dict[str, Any]:
-        """Keyword arguments of `_native.Table`."""
+        """Return the keyword arguments of `_native.Table`."""
         return {
             "init_kind": self.kind,
             "init_a": self.a,
@@ -48,34 +47,34 @@ class RowInitializer:
 
 
 def row_initializer(
-    param_init: str | float | ms_init.Initializer, *, fan_in: int, fan_out: int, argument: str
+    initializer: str | float | ms_init.Initializer, *, fan_in: int, fan_out: int, argument: str
 ) -> RowInitializer:
-    """Translates what MindSpore's `initializer` accepts.
+    """Return the distribution that MindSpore's `initializer` would draw from.
 
     The defaults are MindSpore's: normal has standard deviation 0.01, uniform is [-0.07, 0.07),
     truncated normal has 0.01 cut at two standard deviations, Xavier uniform has gain 1.
 
     Args:
-        param_init: a number, a name, or an `Initializer` object of one of those kinds.
-        fan_in: for Xavier uniform.
-        fan_out: for Xavier uniform.
-        argument: how the caller's argument is called, for messages.
+        initializer: a number, a name, or an `Initializer` object of one of those kinds.
+        fan_in: fan in, for Xavier uniform.
+        fan_out: fan out, for Xavier uniform.
+        argument: name of the caller's argument, for messages.
 
     Raises:
-        TypeError: where it is of another type.
-        ValueError: where the name is unknown or a number is not finite.
+        TypeError: it is of another type.
+        ValueError: the name is unknown, or a number is not finite.
 
     Example:
-        >>> row_initializer("normal", fan_in=16, fan_out=16, argument="param_init")
+        >>> row_initializer("normal", fan_in=16, fan_out=16, argument="initializer")
         RowInitializer(kind='normal', a=0.0, b=0.01, lower=-2.0, upper=2.0)
     """
-    if isinstance(param_init, numbers.Real):
-        return RowInitializer("constant", check_number(argument, param_init))
-    if isinstance(param_init, str):
-        return _from_name(param_init, fan_in, fan_out, argument)
-    if isinstance(param_init, ms_init.Initializer):
-        return _checked(_from_object(param_init, fan_in, fan_out, argument), argument)
-    raise TypeError(f"{argument} must be {LEGAL}, or such an Initializer, got {param_init!r}")
+    if isinstance(initializer, numbers.Real):
+        return RowInitializer("constant", check_number(argument, initializer))
+    if isinstance(initializer, str):
+        return _from_name(initializer, fan_in, fan_out, argument)
+    if isinstance(initializer, ms_init.Initializer):
+        return _checked(_from_object(initializer, fan_in, fan_out, argument), argument)
+    raise TypeError(f"{argument} must be {LEGAL}, or such an Initializer, got {initializer!r}")
 
 
 def _checked(init: RowInitializer, argument: str) -> RowInitializer:

@@ -66,20 +66,19 @@ class MapParameter(DynamicTable):
         default_value: first value of a new key: a number, 'normal', 'truncated_normal', 'uniform',
             'xavier_uniform' (with both fans the row's size), 'zeros', 'ones', or such an
             Initializer.
-        permit_filter_value: a key is admitted in the training batch in which its count of
-            occurrences reaches this. Until then it reads the default and is not trained. Default:
-            1.
-        evict_filter_value: a row not seen in training for this many training steps is evicted.
+        permit_filter_value: number of occurrences of a key in training by which it gets a row.
+            Until then it reads `unknown_value` and is not trained. Default: 1.
+        evict_filter_value: number of training steps after which a row that was not seen is evicted.
             Default: never.
-        seed: of the first values. Default: 0.
-        admission: who gets a row: `CountAdmission`, `SketchAdmission` or `ProbabilityAdmission`,
-            instead of `permit_filter_value`. Default: by `permit_filter_value`.
-        eviction: who leaves: an `Eviction`, instead of `evict_filter_value`. Default: by
+        seed: seed of the first values. Default: 0.
+        admission: as for `TableConfig`, instead of `permit_filter_value`. Default: by
+            `permit_filter_value`.
+        eviction: as for `TableConfig`, instead of `evict_filter_value`. Default: by
             `evict_filter_value`.
-        unknown_value: what a key without a row reads: a number or one a float of the row. Default:
-            the number of `default_value`, zeros where that is a distribution.
-        serving_unknown_value: the same in evaluation and prediction. Default: `unknown_value`.
-        cache: the tiers its rows live in, a `CacheConfig`. Default: all rows in host memory.
+        unknown_value: as for `TableConfig`. Default: the number of `default_value`, zeros where
+            that is a distribution.
+        serving_unknown_value: as for `TableConfig`. Default: `unknown_value`.
+        cache: as for `TableConfig`. Default: all rows in host memory.
         config: a `TableConfig` in place of the arguments above that describe the table; beside it
             only `value_shape` (of `config.dim` elements), `key_tensor` and `value_tensor` may be
             given.
@@ -248,25 +247,24 @@ class MapParameter(DynamicTable):
             op.takes_arrays(self.name, self.key_dtype == ms.int32)
 
     def __call__(self, key_tensor: Any) -> Any:
-        """The same as `get(key_tensor)`."""
+        """Return `get(key_tensor)`."""
         if isinstance(key_tensor, np.ndarray):  # which MindSpore's own call does not take
             return self.get(key_tensor)
         return super().__call__(key_tensor)
 
     def construct(self, key_tensor: Tensor) -> Tensor:
-        """The same as `get(key_tensor)`."""
+        """Return `get(key_tensor)`."""
         return self.get(key_tensor, True)
 
     def get(self, key_tensor: Tensor, insert_default_value: bool = True) -> Tensor:
-        """Values of keys.
+        """Return the values of keys.
 
         Args:
             key_tensor: int32 or int64, any shape.
             insert_default_value: True: keys that have no row get one with their first value (once
                 admitted), counted as a training occurrence; where an optimizer covers the table,
                 the result is differentiable. False: the table does not change; keys without a row
-                read the default: the number of `default_value`, or zeros where it is a
-                distribution; no gradient flows.
+                read `unknown_value`; no gradient flows.
 
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
@@ -278,7 +276,7 @@ class MapParameter(DynamicTable):
         return rows if self._flat else rows.reshape(key_tensor.shape + self.value_shape)
 
     def put(self, key_tensor: Tensor, value_tensor: Tensor | float) -> MapParameter:
-        """Sets values, past admission; of a key given twice the last value stays.
+        """Set the values of keys without regard to admission; of a key given twice the last stays.
 
         With a cache, more keys than a quarter of its host rows are stored a part at a time: where
         a tier fails, the message says how many, in the order given, were stored.
@@ -296,7 +294,7 @@ class MapParameter(DynamicTable):
         return self
 
     def erase(self, key_tensor: Tensor) -> MapParameter:
-        """Removes keys with value, optimizer state and count; absent ones are passed over.
+        """Remove keys with value, optimizer state and count; absent ones are passed over.
 
         With a cache, more keys than a quarter of its host rows are erased a part at a time: where
         a tier fails, the message says how many, in the order given, were erased.
@@ -305,28 +303,28 @@ class MapParameter(DynamicTable):
         return self
 
     def contains(self, key_tensor: Tensor) -> Tensor:
-        """Which keys have a row: bool Tensor of the keys' shape."""
+        """Return whether keys have a row: bool Tensor of the keys' shape."""
         return self._contains(key_tensor, self.descriptor)
 
     def size(self) -> Tensor:
-        """The number of rows: int64 Tensor `[1]`."""
+        """Return the number of rows: int64 Tensor `[1]`."""
         return self._size(self.descriptor)
 
     def get_keys(self) -> Tensor:
-        """All keys: Tensor `[n]` of the key dtype, in the order of `get_values`."""
+        """Return all keys: Tensor `[n]` of the key dtype, in the order of `get_values`."""
         return ops.cast(self._keys(self._rows(), self.descriptor), self.key_dtype)
 
     def get_values(self) -> Tensor:
-        """All values: float32 Tensor `[n, *value_shape]`, in the order of `get_keys`."""
+        """Return all values: float32 Tensor `[n, *value_shape]`, in the order of `get_keys`."""
         values = self._values(self._rows(), self.descriptor, self.like)
         return values if self._flat else values.reshape((-1, *self.value_shape))
 
     def get_data(self) -> tuple[Tensor, Tensor]:
-        """All keys and values."""
+        """Return all keys and values."""
         return self.get_keys(), self.get_values()
 
     def _rows(self) -> Tensor:
-        # One element a row: the only way to tell shape inference a length that the data decides.
+        # One element a row: shape inference learns a length that the data decides in no other way.
         return self._range(self._zero, self._size(self.descriptor).reshape(()), self._one)
 
     def __getitem__(self, key_tensor: Tensor) -> Tensor:
@@ -363,7 +361,7 @@ class MapParameter(DynamicTable):
         )
 
     def export_data(self, incremental: bool = False) -> ExportedData:
-        """Keys, values and statuses as NumPy arrays.
+        """Return keys, values and statuses as NumPy arrays.
 
         Args:
             incremental: False: every row, with status 0 (unchanged). True: what changed since the
@@ -384,14 +382,14 @@ class MapParameter(DynamicTable):
         return exported
 
     def export_bytes(self, incremental: bool = False) -> tuple[bytes, bytes, bytes]:
-        """The arrays of `export_data` as bytes, in native byte order."""
+        """Return the arrays of `export_data` as bytes, in native byte order."""
         keys, values, statuses = self.export_data(incremental)
         return keys.tobytes(), values.tobytes(), statuses.tobytes()
 
     def export_slice_data(
         self, incremental: bool = False, slice_bytes: int = SLICE_BYTES
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-        """The next slice of `export_data`; call until the last element is True.
+        """Return the next slice of `export_data`; call until the last element is True.
 
         The keys are those at the first call; their values those at the call that returns them.
 
@@ -424,7 +422,7 @@ class MapParameter(DynamicTable):
         return (*self._pack(part, MODIFIED if incremental else UNCHANGED), last)
 
     def import_data(self, data: ExportedData) -> None:
-        """Puts rows from `export_data`, and erases keys whose status is 2 (erased).
+        """Set rows from `export_data`, and erase keys whose status is 2 (erased).
 
         Args:
             data: keys `[n]`, values (one row a key that is not erased), statuses `[n]`.
@@ -471,12 +469,13 @@ class MapParameter(DynamicTable):
         self.keep_rows()
 
     def clone(self, init: Any = "same") -> MapParameter:
-        """An empty MapParameter of the same kind under a new name, `<name>.clone<n>`.
+        """Return an empty MapParameter of the same description under a new name, `<name>.clone<n>`.
 
         With tiers it has its own, of the same sizes and in the same places.
 
         Args:
-            init: the clone's `default_value`, or 'same'.
+            init: first value of the clone's rows, as `initializer` of `TableConfig`, or 'same' for
+                that of this table. Default: 'same'.
         """
         if not (isinstance(init, str) and init == "same"):
             row_initializer(init, fan_in=self.dim, fan_out=self.dim, argument="init")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who wants to know what changed in a table, and since when."""
+"""ChangeMarks: the moments since which changes of a table are kept, by holder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ChangeMarks"]
 
 
 class ChangeMarks:
-    """The marks of a table by who holds them: changes since the oldest are kept.
+    """Marks of a table by the name of their holder; changes since the oldest mark are kept.
 
     Args:
         table: the native table.
@@ -20,7 +20,7 @@ class ChangeMarks:
         >>> marks = ChangeMarks(table)
         >>> marks.hold("checkpoint", marks.new())
         >>> table.put(np.array([7]), np.ones((1, 1), np.float32))
-        >>> marks.hold("export", marks.new())  # does not release what the other holds
+        >>> marks.hold("export", marks.new())  # keeps what the other holder needs
         >>> table.export_since(marks.held("checkpoint"))["keys"].tolist()
         [7]
         >>> table.close()
@@ -31,19 +31,19 @@ class ChangeMarks:
         self._held: dict[str, int] = {}
 
     def new(self) -> int:
-        """A mark of this moment; it counts when somebody holds it."""
+        """Return a mark of this moment; changes since then are kept once it is held."""
         return self._table.mark()
 
-    def held(self, who: str) -> int | None:
-        """The mark that somebody holds, or None."""
-        return self._held.get(who)
+    def held(self, holder: str) -> int | None:
+        """Return the mark of a holder, or None."""
+        return self._held.get(holder)
 
-    def hold(self, who: str, mark: int) -> None:
-        """Gives somebody this mark, in place of an earlier one."""
-        self._held[who] = mark
+    def hold(self, holder: str, mark: int) -> None:
+        """Set the mark of a holder, in place of an earlier one."""
+        self._held[holder] = mark
         self._table.release_before(min(self._held.values()))
 
-    def release(self, who: str) -> None:
-        """Somebody wants to know no more; when nobody does, nothing is recorded."""
-        self._held.pop(who, None)
+    def release(self, holder: str) -> None:
+        """Drop the mark of a holder; where no mark is held, no changes are recorded."""
+        self._held.pop(holder, None)
         self._table.release_before(min(self._held.values(), default=0))

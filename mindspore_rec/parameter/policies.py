@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who gets a row in a hash table and who loses it, as settings of a table."""
+"""Admission and eviction: when a key gets a row in a hash table, and when it loses it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRIGGERS = ("step", "callback")
 
 
 def _limit(argument: str, value: int | None, low: int) -> int:
-    """None and -1 are off."""
+    """Return a limit as the native core takes it, -1 for off."""
     if value is None:
         return -1
     value = check_int(argument, value, -1, NEVER)
@@ -31,18 +31,19 @@ def _limit(argument: str, value: int | None, low: int) -> int:
 
 @dataclass(frozen=True)
 class CountAdmission:
-    """A key gets a row in the training batch in which its count reaches the threshold.
+    """Admits a key in the training batch in which its count reaches the threshold.
 
-    The count is exact: occurrences in training, times the lookup's `faae_coefficient`. The whole
-    batch sees the same verdict. Until then the key reads the table's default and is not trained.
-    A second epoch counts its keys again; `CountFirstEpoch` lets the first one count alone.
+    The count is exact: occurrences in training, times the lookup's `faae_coefficient`. A key is
+    admitted for the whole batch or not at all. Until then it reads the table's `unknown_value` and
+    is not trained. A second epoch counts its keys again; `CountFirstEpoch` lets the first one count
+    alone.
 
     Args:
-        threshold: 1 to 2**30 - 1; -1 or None: every key is admitted at once; 0: counts are frozen
-            and no new key is admitted.
-        max_candidates: at most that many counters of keys that are not admitted, at least 16; where
-            there would be more, of a few compared the least counted, then oldest, is given up.
-            20 to 35 bytes each. Default: no bound.
+        threshold: count by which a key is admitted, 1 to 2**30 - 1; -1 or None: every key is
+            admitted at once; 0: counts are frozen and no new key is admitted.
+        max_candidates: most counters of keys that are not admitted, at least 16, of 20 to 35 bytes
+            each. Where there would be more, a few are compared, and the one with the least count,
+            of equals the oldest, is dropped. Default: no bound.
 
     Example:
         >>> CountAdmission(2).threshold
@@ -60,7 +61,7 @@ class CountAdmission:
         _limit("max_candidates", self.max_candidates, 16)
 
     def native_arguments(self) -> dict[str, Any]:
-        """Keyword arguments of `_native.Table`."""
+        """Return the keyword arguments of `_native.Table`."""
         return {
             "admission_kind": "count",
             "admission_threshold": self.threshold,
@@ -70,7 +71,7 @@ class CountAdmission:
 
 @dataclass(frozen=True)
 class SketchAdmission:
-    """Admission by an approximate count, for when exact counters of all keys would not fit.
+    """Admits a key by an approximate count, where exact counters of all keys would not fit.
 
     A counting Bloom filter of a fixed size, four counters a key, as wide as the threshold needs.
     Keys that share counters may be admitted early; where eviction by age is on, counts are halved
@@ -80,7 +81,7 @@ class SketchAdmission:
 
     Args:
         threshold: as for `CountAdmission`, at most 65535.
-        sketch_bytes: of the filter, at least 1024. Default: 64 MiB.
+        sketch_bytes: bytes of the filter, at least 1024. Default: 64 MiB.
         max_threshold: the highest threshold that may be set later, 1 to 65535; it decides the
             counters' width, 4 bits up to 15, 8 up to 255, 16 above. Default: the threshold.
 
@@ -105,7 +106,7 @@ class SketchAdmission:
         object.__setattr__(self, "max_threshold", highest)
 
     def native_arguments(self) -> dict[str, Any]:
-        """Keyword arguments of `_native.Table`."""
+        """Return the keyword arguments of `_native.Table`."""
         highest = self.max_threshold or 1
         return {
             "admission_kind": "sketch",
@@ -117,13 +118,13 @@ class SketchAdmission:
 
 @dataclass(frozen=True)
 class ProbabilityAdmission:
-    """Every training occurrence of a key without a row admits it with a probability.
+    """Admits a key without a row in a training batch with a probability.
 
-    No counter is kept. The verdict is a function of (seed, table name, key, step): the whole batch
-    sees the same one, and a run repeats.
+    No counter is kept. Whether a key is admitted is a function of (seed, table name, key, step): it
+    is the same for the whole batch, and when a run is repeated.
 
     Args:
-        probability: above 0, at most 1.
+        probability: probability of being admitted, above 0, at most 1.
 
     After the "probability filter" of large-scale systems (Monolith; FBGEMM).
 
@@ -140,7 +141,7 @@ class ProbabilityAdmission:
             raise ValueError(f"probability must be in (0, 1], got {self.probability}")
 
     def native_arguments(self) -> dict[str, Any]:
-        """Keyword arguments of `_native.Table`."""
+        """Return the keyword arguments of `_native.Table`."""
         return {"admission_kind": "probability", "probability": float(self.probability)}
 
 
@@ -149,31 +150,32 @@ Admission = CountAdmission | SketchAdmission | ProbabilityAdmission
 
 @dataclass(frozen=True)
 class Eviction:
-    """Which rows leave a table, with optimizer state and count; any of the rules, together too.
+    """Rules by which rows are evicted, with optimizer state and count; several may be given.
 
-    By age a row is gone for every lookup the moment its age reaches the limit; its memory is freed
-    by a sweep that looks at a slice of the table each step. By capacity rows go at the end of the
-    step that brought too many, approximately in the given order: of a sample eight times as large
-    as what has to go. Every eviction is in the next incremental export.
+    By age, a row is gone for every lookup the moment its age reaches the limit; its memory is freed
+    by a sweep that looks at a slice of the table each step. By capacity, rows are evicted at the
+    end of the step that brought too many, approximately in the given order: victims are chosen from
+    a sample eight times as large. Every eviction is in the next incremental export.
 
     Args:
-        max_idle_steps: a row not seen in training for that many steps goes; at least 1. Default:
-            off (None or -1), as all below.
+        max_idle_steps: number of steps without being seen in training after which a row is evicted,
+            at least 1. Default: off (None or -1), as all below.
         max_idle_seconds: the same by event time: the watermark (greatest event time of the batches
-            so far) minus the watermark when the row was last seen; at least 1. Needs event times:
+            so far) minus the watermark when the row was last seen, at least 1. Needs event times:
             `table.set_event_time`, or a timestamp column.
-        max_rows: rows the table may have at the end of a step; at least 1.
-        max_bytes: the same in bytes of rows and index, at least 1.
-        order: which rows go first where there are too many: 'lru' seen longest ago, 'lfu' seen
-            least often, 'lfu_decay' the same where an occurrence counts half after
-            `half_life_steps`, 'score' of the lowest score given by `table.set_scores` (0 for a row
-            without one). Ties: seen longest ago. Default: 'lru'.
-        half_life_steps: with 'lfu_decay' and only there, above 0.
-        min_norm: rows whose value has a smaller L2 norm go when the sweep comes by, which is within
-            256 steps; above 0. First values have a norm too: choose it below theirs, or a
-            trigger.
-        trigger: 'step': all the time; 'callback': only when `table.evict()` is called, which
-            `EvictCallback` does; ages are measured then. Default: 'step'.
+        max_rows: most rows at the end of a step, at least 1.
+        max_bytes: most bytes of rows and index at the end of a step, at least 1.
+        order: which rows are evicted first where there are too many: 'lru', seen longest ago;
+            'lfu', seen least often; 'lfu_decay', the same, where an occurrence counts half after
+            `half_life_steps`; 'score', of the lowest score set by `table.set_scores` (0 for a row
+            without one). Of equals, the one seen longest ago. Default: 'lru'.
+        half_life_steps: steps after which an occurrence counts half, above 0; with 'lfu_decay' and
+            only there.
+        min_norm: least L2 norm of a row's value, above 0; a row of a smaller one is evicted when
+            the sweep reaches it, within 256 steps. First values have a norm too: choose a limit
+            below theirs, or a trigger.
+        trigger: when rules are applied: 'step', all the time; 'callback', only when `table.evict()`
+            is called, which `EvictCallback` does; ages are measured then. Default: 'step'.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or has no effect
@@ -221,7 +223,7 @@ class Eviction:
 
     @property
     def has_capacity(self) -> bool:
-        """Whether rows go because there are too many."""
+        """Whether rows are evicted where there are too many."""
         return self.max_rows != -1 or self.max_bytes != -1
 
     @property
@@ -231,7 +233,7 @@ class Eviction:
         return by_age or self.has_capacity or self.min_norm != -1.0
 
     def native_arguments(self) -> dict[str, Any]:
-        """Keyword arguments of `_native.Table` and its `set_eviction`."""
+        """Return the keyword arguments of `_native.Table` and its `set_eviction`."""
         return {
             "max_idle_steps": self.max_idle_steps,
             "max_idle_seconds": self.max_idle_seconds,
@@ -245,7 +247,7 @@ class Eviction:
 
 
 def check_admission(value: Any) -> Admission | None:
-    """`value` where it is an admission policy or None.
+    """Return `value`, an admission policy or None.
 
     Raises:
         TypeError: it is something else.
@@ -263,7 +265,7 @@ def check_admission(value: Any) -> Admission | None:
 
 
 def check_eviction(value: Any) -> Eviction | None:
-    """`value` where it is an Eviction or None.
+    """Return `value`, an Eviction or None.
 
     Raises:
         TypeError: it is something else.
@@ -277,7 +279,7 @@ def check_eviction(value: Any) -> Eviction | None:
 
 
 def check_unknown_value(argument: str, value: Any, dim: int) -> list[float] | None:
-    """A number or `dim` numbers as floats, or None.
+    """Return a number, or `dim` numbers, as a list of floats, or None.
 
     Raises:
         TypeError, ValueError: it is something else, or not finite.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StaticParameter: a table whose keys are 0 .. vocabulary - 1, on the rows of the native core."""
+"""StaticParameter: a table over a fixed vocabulary as a parameter of a network."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _counter = itertools.count()
 
 
 class StaticParameter(TableParameter):
-    """The static-vocabulary sibling of `MapParameter`: the id is its own index.
+    """A table over a fixed vocabulary: ids are 0 .. vocab_size - 1, each with its row.
 
-    Memory for a row is touched when the row is first seen; until then its value is known (a
-    function of seed, name and id) but takes no space.
+    Memory of a row is touched when the row is first seen; until then its value, a function of seed,
+    name and id, takes no space.
 
     Args:
         vocab_size: number of ids, 1 to 2**35.
@@ -39,10 +39,10 @@ class StaticParameter(TableParameter):
             Tensor `[vocab_size, embedding_size]` of values.
         name: of two open tables with one name only the newer can be used.
             Default: `embedding_table_<n>`.
-        out_of_range: what an id outside the vocabulary does: 'error' or read 'zeros'.
+        out_of_range: as for `TableConfig`. Default: 'error'.
         requires_grad: whether training changes it. Default: True.
-        seed: of the first values. Default: 0.
-        cache: the tiers its rows live in, a `CacheConfig`. Default: all rows in host memory.
+        seed: seed of the first values. Default: 0.
+        cache: as for `TableConfig`. Default: all rows in host memory.
         config: a `TableConfig` with `vocab_size`, in place of the arguments above.
 
     Example:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a hash table and a static table have in common as a parameter of a network."""
+"""TableParameter: a native table as a parameter of a network, of either kind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ os.register_at_fork(after_in_child=_open.clear)
 
 
 def open_tables(name: str) -> list[TableParameter]:
-    """The open tables of that name that are still referenced, in no order."""
+    """Return the open tables of that name that are still referenced, in no order."""
     named = _named(name)
     if not named:
         return named
@@ -44,7 +44,7 @@ def open_tables(name: str) -> list[TableParameter]:
 
 
 def _named(name: str) -> list[TableParameter]:
-    # Of a list, since other threads make tables meanwhile.
+    # A list is walked, since other threads may make tables meanwhile.
     tables = [reference() for reference in _open.valuerefs()]
     return [
         table
@@ -109,11 +109,13 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
 
     Attributes:
         anchor: the Parameter that stands for the table in `net.trainable_params()`.
-        descriptor: int64 Tensor `[7]`, how operators name the table.
-        key_dtype: `int32` or `int64`; ids of the wider type are refused by a table of the narrower.
+        config: description of the table when it was made, with its name.
+        descriptor: int64 Tensor `[7]`, by which operators find the table; see `make_descriptor`.
+        key_dtype: dtype of the keys, `int32` or `int64`; a table of int32 refuses ids of int64.
+        dim: number of floats in a row.
         cache: the CacheConfig, or None where all rows are in host memory.
         device: the `DeviceTier`, or None where no rows are on the device.
-        marks: since when its changes are kept, and for whom.
+        marks: `ChangeMarks` since which changes of the table are kept.
     """
 
     def __init__(self, config: TableConfig) -> None:
@@ -124,7 +126,7 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
         table = _new_table(config)
         self._table = table
         self._table_name = table.name
-        self._rows_given: int | None = None  # the step at which somebody said which rows it has
+        self._rows_given: int | None = None  # step at which its rows were last set or kept
         self.dim = table.dim
         self._finalizer = weakref.finalize(self, table.close)
         _open[id(self)] = self
@@ -148,8 +150,8 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
         refuse = custom_op("MsrRefuseGradient", ms.float32)
         zeros = ops.zeros_like
 
-        # Constants are their own zero gradient; ids may have been computed from a float, so not
-        # they.
+        # Constants may stand for their own gradient, which nothing reads. Ids may not: where they
+        # were computed from a float, their gradient flows on and has to be zero.
         def lookup_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, accumulate(dout[0], out[1], descriptor)
 
@@ -159,7 +161,7 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
             token = accumulate(dout[0], out[1], descriptor)
             return zeros(ids), zeros(offsets), zeros(weights), descriptor, like, token
 
-        # Asked for the gradient of a lookup in evaluation mode: the table would silently not learn.
+        # Gradients of a lookup in evaluation mode are an error: the table would not learn.
         def eval_bprop(ids, descriptor, like, anchor, out, dout):  # type: ignore[no-untyped-def]
             return zeros(ids), descriptor, like, refuse(dout, descriptor)
 
@@ -179,9 +181,12 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
         self._pool_eval = custom_op("MsrPoolEval", ms.float32, pool_eval_bprop)
 
     def refuse_device(self, cell: str) -> None:
-        """Raises ValueError if rows are out of the host's reach, for a cell that reads them there.
+        """Raise ValueError where rows are in device memory that the host cannot read.
 
         On the CPU, whose memory the device tier shares, such a cell works.
+
+        Args:
+            cell: name of the cell that reads rows on the host, for the message.
         """
         if self.device is not None and not self.device.shared:
             raise ValueError(
@@ -196,7 +201,19 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
         weighted: bool = False,
         faae_coefficient: int = 1,
     ) -> Tensor:
-        """How an operator is told table, padding, pooling and counting; int64 Tensor `[7]`."""
+        """Return a lookup descriptor: what a lookup's operators have to know besides the ids.
+
+        Args:
+            padding_key: id that reads zeros and is never trained. Default: none.
+            combiner: how rows of a bag are combined, 'sum', 'mean' or 'sqrtn'. Default: 'sum'.
+            weighted: whether ids have weights. Default: False.
+            faae_coefficient: number of occurrences that one occurrence of an id counts as, for
+                admission and for eviction by frequency. Default: 1.
+
+        Returns:
+            int64 Tensor `[7]`: number of the table, whether there is a padding key, padding key,
+            combiner, weighted, whether keys are int32, coefficient.
+        """
         return Tensor(
             np.array(
                 [
@@ -230,12 +247,12 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
             self.device.sync()
 
     def check_not_replaced(self) -> None:
-        """Raises RuntimeError where a newer table has the name."""
+        """Raise RuntimeError where a newer table has the name."""
         self._table.check_not_replaced()
 
     @property
     def name(self) -> str:
-        """The table's name: with the seed, it decides every row's first value."""
+        """Name of the table; with the seed, it decides every row's first value."""
         return self._table_name
 
     @property
@@ -250,22 +267,22 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
             self._table.set_trainable(value)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Keeps the table's own name whatever cell holds it."""
+        """Keep the table's own name whatever cell holds it."""
 
     def lookup_train(self, ids: Tensor, descriptor: Tensor) -> Tensor:
-        """Rows `[*ids.shape, dim]`; inserts, counts, and is trained."""
+        """Return rows `[*ids.shape, dim]` of a training lookup, which inserts and counts keys."""
         if self.device is not None:
             return self.device.lookup(ids, descriptor, self.anchor)
         return self._lookup_train(ids, descriptor, self.like, self.anchor)[0]
 
     def lookup_eval(self, ids: Tensor, descriptor: Tensor) -> Tensor:
-        """Rows `[*ids.shape, dim]` without any effect on the table."""
+        """Return rows `[*ids.shape, dim]` without any effect on the table."""
         return self._lookup_eval(ids, descriptor, self.like, self.anchor)
 
     def pool_train(
         self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, descriptor: Tensor
     ) -> Tensor:
-        """One combined row a bag, `[bags, dim]`; inserts, counts, and is trained."""
+        """Return one combined row a bag, `[bags, dim]`, of a training lookup."""
         offsets = self._no_offsets if offsets is None else offsets
         weights = self._no_weights if weights is None else weights
         return self._pool_train(ids, offsets, weights, descriptor, self.like, self.anchor)[0]
@@ -273,16 +290,16 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
     def pool_eval(
         self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None, descriptor: Tensor
     ) -> Tensor:
-        """One combined row a bag without any effect on the table."""
+        """Return one combined row a bag, `[bags, dim]`, without any effect on the table."""
         offsets = self._no_offsets if offsets is None else offsets
         weights = self._no_weights if weights is None else weights
         return self._pool_eval(ids, offsets, weights, descriptor, self.like, self.anchor)
 
     def stats(self) -> dict[str, Any]:
-        """Rows, bytes by kind, load factor and what happened since the table was made.
+        """Return numbers of rows, bytes and operations, by name.
 
-        `rows` counts rows in all tiers at no cost; rows whose eviction is due but not swept are
-        among them. Bytes are of memory held, room for growth included.
+        `rows` is the number of rows in all tiers, at no cost; rows whose eviction is due but not
+        swept are among them. Bytes are of memory held, room for growth included.
 
         With a cache there are also: `host_rows` of at most `host_capacity_rows` in host memory,
         `below_rows` that are below only; of the distinct keys of training lookups
@@ -296,7 +313,7 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
         return self._synchronised().stats()
 
     def flush(self) -> None:
-        """Writes all rows down to the lowest tier and syncs it: they survive the process from here.
+        """Write all rows to the lowest tier and sync it, so that they survive the process.
 
         Raises:
             ValueError: the table has no tier below host memory.
@@ -310,7 +327,7 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
         raise TypeError(f"table '{self.name}': cannot be copied with its rows")
 
     def keep_rows(self) -> None:
-        """Says that the rows the table has now belong to the network's other weights.
+        """Declare the rows that the table has now to belong to the network's other weights.
 
         After `mindspore.load_param_into_net` of what MindSpore's own `save_checkpoint` or
         `ModelCheckpoint` wrote, which is without rows, lookups are an error; this ends it. Loading
@@ -326,11 +343,11 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
         native.rows_missing = False
 
     def miss_rows(self) -> None:
-        """Makes lookups an error: the other weights were loaded, and other rows belong to them."""
+        """Make lookups an error, after weights were loaded that belong to other rows."""
         native = self._synchronised()
-        # Rows that came just before the weights are those that belong to them.
+        # Rows that were set just before the weights belong to them.
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:
-        """Frees the rows and the name. Any later use of the table is an error."""
+        """Free the rows and the name. Any later use of the table is an error."""
         self._finalizer()
