@@ -30,10 +30,10 @@ from mindspore_rec.feature.conversion_targets import (
 from mindspore_rec.parameter import MapParameter, StaticParameter, TableConfig
 from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.upstream import (
-    admission_of,
+    admission_by_filter,
     check_described_once,
     describing_arguments,
-    eviction_of,
+    eviction_by_filter,
     given_arguments,
 )
 
@@ -150,8 +150,8 @@ def convert(
             key_dtype=key_dtype,
             initializer=initializer,
             seed=seed,
-            admission=admission_of("", None, permit_filter_value),
-            eviction=eviction_of("", None, evict_filter_value),
+            admission=admission_by_filter("", None, permit_filter_value),
+            eviction=eviction_by_filter("", None, evict_filter_value),
         )
 
     targets = choose_targets(find_targets(net), names, min_size, predicate)

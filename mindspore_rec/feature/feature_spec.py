@@ -12,12 +12,12 @@ import numpy as np
 
 from mindspore_rec.checks import check_int
 from mindspore_rec.feature.transforms import Feature
+from mindspore_rec.parameter.policies import MAX_COEFFICIENT
 
 __all__ = ["FeatureSpec", "check_name", "check_specs", "check_together", "specs_of_table"]
 
 MAX_THRESHOLD = (1 << 30) - 1  # of occurrences, where a row's counter saturates
 MAX_SECONDS = (1 << 31) - 1
-MAX_COEFFICIENT = 1 << 20  # as of a lookup
 _NAME = re.compile(r"[0-9A-Za-z_.]{1,100}")
 
 
@@ -62,9 +62,9 @@ class FeatureSpec:
         is_timestamp: whether the column is the time of the events, in seconds since 1970; such a
             feature has no table. Default: it is not.
         batch_size: rows a batch must have, at least 1. Default: any number.
-        faae_coefficient: what an occurrence of this feature counts for in its table's admission,
-            1 to 2**20: an occurrence adds this to its key's count, which `access_threshold` is
-            compared with. Default: 1.
+        faae_coefficient: number of occurrences that one occurrence of this feature counts as, for
+            admission to its table and for eviction by frequency, 1 to 2**20; Rec SDK's coefficient
+            of "feature admission and eviction". Default: 1.
         transform: how the column becomes keys: a `Category`, `Key`, `TimePart`, `QuantileBucket` or
             other `Feature` of keys, which names the column, so `index_key` is left out. Default:
             integers are keys as they are, strings are hashed with `table_name`.

@@ -31,11 +31,11 @@ from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.table_config import MAX_DIM
 from mindspore_rec.parameter.upstream import (
     REQUIRED,
-    admission_of,
+    admission_by_filter,
     check_described_once,
     check_hash_config,
     describing_arguments,
-    eviction_of,
+    eviction_by_filter,
 )
 
 __all__ = ["HashEmbeddingLookup", "hash_config", "new_hash_table", "new_table", "shared_table"]
@@ -184,8 +184,8 @@ def hash_config(
         key_dtype=key_dtype,
         initializer=param_init,
         seed=seed,
-        admission=admission_of(where, admission, permit_filter_value),
-        eviction=eviction_of(where, eviction, evict_filter_value),
+        admission=admission_by_filter(where, admission, permit_filter_value),
+        eviction=eviction_by_filter(where, eviction, evict_filter_value),
         unknown_value=unknown_value,
         serving_unknown_value=serving_unknown_value,
         cache=cache,

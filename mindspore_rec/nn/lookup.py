@@ -7,6 +7,7 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec.checks import check_int, check_number
 from mindspore_rec.parameter import TableParameter
+from mindspore_rec.parameter.policies import MAX_COEFFICIENT
 
 __all__ = [
     "TableLookup",
@@ -16,8 +17,6 @@ __all__ = [
     "check_sparse",
     "clip_rows",
 ]
-
-MAX_COEFFICIENT = 1 << 20
 
 
 def check_coefficient(value: int) -> int:

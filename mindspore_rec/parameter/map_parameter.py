@@ -23,11 +23,11 @@ from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.policies import Admission, CountAdmission, Eviction
 from mindspore_rec.parameter.table_config import EVERY_KEY, MAX_DIM, MAX_SEED, TableConfig
 from mindspore_rec.parameter.upstream import (
-    admission_of,
+    admission_by_filter,
     check_described_once,
     check_hash_config,
     describing_arguments,
-    eviction_of,
+    eviction_by_filter,
 )
 
 SLICE_BYTES = 1 << 30
@@ -153,8 +153,8 @@ class MapParameter(DynamicTable):
                 initializer=default_value,
                 seed=check_int(where + "seed", seed, 0, MAX_SEED),
                 requires_grad=requires_grad,
-                admission=admission_of(where, admission, permit_filter_value),
-                eviction=eviction_of(where, eviction, evict_filter_value),
+                admission=admission_by_filter(where, admission, permit_filter_value),
+                eviction=eviction_by_filter(where, eviction, evict_filter_value),
                 unknown_value=unknown_value,
                 serving_unknown_value=serving_unknown_value,
                 cache=cache,

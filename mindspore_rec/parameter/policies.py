@@ -13,6 +13,7 @@ from mindspore_rec.checks import check_int, check_number, check_one_of
 __all__ = ["Admission", "CountAdmission", "Eviction", "ProbabilityAdmission", "SketchAdmission"]
 
 MAX_COUNT = (1 << 30) - 1  # of occurrences, where a row's counter saturates
+MAX_COEFFICIENT = 1 << 20  # occurrences that one occurrence counts as, `faae_coefficient`
 MAX_SKETCH_COUNT = (1 << 16) - 1
 NEVER = 1 << 60
 ORDERS = ("lru", "lfu", "lfu_decay", "score")

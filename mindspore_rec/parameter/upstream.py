@@ -29,12 +29,12 @@ from mindspore_rec.parameter.table_config import TableConfig
 
 __all__ = [
     "REQUIRED",
-    "admission_of",
+    "admission_by_filter",
     "check_described_once",
     "check_hash_config",
     "check_static_config",
     "describing_arguments",
-    "eviction_of",
+    "eviction_by_filter",
     "given_arguments",
 ]
 
@@ -166,7 +166,7 @@ def check_static_config(maker: str, config: TableConfig) -> int:
     return config.vocab_size
 
 
-def admission_of(where: str, admission: Any, permit_filter_value: Any) -> Admission:
+def admission_by_filter(where: str, admission: Any, permit_filter_value: Any) -> Admission:
     """Return the admission that MindSpore's `permit_filter_value`, or `admission`, asks for.
 
     Args:
@@ -178,7 +178,7 @@ def admission_of(where: str, admission: Any, permit_filter_value: Any) -> Admiss
         TypeError, ValueError: an argument is of the wrong type or out of range, or both are given.
 
     Example:
-        >>> admission_of("", None, 3)
+        >>> admission_by_filter("", None, 3)
         CountAdmission(threshold=3, max_candidates=None)
     """
     permit = check_int(where + "permit_filter_value", permit_filter_value, 1, MAX_COUNT)
@@ -190,7 +190,7 @@ def admission_of(where: str, admission: Any, permit_filter_value: Any) -> Admiss
     return checked
 
 
-def eviction_of(where: str, eviction: Any, evict_filter_value: Any) -> Eviction | None:
+def eviction_by_filter(where: str, eviction: Any, evict_filter_value: Any) -> Eviction | None:
     """Return the eviction that MindSpore's `evict_filter_value`, or `eviction`, asks for.
 
     Args:
@@ -203,7 +203,7 @@ def eviction_of(where: str, eviction: Any, evict_filter_value: Any) -> Eviction 
         TypeError, ValueError: an argument is of the wrong type or out of range, or both are given.
 
     Example:
-        >>> eviction_of("", None, 1000).max_idle_steps
+        >>> eviction_by_filter("", None, 1000).max_idle_steps
         1000
     """
     evict = check_int(where + "evict_filter_value", evict_filter_value, 1, sys.maxsize)
