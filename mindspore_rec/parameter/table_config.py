@@ -54,7 +54,8 @@ class TableConfig:
             checkpoints, on SSD and on a server are found by it. Of two open tables with one name
             only the newer can be used. Default: a numbered name.
         key_dtype: dtype of the keys, `int32` or `int64`; a table of int32 refuses ids of int64.
-            Keys of a static table are int64. Default: `int64`.
+            Keys of a static table are int64. Default: `int64`, where the signatures after MindSpore
+            and MindRec have `int32`.
         value_dtype: dtype of a row's values; only `float32`. Default: `float32`.
         initializer: first value of a row: a number, 'normal' (standard deviation 0.01),
             'truncated_normal', 'uniform', 'xavier_uniform', 'zeros', 'ones', or such an
@@ -83,12 +84,15 @@ class TableConfig:
 
     Example:
         >>> import mindspore as ms
-        >>> from mindspore_rec import CountAdmission, TableConfig
+        >>> from mindspore_rec import CacheConfig, CountAdmission, HashEmbeddingLookup, TableConfig
         >>> TableConfig(8, name="items", initializer="zeros", admission=CountAdmission(2))
         TableConfig(8, name='items', initializer='zeros',
                     admission=CountAdmission(threshold=2, max_candidates=None))
         >>> TableConfig(8, initializer="zeros") == TableConfig(8, initializer=0.0)
         True
+        >>> config = TableConfig(8, name="doc.table_config", cache=CacheConfig(device_rows=1000))
+        >>> HashEmbeddingLookup(config=config).embedding_table.name
+        'doc.table_config'
         >>> TableConfig(8, value_dtype=ms.float16)
         Traceback (most recent call last):
         ...

@@ -56,7 +56,7 @@ def test_repr_shows_what_is_not_default_and_no_password() -> None:
 
 def test_only_dim_is_positional_so_that_fields_can_be_added() -> None:
     with pytest.raises(TypeError, match="positional"):
-        TableConfig(4, "name")  # type: ignore[misc]
+        TableConfig(4, "name")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mindspore as ms
 import numpy as np
 import pytest
@@ -28,6 +30,8 @@ from tests.parameter.table_configs import (
     STATIC,
     plain,
 )
+
+NO_CONFIG: Any = 8
 
 
 @pytest.mark.parametrize(
@@ -84,8 +88,12 @@ def test_what_is_given_twice_is_refused_by_name(make, argument) -> None:
         (lambda: StaticParameter(), TypeError, r"vocab_size must be given, or config="),
         (lambda: GroupedEmbedding(), TypeError, r"tables must be given, or config="),
         (lambda: create_table(ms.int64, 4, "n"), TypeError, "emb_initializer must be given, or"),
-        (lambda: MapParameter(config=8), TypeError, "config must be a TableConfig, got 8"),
-        (lambda: GroupedEmbedding(config=[8]), TypeError, "config must hold TableConfigs, got int"),
+        (lambda: MapParameter(config=NO_CONFIG), TypeError, "config must be a TableConfig, got 8"),
+        (
+            lambda: GroupedEmbedding(config=[NO_CONFIG]),
+            TypeError,
+            "config must hold TableConfigs, got int",
+        ),
         (lambda: MapParameter(config=STATIC), ValueError, "no vocab_size for a MapParameter"),
         (lambda: HashEmbeddingLookup(config=STATIC), ValueError, "no vocab_size for a HashEmb"),
         (lambda: create_table(config=STATIC), ValueError, "no vocab_size for a table of create_t"),
