@@ -7,6 +7,15 @@ their rules in `.parameter`, streams from Kafka in `.stream`, hashing and specs 
 `.feature`, tiers in `.cache`, predictors in `.serving`.
 """
 
+# Rooms as attributes, `mindspore_rec.nn.MLP` for example.
+from mindspore_rec import cache as cache
+from mindspore_rec import checkpoint as checkpoint
+from mindspore_rec import feature as feature
+from mindspore_rec import metrics as metrics
+from mindspore_rec import nn as nn
+from mindspore_rec import optim as optim
+from mindspore_rec import parameter as parameter
+from mindspore_rec import train as train
 from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.checkpoint import (
     CheckpointError,
