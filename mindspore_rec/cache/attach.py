@@ -22,7 +22,7 @@ def attach(table: Any, config: CacheConfig) -> None:
         config: its tiers.
 
     Raises:
-        ValueError: the SSD tier holds rows of an earlier run and is not told what to do with them;
+        ValueError: the SSD tier holds rows of an earlier run, and the config refuses them;
             the config does not fit the table.
         OSError: the SSD tier cannot be opened.
         ImportError, RemoteError: redis-py is missing; the remote tier cannot be opened, or holds

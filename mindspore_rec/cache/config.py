@@ -25,8 +25,8 @@ class CacheConfig:
     """The tiers of a table: device, host, remote, SSD, any of them below one another in this order.
 
     A row (value, optimizer state, metadata) lives in the highest tier that has room for it. After a
-    step, rows over a tier's limit go down to the next; a lookup brings rows up. Where a row lives
-    changes no bit of it. Without a config, all rows live in host memory.
+    step, rows over a tier's limit are demoted to the next; a lookup promotes rows. Where a row
+    lives changes no bit of it. Without a config, all rows live in host memory.
 
     One config may serve several tables: each has limits, a directory and Redis keys of its own.
 
@@ -46,8 +46,8 @@ class CacheConfig:
         ssd_bytes: bytes of each table's files there. Default: what the disk has.
         policy: which rows leave host memory first: 'lru', least recently trained, or 'lfu', least
             often looked up in training. Default: 'lru'.
-        prefetch: batches that `RecModel` reads ahead, 0 to 64; their rows come up while the step
-            runs. 0: a lookup fetches what it misses. Default: 2.
+        prefetch: batches that `RecModel` reads ahead, 0 to 64; their rows are promoted while the
+            step runs. 0: a lookup fetches what it misses. Default: 2.
         leftover: rows of an earlier run that the SSD directory or the Redis server holds under this
             table's name. 'refuse' raises an error and leaves them, 'discard' deletes them, 'keep'
             makes them rows of this table, which must have the same row size and optimizer.

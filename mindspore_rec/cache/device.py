@@ -3,10 +3,10 @@
 
 The cache is a Parameter `[device_rows + 3, dim]` of values and a matrix of optimizer states beside
 it; its last three rows are what an unknown key reads, what padding reads, and scratch. A training
-lookup maps ids to slots of the cache on the host, has missing rows swapped in for the least used
-ones, all in one swap, and gathers rows by slot in the graph. The table on the host stays the owner
+lookup maps ids to slots of the cache on the host, exchanges the least used rows for missing ones,
+all in one swap, and gathers rows by slot in the graph. The table on the host stays the owner
 of counts, ages and admission. A row in the cache has its newest value there; whatever reads the
-table otherwise (evaluation, export, checkpoint, a lower tier) gets it brought back first.
+table otherwise (evaluation, export, checkpoint, a lower tier) has it written back first.
 
 There are two forms of one tier, with the same results:
 

@@ -61,6 +61,6 @@ class FairLock:
     def _pass_on(self) -> None:
         with self._lock:
             if self._waiting:
-                self._waiting.popleft().release()  # who holds it changes, that it is held does not
+                self._waiting.popleft().release()  # it stays held, by another thread
             else:
                 self._held = False

@@ -56,8 +56,8 @@ class Predictor:
             was given.
         inputs: what the network takes, `TensorSpec` objects or texts such as 'ids:INT64:-1,26'.
             With them (or `set_inputs` of the network) one graph for all batch sizes is compiled at
-            once. Default: as `set_inputs`; else, where the network is the builder's, what
-            `RecCheckpoint` was told; else whatever comes.
+            once. Default: as `set_inputs`; else, where the network is the builder's, the
+            `builder_inputs` of `RecCheckpoint`; else any.
         follow: apply new deltas by a thread. Default: True.
         poll_seconds: how often that looks for some, above 0. Default: 0.1.
         wait_seconds: how long to wait for a first checkpoint, at least 0. Default: 60.

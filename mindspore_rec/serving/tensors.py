@@ -134,7 +134,7 @@ def input_specs(
     given: Sequence[TensorSpec | str] | None,
     recorded: Sequence[str] | None = None,
 ) -> tuple[TensorSpec, ...] | None:
-    """What the network takes: as given, or as its `set_inputs` was told, or as recorded; None if
+    """Return what the network takes: as given, or by its `set_inputs`, or as recorded; None if
     it is not known.
 
     Raises:

@@ -36,7 +36,7 @@ class _Window:
     stop: int | None = None
 
     def of(self, columns: Sequence[np.ndarray]) -> np.ndarray | None:
-        """The ids, contiguous; None where the batch has no such fields."""
+        """Return the ids, contiguous, or None where the batch has no such fields."""
         column = _side_by_side(columns) if self.column < 0 else columns[self.column]
         if column is None or self.stop is None:
             return column if column is None else np.ascontiguousarray(column)
@@ -47,7 +47,7 @@ class _Window:
 
 @dataclass
 class _Watched:
-    """What is known of one table: for each of its lookups, the windows it may be of."""
+    """For each lookup of one table, the windows whose ids it may have had."""
 
     lookups: list[list[_Window]] = field(default_factory=list)
     steps: int = 0
@@ -62,12 +62,12 @@ class _Watched:
 
 
 class IdColumns:
-    """Finds a batch's ids for each table before the network looks them up.
+    """Find a batch's ids for each table before the network looks them up.
 
-    What a network does with its inputs is not visible from outside, but what arrives at a table is:
-    after a step each table tells a hash of every array of ids it was asked for, and the columns of
-    the batch (each as a whole, each run of its fields, and all beside one another) are hashed
-    likewise. Ids that the network computes are in no column; `prefetch_ids` gives them.
+    Outside the network one sees only what arrives at a table: after a step, `recent_lookups` of
+    each table returns a hash of every array of ids that was looked up, and the columns of the batch
+    (each as a whole, each run of its fields, and all beside one another) are hashed likewise. Ids that the network
+    computes are in no column; `prefetch_ids` gives them.
 
     Args:
         tables: the tables.
@@ -92,13 +92,13 @@ class IdColumns:
 
     @property
     def known(self) -> bool:
-        """Whether there is a table whose ids can be told."""
+        """Whether there is a table whose ids are known."""
         return self._prefetch_ids is not None or any(
             watched.windows() for watched in self._watched.values()
         )
 
     def ids(self, columns: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """Ids by table name, of the tables for which they are known.
+        """Return ids by table name, of the tables for which they are known.
 
         Args:
             columns: of one batch.
@@ -134,14 +134,14 @@ class IdColumns:
                     raise TypeError(
                         f"prefetch_ids: ids of '{name}' must be int32 or int64, got {array.dtype}"
                     )
-            # What is given need not be watched any more.
+            # Columns of this table need not be found any more.
             self._watched.pop(name, None)
             if arrays:
                 found[name] = _joined(arrays)
         return found
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
-        """To be called after a step with the batch it trained, while `watching`."""
+        """Find columns; to be called after a step with the batch it trained, while `watching`."""
         for name, watched in self._watched.items():
             if watched.done:
                 continue
@@ -161,7 +161,7 @@ class IdColumns:
 
     @property
     def watching(self) -> bool:
-        """Whether the next step has something to tell."""
+        """Whether columns are still to be found after the next step."""
         return not all(watched.done for watched in self._watched.values())
 
 
@@ -181,7 +181,7 @@ def _warn_of_missing(name: str, found: list[list[_Window]]) -> None:
 
 
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
-    """The windows with that content; those over several columns only where no other has it."""
+    """Return the windows with that content, over several columns only where no other has it."""
     for places in (range(len(columns)), [-1]):
         found = [
             window
@@ -214,7 +214,7 @@ def _windows(place: int, columns: Sequence[np.ndarray], size: int) -> Iterator[_
 
 
 def _side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray | None:
-    """All columns of ids, those without fields as one field each, where there are several."""
+    """Return all columns of ids side by side, those of one dimension as one field, if several."""
     parts = [
         column.reshape(len(column), -1)
         for column in columns

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage between the batches and the train step that has rows of lower tiers brought up.
+"""Read batches ahead of the train step, and promote their rows from lower tiers meanwhile.
 
 Batches are read ahead, in the thread that trains: a MindSpore pipeline must not be read from
 another one. What takes time, the reading of rows, is done by native threads while a step runs.
@@ -27,7 +27,7 @@ class _Ahead(NamedTuple):
 
 
 def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
-    """The tables with a tier below host memory whose rows are prefetched.
+    """Return the tables with a tier below host memory whose rows are prefetched.
 
     Example:
         >>> from mindspore_rec import MapParameter
@@ -42,7 +42,7 @@ def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
 
 
 class PrefetchStage:
-    """Reads ahead, has rows brought up, hands batches over in their order.
+    """Read batches ahead, promote their rows, and return the batches in their order.
 
     Between `start` and `stop`, for each batch: `next`, then `begin_step`, the step, `end_step`.
     Without a table to prefetch for it reads one batch at a time and does nothing else. A step
@@ -80,7 +80,7 @@ class PrefetchStage:
         return self._depth > 0
 
     def start(self, read: Callable[[], Batch | None]) -> None:
-        """Begins a stream of batches.
+        """Begin a stream of batches.
 
         Args:
             read: returns the next batch, whose columns are Tensors, or None at the end.
@@ -106,7 +106,7 @@ class PrefetchStage:
         while not self._ended and len(self._ahead) < wanted:
             try:
                 batch = self._read()
-            except Exception as error:  # its turn comes after the batches before it
+            except Exception as error:  # raised after the batches before it
                 self._error = error
                 batch = None
             if batch is None:
@@ -129,7 +129,7 @@ class PrefetchStage:
                 ahead.tickets[name] = self._tables[name].prefetch(ids)
 
     def begin_step(self) -> None:
-        """Waits until the rows of the batch at hand are in host memory.
+        """Wait until the rows of the current batch are in host memory.
 
         Raises:
             OSError, RuntimeError: a tier cannot be read.
@@ -139,7 +139,7 @@ class PrefetchStage:
                 self._tables[name].wait_for_prefetch(number)
 
     def end_step(self) -> None:
-        """The batch at hand has been trained: its rows may go down again."""
+        """Let the rows of the batch that was trained be demoted again."""
         if self._current is None:
             return
         current, self._current = self._current, None
@@ -149,7 +149,7 @@ class PrefetchStage:
             self._columns.watch(_arrays(current.batch.columns))
 
     def stop(self) -> None:
-        """Ends the stream: batches that were read ahead are given up and their rows released."""
+        """End the stream: drop batches that were read ahead, and release their rows."""
         given_up = [*([self._current] if self._current is not None else []), *self._ahead]
         self._current = None
         self._ahead.clear()
