@@ -66,8 +66,8 @@ class IdColumns:
 
     Outside the network one sees only what arrives at a table: after a step, `recent_lookups` of
     each table returns a hash of every array of ids that was looked up, and the columns of the batch
-    (each as a whole, each run of its fields, and all beside one another) are hashed likewise. Ids that the network
-    computes are in no column; `prefetch_ids` gives them.
+    (each as a whole, each run of its fields, and all beside one another) are hashed likewise. Ids
+    that the network computes are in no column; `prefetch_ids` gives them.
 
     Args:
         tables: the tables.
