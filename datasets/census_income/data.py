@@ -60,7 +60,7 @@ class Split:
         return len(self.ids)
 
     def arrays(self) -> Batch:
-        """The columns under the names that `datasets.common.batches` reads: ids, dense, label."""
+        """Return the columns as `datasets.common.batches` names them: ids, dense, label."""
         return {"ids": self.ids, "dense": self.dense, "label": self.labels}
 
     def _rows(self, chosen: np.ndarray) -> Split:
@@ -146,7 +146,7 @@ def load(
 
 
 def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """One file as a table of 42 named columns.
+    """Return one file as a table of 42 named columns.
 
     Args:
         path: ``census-income.data`` or ``.test``, plain or gzip (by the ending ``.gz``).
@@ -183,7 +183,7 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 class _Encoder:
-    """What is learnt from the training split alone: which amounts are common, mean and spread."""
+    """Encode rows by the training split: its common amounts, its means and deviations."""
 
     def __init__(
         self, train: pd.DataFrame, tasks: tuple[str, ...], exact: tuple[str, ...], min_count: int

@@ -28,7 +28,7 @@ _PIECE = 1 << 20
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m datasets.census_income.download",
         description=__doc__,
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def check_content(path: Path) -> None:
-    """Hold the text inside a file to the published data.
+    """Refuse a file whose text is not the published data.
 
     Args:
         path: One of the two files, under its published name.

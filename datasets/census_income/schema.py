@@ -48,7 +48,7 @@ NUMERIC = (AGE, *MONEY, "num_emp", "weeks_worked")
 
 
 def category_columns(tasks: tuple[str, ...]) -> tuple[str, ...]:
-    """The categorical columns that may be features when ``tasks`` are predicted.
+    """Return the categorical columns that may be features when ``tasks`` are predicted.
 
     The income column and the survey's weight never are; marital status is one only where
     ``never_married``, which is made of it, is not a task.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every data set shares: batches, the packed format on disk, its reader, downloads."""
+"""Code that all data sets share: batches, the packed format on disk, its reader, downloads."""
 
 from datasets.common.blocks import Batch, rebatch
 from datasets.common.packed import write_packed

@@ -15,7 +15,7 @@ __all__ = ["archive_parser", "fetch_archive"]
 
 
 def archive_parser(module: str, description: str | None, url: str) -> argparse.ArgumentParser:
-    """Options of a command that fetches an archive.
+    """Return a parser with the options of a command that fetches an archive.
 
     Args:
         module: the command's, as after ``python -m``.
@@ -39,7 +39,7 @@ def archive_parser(module: str, description: str | None, url: str) -> argparse.A
 def fetch_archive(
     options: argparse.Namespace, name: str, extract: Callable[[Path, Path], list[Path]] | None
 ) -> int:
-    """Fetches, says the digest, and unpacks; returns the exit code.
+    """Fetch an archive, print its digest, unpack it, and return the exit code.
 
     Args:
         options: of `archive_parser`.

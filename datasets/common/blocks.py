@@ -22,7 +22,7 @@ DTYPES: Mapping[str, str] = {
 
 
 def row_count(batch: Batch) -> int:
-    """Number of rows of a batch.
+    """Return the number of rows of a batch.
 
     Example:
         >>> row_count({"ids": np.zeros((3, 2), np.int64)})
@@ -32,7 +32,7 @@ def row_count(batch: Batch) -> int:
 
 
 def check_batch(batch: Batch) -> None:
-    """Refuse a batch whose columns are not what the name promises.
+    """Refuse a batch whose columns are not whole columns of the same number of rows.
 
     Args:
         batch: The batch to look at.
@@ -61,7 +61,7 @@ def check_batch(batch: Batch) -> None:
 
 
 def take_rows(batch: Batch, rows: slice | np.ndarray) -> Batch:
-    """The chosen rows of every column; a view for a slice, fresh arrays for an index array."""
+    """Return the chosen rows of every column: views for a slice, new arrays for an index array."""
     return {name: array[rows] for name, array in batch.items()}
 
 

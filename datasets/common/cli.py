@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands of the data sets share: options, progress, the report as JSON."""
+"""Code that the commands of the data sets share: options, progress, the report as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PART_BYTES = 256 << 20
 
 
 def positive(text: str) -> int:
-    """An argument that is a whole number of at least 1.
+    """Return an option as a whole number of at least 1.
 
     Example:
         >>> positive("4096")
@@ -40,7 +40,7 @@ def positive(text: str) -> int:
 
 
 def add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...]) -> None:
-    """Add what a command that writes takes; the first of ``formats`` is the default."""
+    """Add the options of a command that writes; the first of ``formats`` is the default."""
     parser.add_argument(
         "--output", required=True, type=Path, help="directory to make, with its parents"
     )
@@ -52,7 +52,7 @@ def add_output(parser: argparse.ArgumentParser, formats: tuple[str, ...]) -> Non
 
 
 def add_parts(parser: argparse.ArgumentParser) -> None:
-    """Add what a command takes that works in parts, on all cores, and goes on where it stopped."""
+    """Add the options of a command that works in parts, on all cores, and can be resumed."""
     parser.add_argument("--workers", type=positive, help="processes (default: one a core)")
     parser.add_argument(
         "--part-mib",
@@ -71,7 +71,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def with_progress(blocks: Iterable[Batch], total: int | None, title: str) -> Iterator[Batch]:
-    """The same blocks, with a bar on standard error that counts rows."""
+    """Yield the same blocks, with a bar on standard error that counts rows."""
     with tqdm(total=total, unit="row", unit_scale=True, desc=title) as bar:
         for block in blocks:
             yield block

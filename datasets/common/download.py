@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetch a large public file: resumed after a break, checked, and there only when it is whole."""
+"""Download a large public file: resumed after a break, checked, in its place only when whole."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _receive(response: object, partial: Path, start: int, total: int | None) -> 
 
 
 def _tag(headers: object) -> str:
-    """What names this version of the file; a weak ETag must not be used with If-Range."""
+    """Return the name of this version of the file; a weak ETag must not be used with If-Range."""
     etag = headers.get("ETag", "")  # type: ignore[attr-defined]
     if etag and not etag.startswith("W/"):
         return str(etag)

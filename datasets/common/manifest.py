@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifest of a packed data set: what is in the directory, and the digests to prove it."""
+"""The manifest of a packed data set: its columns, files and their digests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a packed data set holds.
+    """Description of a packed data set.
 
     Args:
         format: ``mindrecord``, ``parquet``, or ``tsv`` for text that is yet to be converted.
@@ -142,7 +142,7 @@ def digest_files(directory: Path, data: str = "", rows: int = 0) -> tuple[DataFi
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 digest of a file in hexadecimal."""
+    """Return the SHA-256 digest of a file in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while piece := stream.read(1 << 20):

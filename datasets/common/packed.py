@@ -77,7 +77,7 @@ def write_packed(
 
 @contextmanager
 def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
-    """A directory that is filled beside its place and renamed into it when the block ends well.
+    """Give a new directory to fill, which is renamed into its place when the block ends well.
 
     Args:
         output: Where the directory is to appear. Its parent must exist.
@@ -113,7 +113,7 @@ def new_directory(output: str | os.PathLike[str], overwrite: bool = False) -> It
 
 
 def replace_directory(beside: Path, place: Path) -> None:
-    """Put a directory of files, once it is on the disk, where another is or none is.
+    """Sync a directory of files and rename it to a place, instead of what is there.
 
     Args:
         beside: the directory, on the file system of its place.

@@ -161,7 +161,7 @@ class _MindRecordWriter:
 
 
 def _page_size(columns: tuple[Column, ...], block_rows: int) -> int:
-    """MindRecord stores a record in one page: the page must be able to hold the largest block."""
+    """Return a page size of MindRecord that holds the largest block, which is one record."""
     need = 4096 + block_rows * sum(np.dtype(c.dtype).itemsize * c.width for c in columns)
     page = _MINDRECORD_DEFAULT_PAGE
     while page < need:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of large sources on all cores, in parts that outlive an interruption.
+"""Conversion of large sources on all cores, in parts that are kept after an interruption.
 
 A packed data set made here has one data file for each part of its sources. How sources are cut into
 parts does not depend on the number of processes or on interruptions, and a part's bytes depend on
@@ -38,9 +38,9 @@ class PartRows(NamedTuple):
     """The rows of one part.
 
     Args:
-        number: of the part in its source, from 0.
+        number: number of the part in its source, from 0.
         blocks: batches of any sizes; may have no row.
-        report: what to keep of the part, JSON values; asked for after the last block.
+        report: function that returns figures of the part, JSON values; called after the last block.
     """
 
     number: int
@@ -49,11 +49,11 @@ class PartRows(NamedTuple):
 
 
 class RowSource(Protocol):
-    """Something with rows: a file, or a range of one. It is sent to another process.
+    """A file, or a range of one, whose rows are read in parts. It is sent to another process.
 
     Attributes:
-        name: a file name's beginning; no two sources have the same.
-        bytes: how much there is to read, for the progress bar.
+        name: beginning of the output's file names; no two sources have the same.
+        bytes: number of bytes to read, for the progress bar.
     """
 
     @property
@@ -63,21 +63,21 @@ class RowSource(Protocol):
     def bytes(self) -> int: ...
 
     def parts(self, done: Container[int], on_bytes: Callable[[int], object]) -> Iterator[PartRows]:
-        """Parts in order, without those that are done; says how many bytes it has read."""
+        """Yield the parts in order, without those done; call `on_bytes` with bytes read."""
         ...
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """What to make.
+    """Description of a conversion's output.
 
     Args:
         output: directory to make; its parent must exist.
         format: ``mindrecord`` or ``parquet``.
         block_rows: rows of a record or row group.
         fields: for a column's name the names of its values.
-        plan: what else decides the bytes, JSON values: an interrupted conversion goes on only with
-            the same plan.
+        plan: all other settings that decide the bytes, JSON values: an interrupted conversion is
+            resumed only with the same plan.
     """
 
     output: Path
@@ -94,7 +94,7 @@ class Conversion:
 
     @property
     def place(self) -> Path:
-        """Where the data set is while it is made."""
+        """Directory of the data set while it is made."""
         whole = Path(os.path.abspath(self.output))
         return whole.with_name(f".{whole.name}.converting")
 
@@ -110,19 +110,21 @@ def convert_parts(
     """Convert sources to a packed data set.
 
     Args:
-        conversion: what to make.
-        sources: of the rows, in order.
-        summary: the manifest's ``source``, of the reports of each source's parts.
-        workers: processes; 1 works in this one. Default: one a core that this process may use.
-        overwrite: replace the output where it exists.
-        restart: forget what an interrupted conversion has done.
+        conversion: description of the output.
+        sources: sources of the rows, in order.
+        summary: function that makes the manifest's ``source`` of the reports of each source's
+            parts.
+        workers: number of processes; 1 works in this one. Default: one a core that this process may
+            use.
+        overwrite: whether to replace the output where it exists. Default: False.
+        restart: whether to drop the finished parts of an interrupted conversion. Default: False.
 
     Returns:
         The manifest, as written.
 
     Raises:
-        ValueError: what was interrupted is another conversion, another process is at it, or there
-            is no row.
+        ValueError: the interrupted conversion had another plan, another process is converting to
+            this output, or there is no row.
         FileExistsError: the output exists, and ``overwrite`` is False.
     """
     output = Path(os.path.abspath(conversion.output))
@@ -153,7 +155,7 @@ def convert_parts(
 
 @dataclass(frozen=True)
 class _Converting(Work):
-    """The work on one source, in whichever process."""
+    """Conversion of one source, in any process."""
 
     conversion: Conversion
     source: RowSource
@@ -167,7 +169,7 @@ class _Converting(Work):
         return self.conversion.place / "parts" / f"{self.source.name}.end"
 
     def sidecars(self) -> list[Path]:
-        """What finished parts say of themselves, in order."""
+        """Return the files with the finished parts' reports, in order."""
         parts = self.conversion.place / "parts"
         numbered = (parts / f"{self.source.name}-{k:05d}.json" for k in itertools.count())
         return list(itertools.takewhile(Path.exists, numbered))
@@ -185,7 +187,7 @@ class _Converting(Work):
         _write_text(self._end, str(count))
 
     def _done(self) -> set[int]:
-        """Numbers of parts whose files are all there."""
+        """Return the numbers of the parts whose files are all there."""
         data = self.conversion.place / "data"
         numbers = set()
         for path in self.sidecars():
@@ -223,7 +225,7 @@ class _Converting(Work):
 
 @contextmanager
 def _held(conversion: Conversion, restart: bool) -> Iterator[Path]:
-    """The place of a conversion, for one process; it stays where there is something to keep."""
+    """Give the directory of a conversion to one process; keep it where a part is finished."""
     place = conversion.place
     place.mkdir(parents=True, exist_ok=True)
     with open(place / "lock", "w", encoding="utf-8") as lock:
@@ -269,7 +271,7 @@ def _read(path: Path) -> Any:
 
 
 def _write_text(path: Path, text: str) -> None:
-    """A file that is whole or not there."""
+    """Write a file that is whole or not there."""
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     beside.write_text(text, encoding="utf-8")
     _sync(beside)

@@ -35,12 +35,12 @@ class Source(Protocol):
     columns: tuple[str, ...]
 
     def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
-        """The blocks numbered ``order``, each as fresh writable arrays of ``columns``."""
+        """Yield the blocks numbered ``order``, each as new writable arrays of ``columns``."""
         ...
 
 
 def open_source(path: str | os.PathLike[str] | Mapping[str, np.ndarray]) -> Source:
-    """The rows of a packed data set's directory, or of arrays in memory.
+    """Return the rows of a packed data set's directory, or of arrays in memory.
 
     Args:
         path: Directory with a ``manifest.json``, or a mapping of a column's name to its array.
@@ -61,7 +61,7 @@ def open_source(path: str | os.PathLike[str] | Mapping[str, np.ndarray]) -> Sour
 
 
 class BatchStream:
-    """The batches of a source; iterating again goes on with the next epoch.
+    """Batches of a source; each iteration is the next epoch.
 
     Args: as for `batches`. ``len()`` is the number of batches of one iteration.
     """
@@ -180,7 +180,7 @@ def batches(
 def as_dataset(
     path: str | os.PathLike[str] | Mapping[str, np.ndarray], batch_size: int, **options: Any
 ) -> Any:
-    """A ``mindspore.dataset.GeneratorDataset`` whose elements are ready batches.
+    """Return a ``mindspore.dataset.GeneratorDataset`` whose elements are ready batches.
 
     Args:
         path: As for `batches`.
@@ -214,7 +214,7 @@ def as_dataset(
 
 
 class _UnsizedTuples:
-    """What GeneratorDataset iterates: tuples in the order of the columns."""
+    """Iterable for GeneratorDataset: tuples in the order of the columns."""
 
     def __init__(self, stream: BatchStream) -> None:
         self._stream = stream

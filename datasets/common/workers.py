@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work in several processes, with one progress bar and an end to all of it."""
+"""Work in several processes with one progress bar; all stop when one fails."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Work(Protocol):
         ...
 
     def is_done(self) -> bool:
-        """Whether an earlier run has done it."""
+        """Return whether an earlier run has done the work."""
         ...
 
     def run(self, on_bytes: Callable[[int], object]) -> None:
-        """Do it; says how many bytes it has read."""
+        """Do the work; call `on_bytes` with the number of bytes read."""
         ...
 
 
@@ -46,14 +46,14 @@ def run_all(works: Sequence[Work], workers: int | None = None) -> None:
     """Do all works that are not done yet.
 
     Args:
-        works: what to do.
-        workers: processes, at least 1; 1 works in this one. Default: one a core that this process
-            may use.
+        works: works to do.
+        workers: number of processes, at least 1; 1 works in this one. Default: one a core that this
+            process may use.
 
     Raises:
         ValueError: ``workers`` is below 1.
-        RuntimeError: a process was killed, for want of memory perhaps.
-        Exception: what a work raised; the others are stopped.
+        RuntimeError: a process was killed, perhaps by the system when memory was short.
+        Exception: the exception of a work that failed; the others are stopped.
     """
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
@@ -93,7 +93,7 @@ _shared: Any = None
 
 
 def _start(parent: int, read: Any, stop: Any) -> None:
-    """In a new process: it ends with its parent, even one that is killed."""
+    """Run works in a new process, which ends with its parent even if that is killed."""
     global _shared
     _shared = read, stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop

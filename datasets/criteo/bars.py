@@ -71,7 +71,7 @@ def blocks(
     span: tuple[int, int] | None = None,
     on_bytes: Callable[[int], object] | None = None,
 ) -> Iterator[Batch]:
-    """The rows of one file, some megabytes at a time.
+    """Yield the rows of one file, some megabytes at a time.
 
     Args:
         path: The CSV file.
@@ -134,7 +134,7 @@ def _read(text: bytes) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class _Range:
-    """The lines that begin in a range of bytes of a file: one part."""
+    """Lines that begin in a range of bytes of a file: one part."""
 
     name: str
     path: Path
@@ -162,7 +162,7 @@ def convert(
     part_bytes: int = PART_BYTES,
     restart: bool = False,
 ) -> dict[str, Any]:
-    """Convert one file in memory that does not grow with it, going on where a run was interrupted.
+    """Convert one file with bounded memory; resume where a run was interrupted.
 
     Args:
         path: The CSV file.
@@ -220,7 +220,7 @@ def _source(path: Path, version: str) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m datasets.criteo.bars",
         description=__doc__,
@@ -269,7 +269,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _kept(options: argparse.Namespace, name: str) -> int | None:
-    """Rows of a split that an interrupted run has finished; None where it is to be made."""
+    """Return the rows of a split that an interrupted run has finished; None where it has not."""
     whole = [split for split in SPLITS if (options.output / split).exists()]
     if options.overwrite or name not in whole or len(whole) == len(SPLITS):
         return None

@@ -43,7 +43,7 @@ def convert(
     part_bytes: int = PART_BYTES,
     restart: bool = False,
 ) -> dict[str, Any]:
-    """Convert files in memory that does not grow with them, going on where a run was interrupted.
+    """Convert files with bounded memory; resume where a run was interrupted.
 
     Args:
         path: A file or several; a directory stands for its day files or Parquet files. Text may be
@@ -90,7 +90,7 @@ def convert(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns the exit code, 130 after Ctrl-C."""
+    """Run the command and return the exit code, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="python -m datasets.criteo.convert",
         description=__doc__,

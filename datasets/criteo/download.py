@@ -27,7 +27,7 @@ _PIECE = 1 << 20
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command and return the exit code."""
     parser = archive_parser("datasets.criteo.download", __doc__, URL)
     parser.add_argument("--no-extract", action="store_true", help="keep the archive packed")
     options = parser.parse_args(arguments)
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def extract(archive: Path, directory: Path) -> list[Path]:
-    """Unpack the files that are known to be in the archive, and nothing else.
+    """Unpack the files that the archive is known to have, and no others.
 
     Args:
         archive: The ``.tar.gz``.

@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 def is_gzip(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins like gzip, whatever its name."""
+    """Return whether a file begins like gzip, whatever its name."""
     with open(path, "rb") as raw:
         return raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
@@ -44,7 +44,7 @@ def pieces(
     piece_bytes: int = 16 << 20,
     span: tuple[int, int] | None = None,
 ) -> Iterator[Piece]:
-    """Read a file in pieces of whole lines.
+    """Yield a file in pieces of whole lines.
 
     Args:
         path: The file; gzip is known by its first two bytes, not by the name.
@@ -123,7 +123,7 @@ def _piece(first_line: int, text: bytes, file_offset: int) -> Piece:
 
 
 def _line_start(path: str | os.PathLike[str], raw: BinaryIO, offset: int) -> int:
-    """Where the first line begins that begins at `offset` or later."""
+    """Return where the first line begins that begins at `offset` or later."""
     if offset == 0:
         return 0
     raw.seek(offset - 1)

@@ -44,7 +44,7 @@ class Columns(NamedTuple):
 
 
 def parse(text: bytes) -> Columns:
-    """Read whole lines that end with a line feed.
+    """Parse whole lines that end with a line feed.
 
     Args:
         text: The lines, at least one.
@@ -71,7 +71,7 @@ def parse(text: bytes) -> Columns:
 
 
 def _typed(text: bytes) -> pa.Table | None:
-    """The table where every line is good, else None."""
+    """Return the table where every line is good, else None."""
     # Arrow ends a line at a lone carriage return and skips a byte order mark: not for it
     if b"\r" in text or text.startswith(b"\xef\xbb\xbf"):
         return None
@@ -128,7 +128,7 @@ def _all_finite(column: pa.ChunkedArray) -> bool:
 
 
 def _bad_lines(text: bytes) -> np.ndarray:
-    """int8 [lines]: what can be told of a line without reading its numbers."""
+    """Return the errors of lines that show without parsing numbers, int8 [lines]."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == _FEED)
     starts = np.concatenate(([0], ends[:-1] + 1))
@@ -146,7 +146,7 @@ def _bad_lines(text: bytes) -> np.ndarray:
 
 
 def _count(hits: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """How many hits each line has, given the position of its end."""
+    """Return the number of hits in each line, given the positions of the lines' ends."""
     return np.diff(np.searchsorted(np.flatnonzero(hits), ends), prepend=0)
 
 
@@ -165,7 +165,7 @@ def _without(text: bytes, dropped: np.ndarray) -> bytes:
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """float64 values: NaN for null, infinite where the text is not a finite number."""
+    """Return float64 values: NaN for null, infinite where the text is not a finite number."""
     texts = _one(column)
     good = pc.fill_null(pc.match_substring_regex(texts, NUMBER), False)
     values = np.full(len(texts), np.inf)

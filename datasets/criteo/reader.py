@@ -43,7 +43,7 @@ class BadRowError(ValueError):
 
 @dataclass
 class ReadReport:
-    """What a reading has met so far.
+    """Counts of good and bad rows read so far.
 
     Args:
         rows: Good rows.
@@ -60,7 +60,7 @@ class ReadReport:
 
     @property
     def bad_rows(self) -> int:
-        """Bad rows of any reason."""
+        """Number of bad rows, whatever is wrong."""
         return sum(self.bad.values())
 
     def record(self, columns: Columns, first_line: int, crlf: int, strict: bool) -> None:
@@ -89,7 +89,7 @@ class ReadReport:
             self.bad[reason] += int(number)
 
     def add(self, other: ReadReport) -> None:
-        """Add what another reading met in the lines that follow this one's."""
+        """Add the counts of the lines that follow."""
         before = self.rows + self.bad_rows
         self.rows += other.rows
         self.crlf += other.crlf
@@ -99,12 +99,12 @@ class ReadReport:
         self.first_bad += [(before + line, reason) for line, reason in other.first_bad[:room]]
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON values."""
+        """Return the figures as JSON values."""
         return {**vars(self), "bad_rows": self.bad_rows}
 
 
 class CriteoReader:
-    """The rows of one file as batches; iterating again reads the file again.
+    """Rows of one file as batches; each iteration reads the file again.
 
     Args:
         path: The file: 40 tab-separated columns, no header, plain or gzip.
@@ -187,7 +187,7 @@ def read_pieces(
     counts_as_categories: bool,
     first_line: int = 1,
 ) -> Iterator[Batch]:
-    """The rows of pieces of lines, a batch for each.
+    """Yield the rows of pieces of lines, a batch for each.
 
     Args:
         given: the pieces.
@@ -206,7 +206,7 @@ def read_pieces(
 
 
 def encode(columns: Columns, counts_as_categories: bool) -> Batch:
-    """The batch of columns as they were read: keys, scaled counts, label."""
+    """Return the batch of parsed columns: keys, scaled counts, label."""
     keys = [
         category_keys(name, values)
         for name, values in zip(CATEGORY_FIELDS, columns.categories, strict=True)
@@ -221,7 +221,7 @@ def encode(columns: Columns, counts_as_categories: bool) -> Batch:
 
 
 def count_keys(name: str, counts: np.ndarray) -> np.ndarray:
-    """Keys of binned counts under a field's name; NaN is missing."""
+    """Return the keys of binned counts under a field's name; NaN is missing."""
     missing = np.isnan(counts)
     bins = np.where(missing, 0.0, bin_counts(counts)).astype(np.int64)
     return category_keys(name, pa.array(bins, mask=missing))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of Criteo's click data and what a model reads of its counts."""
+"""The columns of Criteo's click data, and the encoding of its counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARQUET_FIELDS = (
 
 
 def packed_fields(counts_as_categories: bool = False) -> dict[str, tuple[str, ...]]:
-    """Names of the values of each column of a packed data set.
+    """Return the names of the values of each column of a packed data set.
 
     Args:
         counts_as_categories: whether the binned counts have keys as well (default False).
@@ -44,7 +44,7 @@ def packed_fields(counts_as_categories: bool = False) -> dict[str, tuple[str, ..
 
 
 def scale_counts(counts: np.ndarray) -> np.ndarray:
-    """``log(1 + max(x, 0))`` of counts, and 0 where a count is missing.
+    """Return ``log(1 + max(x, 0))`` of counts, and 0 where a count is missing.
 
     Negative counts (I2 has a few, down to -3) read as 0, as in DLRM's preprocessing
     (https://github.com/facebookresearch/dlrm, ``data_utils.py``).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a conversion, cut into sources that processes read each by itself."""
+"""The files of a conversion, cut into sources that processes read independently."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PARQUET_MAGIC = b"PAR1"
 
 
 def find_files(inputs: Sequence[Path]) -> list[Path]:
-    """The files that a user names, those of directories in order.
+    """Return the files that a user names, those of directories in order.
 
     Args:
         inputs: files, and directories of ``day_0`` to ``day_23`` (``.gz`` or not) or, in whatever
@@ -76,7 +76,7 @@ def _day_number(path: Path) -> int:
 def sources_of(
     files: Sequence[Path], part_bytes: int, strict: bool, counts_as_categories: bool
 ) -> list[_File]:
-    """A source for each Parquet or gzip file, and for each range of a plain one.
+    """Return a source for each Parquet or gzip file, and for each range of a plain one.
 
     Args:
         files: the files, in order.
@@ -110,7 +110,7 @@ def sources_of(
 
 
 def summary_of(files: Sequence[Path], sources: Sequence[_File]) -> Summary:
-    """What makes a manifest's ``source`` of the reports of the sources' parts.
+    """Return the function that makes a manifest's ``source`` of the parts' reports.
 
     Args:
         files: as for `sources_of`.
@@ -189,7 +189,7 @@ class _TextRange(_File):
 
 @dataclass(frozen=True)
 class _GzipFile(_File):
-    """A gzip file, which must be read from its beginning: parts in order."""
+    """A gzip file, which must be read from its beginning; has several parts."""
 
     part_bytes: int
 
@@ -269,7 +269,7 @@ class _ParquetFile(_File):
 
 
 def _columns(batch: pa.RecordBatch) -> Columns:
-    """Rows of the Parquet form as `parse` gives those of the text."""
+    """Return rows of the Parquet form as `parse` returns those of the text."""
     label = batch.column("label").cast(pa.float64()).to_numpy(zero_copy_only=False)
     counts = np.stack(
         [_floats(batch.column(name)) for name in PARQUET_FIELDS[1 : 1 + len(COUNT_FIELDS)]], axis=1
@@ -285,12 +285,12 @@ def _columns(batch: pa.RecordBatch) -> Columns:
 
 
 def _floats(column: pa.Array) -> np.ndarray:
-    """float64 values, NaN for null."""
+    """Return float64 values, NaN for null."""
     return pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """A dictionary of texts; the empty one is missing, as in the text files."""
+    """Return a dictionary of texts; the empty one is missing, as in the text files."""
     texts = column.cast(pa.string())
     return pc.if_else(pc.equal(texts, ""), None, texts).dictionary_encode()
 

@@ -50,7 +50,7 @@ class RemoteFile(NamedTuple):
 
 
 def files_of_day(day: int, site: str = SITE) -> list[RemoteFile]:
-    """The site's list of one day's files, in the order of their names.
+    """Return the site's list of one day's files, in the order of their names.
 
     Args:
         day: 0 to 23.
@@ -85,7 +85,7 @@ def _remote(entry: dict[str, Any]) -> RemoteFile:
 def fetch_day(
     day: int, output: Path, most_files: int | None = None, site: str = SITE
 ) -> list[Path]:
-    """Fetch one day's files; those that are there, whole, are kept.
+    """Fetch one day's files; whole files that are there are kept.
 
     Args:
         day: 0 to 23.
@@ -120,7 +120,7 @@ def _is_whole(place: Path, file: RemoteFile) -> bool:
 
 
 def _days(text: str) -> list[int]:
-    """Days as an option gives them: 0,5-7.
+    """Return the days of an option such as 0,5-7.
 
     Example:
         >>> _days("0,5-7")
@@ -138,7 +138,7 @@ def _days(text: str) -> list[int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m datasets.criteo.terabyte",
         description=__doc__,

@@ -56,11 +56,11 @@ class Split:
         return len(self.ids)
 
     def arrays(self) -> Batch:
-        """The columns under the names that `datasets.common.batches` reads: ids, dense, label."""
+        """Return the columns as `datasets.common.batches` names them: ids, dense, label."""
         return {"ids": self.ids, "dense": self.dense, "label": self.label}
 
     def rows(self, chosen: np.ndarray) -> Split:
-        """Some of the rows: a mask or positions."""
+        """Return some of the rows, given a mask or positions."""
         return Split(**take_rows(vars(self), np.arange(len(self))[chosen]))
 
 
@@ -124,7 +124,7 @@ def load(
 
 
 def read_ratings(data_dir: str | os.PathLike[str]) -> pd.DataFrame:
-    """Every rating with its movie's title and genres, in order of time.
+    """Return every rating with its movie's title and genres, in order of time.
 
     Args:
         data_dir: as for `load`.
@@ -179,7 +179,7 @@ def _encode(ratings: pd.DataFrame) -> Split:
 
 
 def _parted(rows: Split, split: str, share: float, seed: int, part: str) -> tuple[Split, Split]:
-    """All but a share, and the share."""
+    """Return all rows but a share, and the share."""
     if split == "time":
         last = np.arange(len(rows)) >= round(len(rows) * (1 - share))
     else:

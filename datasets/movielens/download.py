@@ -25,13 +25,13 @@ _ARCHIVE = URL.rpartition("/")[2]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command and return the exit code."""
     parser = archive_parser("datasets.movielens.download", __doc__, URL)
     return fetch_archive(parser.parse_args(arguments), _ARCHIVE, extract)
 
 
 def extract(archive: Path, directory: Path) -> list[Path]:
-    """Unpack ratings, movies and the licence, and nothing else.
+    """Unpack ratings, movies and the licence, and no other files.
 
     Args:
         archive: the ``.zip``.

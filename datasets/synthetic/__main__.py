@@ -25,7 +25,7 @@ TSV_NAME = "data.tsv"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command and return the exit code."""
     options = _parser().parse_args(arguments)
     if options.with_bayes and options.format == "tsv":
         print("--with-bayes needs --format mindrecord or parquet", file=sys.stderr)

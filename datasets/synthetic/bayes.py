@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The best AUC and log loss any model can reach, from the true probabilities."""
+"""The best AUC and log loss that a model can reach, from the true probabilities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["BayesAUC", "bayes_auc"]
 
 
 def bayes_auc(bayes: np.ndarray) -> float:
-    """Expected AUC of the true probabilities as scores, over the draw of the labels.
+    """Return the expected AUC of the true probabilities as scores, over the draw of the labels.
 
     A row of probability p is a positive with weight p and a negative with weight 1 - p; the AUC
     is the weighted share of (positive, negative) pairs in the right order, ties counting half.
@@ -29,7 +29,7 @@ def bayes_auc(bayes: np.ndarray) -> float:
 
 
 class BayesAUC:
-    """The same for a stream of any length in fixed memory: probabilities go to 2**16 bins.
+    """Best AUC and log loss of a stream in fixed memory: probabilities go to 2**16 bins.
 
     ``rows``, ``click_rate``, ``auc`` and ``log_loss`` are of the rows seen so far; the AUC is
     within 1e-4 of the exact one, the rest exact.
@@ -76,7 +76,7 @@ class BayesAUC:
 
 
 def _weighted_auc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """AUC of groups in increasing order of score, given the weight of each class in a group."""
+    """Return the AUC of groups in increasing order of score, given each class's weight in them."""
     below = np.cumsum(negative) - negative
     pairs = positive.sum() * negative.sum()
     if pairs == 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a planted model is made of."""
+"""The configuration of a planted model."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class PlantedConfig:
 
 
 def criteo_like(max_cardinality: int = 1_000_000) -> PlantedConfig:
-    """26 fields and 13 counts in the proportions of Criteo's data.
+    """Return a configuration of 26 fields and 13 counts in the proportions of Criteo's data.
 
     Fields of a few to a few thousand values carry the interactions, so that a million rows are
     enough to learn them; fields of more values have a weaker main effect and a long tail of

@@ -16,7 +16,7 @@ __all__ = ["irwin_hall", "stream_words", "uniform"]
 
 
 def stream_words(seed: int, stream: str, counters: np.ndarray) -> np.ndarray:
-    """64 random bits for each counter.
+    """Return 64 random bits for each counter.
 
     Args:
         seed: Any integer.
@@ -38,7 +38,7 @@ def stream_words(seed: int, stream: str, counters: np.ndarray) -> np.ndarray:
 
 
 def uniform(words: np.ndarray) -> np.ndarray:
-    """float64 in [0, 1) from the upper 53 bits of each word.
+    """Return float64 in [0, 1) from the upper 53 bits of each word.
 
     Example:
         >>> uniform(np.array([0, 2**63], np.uint64))
@@ -48,7 +48,7 @@ def uniform(words: np.ndarray) -> np.ndarray:
 
 
 def irwin_hall(words: np.ndarray) -> np.ndarray:
-    """Nearly normal float32 of mean 0 and variance 1: the sum of a word's four 16-bit parts.
+    """Return nearly normal float32 of mean 0 and variance 1: sums of a word's four 16-bit parts.
 
     Bounded by 3.47 in size, so no single value can decide a label alone.
 

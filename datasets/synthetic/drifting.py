@@ -20,7 +20,7 @@ __all__ = ["DriftingConfig", "DriftingModel", "DriftingRows", "drifting"]
 
 @dataclass(frozen=True)
 class DriftingConfig:
-    """What a drifting stream is made of.
+    """Configuration of a drifting stream.
 
     Args:
         fields: categorical fields, at least 1 (default 8).
@@ -144,12 +144,12 @@ class DriftingModel:
         return born, born + np.where(once, 1, self.config.life)
 
     def effect(self, field: int, values: np.ndarray) -> np.ndarray:
-        """float32: what values of a field tell; 0 for those that occur once."""
+        """Return the effects of a field's values, float32; 0 for those that occur once."""
         words = stream_words(self.seed, f"effect/C{field + 1}", np.maximum(values, 0))
         return np.where(values < 0, np.float32(0), irwin_hall(words))
 
     def keys(self, values: np.ndarray) -> np.ndarray:
-        """int64 [B, F] table keys: 64 random bits for each (field, value)."""
+        """Return int64 [B, F] table keys: 64 random bits for each (field, value)."""
         columns = [
             stream_words(self.seed, f"key/C{f + 1}", values[:, f]).view(np.int64)
             for f in range(values.shape[1])
@@ -168,7 +168,7 @@ def drifting(
     block_rows: int = 1024,
     config: DriftingConfig | None = None,
 ) -> Iterator[Batch]:
-    """Rows of a drifting stream, in blocks.
+    """Yield the rows of a drifting stream, in blocks.
 
     Args:
         rows: how many, at least 0.

@@ -22,7 +22,7 @@ def generate(
     block_rows: int = 16384,
     config: PlantedConfig | None = None,
 ) -> Iterator[Batch]:
-    """Rows of a planted model, in blocks.
+    """Yield the rows of a planted model, in blocks.
 
     Args:
         rows: How many, at least 0.
@@ -56,7 +56,7 @@ def generate(
 
 
 def encode(model: PlantedModel, raw: RawRows) -> Batch:
-    """The batch of raw rows: keys, scaled counts, label and true probability."""
+    """Return the batch of raw rows: keys, scaled counts, label and true probability."""
     return {
         "ids": model.keys(raw.ranks),
         "dense": scale_counts(raw.counts),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planted model: which values row r has, and how likely its click is."""
+"""The planted model: the values of row r and the probability of its click."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PlantedModel:
         self._calibrate()
 
     def rows(self, start: int, stop: int) -> RawRows:
-        """Rows ``start`` to ``stop - 1``, the same however a range is cut into calls."""
+        """Return rows ``start`` to ``stop - 1``, the same however a range is cut into calls."""
         if not 0 <= start <= stop:
             raise ValueError(f"rows must be a range from at least 0, got {start}..{stop}")
         ranks, counts = self._features("row", start, stop)
@@ -72,16 +72,16 @@ class PlantedModel:
         return RawRows(ranks, counts, bayes, draws < bayes)
 
     def keys(self, ranks: np.ndarray) -> np.ndarray:
-        """int64 [B, F] table keys: `category_keys` of the values' texts, field by field."""
+        """Return int64 [B, F] table keys: `category_keys` of the values' texts, field by field."""
         columns = [table.keys(ranks[:, i]) for i, table in enumerate(self._keys)]
         return np.stack(columns, axis=1)
 
     def texts(self, field: int, ranks: np.ndarray) -> np.ndarray:
-        """The values as Criteo spells them: 8 hexadecimal digits, uint8 [B, 8]."""
+        """Return the values as Criteo spells them: 8 hexadecimal digits, uint8 [B, 8]."""
         return self._keys[field].texts(ranks)
 
     def main_effect(self, field: int, ranks: np.ndarray) -> np.ndarray:
-        """float32 main effects of values of one field, of mean 0 and variance 1 over its values."""
+        """Return the main effects of a field's values, float32, of mean 0 and variance 1."""
         return irwin_hall(stream_words(self.seed, f"main/C{field + 1}", ranks))
 
     def _features(self, stream: str, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +118,7 @@ class PlantedModel:
         return scaled.astype(np.float32)
 
     def _parts(self, ranks: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """float64 [B, 3]: main effects, interactions and count effects, not yet scaled."""
+        """Return main effects, interactions and count effects, not yet scaled, float64 [B, 3]."""
         parts = np.zeros((len(ranks), 3))
         for i, field in enumerate(self.config.fields):
             if field.main > 0:
@@ -131,7 +131,7 @@ class PlantedModel:
         return parts
 
     def _interactions(self, ranks: np.ndarray) -> np.ndarray:
-        """``sum_{f<g} <v_f, v_g>`` as ``(|sum v|**2 - sum |v|**2) / 2`` [B]."""
+        """Return ``sum_{f<g} <v_f, v_g>`` as ``(|sum v|**2 - sum |v|**2) / 2`` [B]."""
         total = np.zeros((len(ranks), self.config.rank))
         squares = np.zeros(len(ranks))
         for i in self._pair_fields:
@@ -160,7 +160,7 @@ class PlantedModel:
 
 
 def zipf_ranks(field: CategoryField, draws: np.ndarray) -> np.ndarray:
-    """Values of a field by inversion of a bounded power law.
+    """Draw values of a field by inversion of a bounded power law.
 
     The density ``x ** -zipf`` on [1, cardinality + 1) is inverted in closed form and floored, so
     value k has the mass of [k + 1, k + 2): close to Zipf's ``(k + 1) ** -zipf``, at any
@@ -203,7 +203,7 @@ def zipf_probabilities(field: CategoryField) -> np.ndarray:
 
 
 def _counts(index: int, words: np.ndarray) -> np.ndarray:
-    """Long-tailed whole numbers, a tenth missing; I2 has negatives, as in Criteo's data."""
+    """Draw long-tailed whole numbers, a tenth missing; I2 has negatives, as in Criteo's data."""
     draws = uniform(words)
     # the low bits, which uniform() does not use much, decide what is missing
     missing = (words & np.uint64(0x3FF)) < np.uint64(int(_MISSING_SHARE * 1024))
@@ -226,7 +226,7 @@ def _bias_for(logits: np.ndarray, click_rate: float) -> float:
 
 
 class _KeyTable:
-    """A field's texts and keys; keys are hashed once per value, as it first occurs."""
+    """A field's texts and keys; a key is hashed once, when its value first occurs."""
 
     def __init__(self, seed: int, name: str, cardinality: int) -> None:
         self._name = name
