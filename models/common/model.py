@@ -166,9 +166,10 @@ class Run:
 
     Args:
         model: the model.
-        summary: figures of the training; its metrics are those of the last evaluation on the way.
+        summary: figures of the training; its metrics are those of the last evaluation during
+            training.
         evaluation: more metrics on the test rows, at the end; None of an interrupted run.
-        recorder: loss, rows and hit rates on the way.
+        recorder: loss, rows and hit rates during training.
         operators: times of the operators; None where they were not measured. Default: None.
     """
 
@@ -180,7 +181,7 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics of the evaluation, or, where there is none, of the last one on the way."""
+        """Metrics of the evaluation at the end, or, where there is none, of the last one before."""
         return self.summary.metrics if self.evaluation is None else self.evaluation.metrics
 
 
@@ -256,7 +257,7 @@ def train(
     progress: bool = True,
     operators: bool = False,
 ) -> Run:
-    """Build and train a model, with evaluations on the way.
+    """Build and train a model, with evaluations during training.
 
     Args:
         model: model to train.

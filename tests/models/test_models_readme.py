@@ -20,7 +20,7 @@ NAME = "shared_bottom"
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
-    """The new model's folder, by the code of the page alone, where `models` finds it."""
+    """Write the new model's folder from the page's code, where `models` finds it."""
     section = README.partition("## Add a model")[2].partition("\n## ")[0]
     net, config, yaml = re.findall(r"```(?:python|yaml)\n(.*?)```", section, re.S)
     made = tmp_path / NAME
