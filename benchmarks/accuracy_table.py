@@ -43,7 +43,7 @@ SETS = ("movielens", "census", "synthetic")
 
 
 def model_of(name: str) -> ZooModel:
-    """A click model by the name of its folder."""
+    """Return the model of a folder of models/."""
     return importlib.import_module(f"models.{name}.config").MODEL
 
 
@@ -65,7 +65,7 @@ def config_of(name: str, options: argparse.Namespace) -> Any:
 def measure(
     model: ZooModel, config: Any, directory: Path | None, seeds: list[int]
 ) -> dict[str, Any]:
-    """Train with each seed; the metrics of each and of all together."""
+    """Train with each seed; return the metrics of each and their means."""
     runs = []
     for seed in seeds:
         chosen = with_changes(config, seed=seed, evaluations=1)
@@ -95,7 +95,7 @@ def measure_twin(name: str, config: Any, directory: Path | None, seed: int) -> d
 
 
 def table(found: dict[str, dict[str, Any]], bayes: float | None) -> list[str]:
-    """Lines of Markdown: a row for each model and baseline.
+    """Return lines of Markdown: a row for each model and baseline.
 
     Example:
         >>> one = {"mean": {"auc": 0.75, "log_loss": 0.5}, "deviation": None, "title": "X"}
@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def known(path: Path, data: str) -> dict[str, dict[str, Any]]:
-    """The baselines of an earlier result.
+    """Return the baselines of an earlier result.
 
     Raises:
         ValueError: it is of another data set.
@@ -163,7 +163,7 @@ def known(path: Path, data: str) -> dict[str, dict[str, Any]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command and return the exit code."""
     options = _parser().parse_args(arguments)
     ms.set_context(mode=ms.GRAPH_MODE)
     found: dict[str, dict[str, Any]] = {}

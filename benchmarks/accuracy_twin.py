@@ -130,7 +130,7 @@ def _twins() -> Any:
 
 
 def _rate(config: Any, step: int, steps: int) -> float:
-    """The rate of `models.common.training.learning_rate` in one step, from 0."""
+    """Return the rate of `models.common.training.learning_rate` in one step, counted from 0."""
     start, end = config.learning_rate, config.learning_rate_end
     if end is None:
         return float(start)
@@ -138,13 +138,13 @@ def _rate(config: Any, step: int, steps: int) -> float:
 
 
 def _parts(batches: list[Batch], count: int) -> list[list[Batch]]:
-    """Runs of batches, about as long as one another."""
+    """Return consecutive parts of the batches, of about the same length."""
     ends = [round(len(batches) * k / count) for k in range(count + 1)]
     return [batches[a:b] for a, b in zip(ends, ends[1:], strict=False) if b > a]
 
 
 def _numbered(ids: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Numbers of ids from 1 on; 0 for ids that training does not have."""
+    """Return the numbers of ids from 1 on; 0 for ids that training does not have."""
     at = np.minimum(np.searchsorted(keys, ids), len(keys) - 1)
     return np.where(keys[at] == ids, at + 1, 0)
 
@@ -188,7 +188,7 @@ def _predict(twin: Any, data: Data, keys: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.accuracy_twin",
         description=__doc__,

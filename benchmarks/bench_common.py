@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks share: keys, timing of alternating runs, the machine, results."""
+"""Code that the benchmarks share: keys, timing of alternating runs, the machine, results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = BENCHMARKS.parent
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """An argument parser with what every benchmark takes."""
+    """Return an argument parser with the options of every benchmark."""
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -35,7 +35,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def machine() -> dict[str, Any]:
-    """The machine a figure was taken on."""
+    """Return a description of this machine."""
     model = ""
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("model name"):
@@ -83,7 +83,7 @@ def save(path: Path | None, figures: Mapping[str, Any]) -> None:
 
 
 def spread_keys(numbers: np.ndarray) -> np.ndarray:
-    """Distinct keys over all 63 bits from distinct numbers (MurmurHash3's finalizer, halved)."""
+    """Return distinct 63-bit keys for distinct numbers (MurmurHash3's finalizer, halved)."""
     x = numbers.astype(np.uint64)
     x ^= x >> np.uint64(33)
     x *= np.uint64(0xFF51AFD7ED558CCD)
@@ -94,7 +94,7 @@ def spread_keys(numbers: np.ndarray) -> np.ndarray:
 
 
 class Zipf:
-    """Draws ranks 0 .. n - 1 with probability proportional to (rank + 1) ** -exponent."""
+    """Draw ranks 0 .. n - 1 with probability proportional to (rank + 1) ** -exponent."""
 
     def __init__(self, n: int, exponent: float, rng: np.random.Generator) -> None:
         weights = np.arange(1, n + 1, dtype=np.float64) ** -exponent
@@ -111,7 +111,7 @@ class Zipf:
 def alternate(
     runs: Mapping[str, Callable[[int], Any]], rounds: int, warmup: int, progress: str
 ) -> dict[str, np.ndarray]:
-    """Times each run once a round, in turn, so that a drifting machine touches all alike.
+    """Time each run once a round, in turn, so that a drifting machine affects all alike.
 
     Args:
         runs: name -> function of the round's number.
@@ -136,7 +136,7 @@ def alternate(
 
 
 def compile_native(source: str) -> ctypes.CDLL:
-    """Compiles a file of benchmarks/native for this machine and loads it."""
+    """Compile a file of benchmarks/native for this machine and load it."""
     out = Path(tempfile.mkdtemp()) / (Path(source).stem + ".so")
     command = ["g++", "-O3", "-march=native", "-shared", "-fPIC", "-pthread", "-std=c++17"]
     subprocess.run([*command, str(BENCHMARKS / "native" / source), "-o", str(out)], check=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Redis server for a benchmark: on the loopback, without persistence, gone afterwards."""
+"""A Redis server for a benchmark: on the loopback, without persistence, stopped afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _free_port() -> int:
 
 @contextlib.contextmanager
 def running_redis(directory: Path) -> Iterator[str]:
-    """The URL of a server that runs while this lasts.
+    """Give the URL of a server that runs until the block ends.
 
     Args:
         directory: for its log; removed afterwards.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What checkpoints cost a training: the stall of a delta, the writing beside, samples a second.
+"""The cost of checkpoints: the stall of a delta, the writing beside training, samples a second.
 
     PYTHONPATH=. python benchmarks/checkpoint_stall.py --directory DISK --json output/stall.json
 
@@ -39,13 +39,13 @@ class Network(nn.Cell):
         self.mlp = mr.nn.MLP(26 * dim + 13, hidden, out_features=1)
 
     def construct(self, ids: ms.Tensor, dense: ms.Tensor) -> ms.Tensor:
-        """Logits."""
+        """Return the logits."""
         rows = self.embedding(ids)
         return self.mlp(ops.concat((rows.reshape((rows.shape[0], -1)), dense), 1))
 
 
 def batches(seconds: float, batch: int, rows: int, seed: int) -> Iterator[tuple[np.ndarray, ...]]:
-    """Whole batches with skewed keys, for that long."""
+    """Yield whole batches with skewed keys for a number of seconds."""
     rng = np.random.default_rng(seed)
     law = bench_common.Zipf(rows, 1.05, rng)
     pool = [
@@ -76,12 +76,12 @@ class Pace(Callback):
 
     @property
     def steps_per_second(self) -> float:
-        """Over all steps but the last."""
+        """Return the steps a second over all steps but the last."""
         return (len(self._begins) - 1) / (self._begins[-1] - self._begins[0])
 
 
 def fill(net: Network, rows: int, dim: int) -> None:
-    """Puts all keys into the table, as a long training has."""
+    """Insert all keys into the table, as a long training does."""
     table = net.embedding.embedding_table
     for first in tqdm(range(0, rows, 1 << 18), desc="fill", disable=None, leave=False):
         keys = bench_common.spread_keys(np.arange(first, min(rows, first + (1 << 18))))
@@ -89,7 +89,7 @@ def fill(net: Network, rows: int, dim: int) -> None:
 
 
 def main() -> None:
-    """Runs the benchmark."""
+    """Run the benchmark."""
     parser = bench_common.parser(__doc__.split("\n")[0])
     parser.add_argument("--directory", type=Path, help="for the checkpoints; default: a new one")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of the table")

@@ -35,7 +35,7 @@ FEWEST = 500_000  # rows a second that are promised
 
 
 def rows_in_memory(rows: int, seed: int) -> Iterator[Batch]:
-    """Random rows in Criteo's form, in blocks."""
+    """Yield random rows in Criteo's form, in blocks."""
     rng = np.random.default_rng(seed)
     for at in range(0, rows, BATCH):
         size = min(BATCH, rows - at)
@@ -47,7 +47,7 @@ def rows_in_memory(rows: int, seed: int) -> Iterator[Batch]:
 
 
 def readers(directory: Path) -> dict[str, Callable[[], Iterable[Any]]]:
-    """Each way to read a packed data set, as a function of nothing that gives its batches."""
+    """Return each way to read a packed data set, as a function that returns its batches."""
     return {
         "in order": lambda: batches(directory, BATCH),
         "shuffled": lambda: batches(directory, BATCH, shuffle=True),
@@ -58,7 +58,7 @@ def readers(directory: Path) -> dict[str, Callable[[], Iterable[Any]]]:
 
 
 def rows_a_second(make: Callable[[], Iterable[Any]], rows: int, rounds: int) -> list[float]:
-    """Speeds of reading everything, one a round; the first round is not counted."""
+    """Return the speeds of reading everything, one a round; the first round is not counted."""
     speeds = []
     for _ in range(rounds + 1):
         begin = time.perf_counter()
@@ -72,7 +72,7 @@ def rows_a_second(make: Callable[[], Iterable[Any]], rows: int, rounds: int) -> 
 
 
 def main() -> int:
-    """Run the command; returns the exit code, 1 where a way is slower than promised."""
+    """Run the command and return the exit code, 1 where a way is slower than promised."""
     parser = bench_common.parser(__doc__ or "")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the data")
     parser.add_argument("--rounds", type=int, default=5, help="readings of each, after one")

@@ -70,7 +70,7 @@ def policies(rows: int, leaving: int, min_norm: float, candidates: int) -> dict[
 
 
 def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, float]:
-    """One policy beside the table without."""
+    """Measure one policy beside a table without."""
     admission, eviction, kind = chosen
     shape = (args.batch, args.fields)
     steps = WARMUP + args.rounds
@@ -120,7 +120,7 @@ def measure(name: str, chosen: Any, without: Subject, args: Any) -> dict[str, fl
 
 
 def main() -> None:
-    """Runs the benchmark."""
+    """Run the benchmark."""
     parser = bench_common.parser(__doc__ or "")
     parser.add_argument("--batch", type=int, default=4096, help="samples in a step")
     parser.add_argument("--fields", type=int, default=39, help="ids in a sample")
@@ -149,7 +149,7 @@ def main() -> None:
 
 
 def first_part(args: Any) -> dict[str, dict[str, float]]:
-    """Every policy asked for, printed as it is done."""
+    """Measure the chosen policies and print each when it is done."""
     leaving = max(int(args.new * args.batch * args.fields) // 2, 1)
     names = policies(args.rows, leaving, 1.0, args.candidates)  # for their names only
     wanted = choose(list(names), args.policies, "--policies")

@@ -36,7 +36,7 @@ SWEEPS: dict[str, tuple[Eviction, bool]] = {
 
 
 def run(args: Any) -> dict[str, dict[str, float]]:
-    """Every sweep asked for, printed as it is done."""
+    """Measure the chosen sweeps and print each when it is done."""
     wanted = choose(list(SWEEPS), args.sweeps, "--sweeps")
     results = {}
     if wanted:
@@ -53,7 +53,7 @@ def run(args: Any) -> dict[str, dict[str, float]]:
 
 
 def sweep(name: str, args: Any) -> dict[str, float]:
-    """One way in which nearly all rows become due at once."""
+    """Measure one way in which nearly all rows become due at once."""
     rules, recorded = SWEEPS[name]
     shape = (args.batch, args.fields)
     subject = Subject(f"dynamic_sweep.{name}", args.fields, args.dim, eviction=rules)

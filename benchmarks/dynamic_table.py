@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks of dynamic features share: tables full of rows, streams with new keys."""
+"""Code that the benchmarks of dynamic features share: full tables, streams with new keys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def choose(names: list[str], asked: list[str] | None, option: str) -> list[str]:
 
 
 class Sample(NamedTuple):
-    """One step: seconds altogether, and inside the table's operators."""
+    """Times of one step, in seconds: of all of it, and inside the table's operators."""
 
     step: float
     table: float
@@ -97,7 +97,7 @@ class Subject:
             self.table.erase_rows(bench_common.spread_keys(np.arange(rows, rows + spare)))
 
     def step(self, ids: Tensor, label: Tensor, event_time: int | None = None) -> Sample:
-        """One timed training step."""
+        """Run one training step and return its times."""
         before = sum(each[1] for each in self.table.op_times().values())
         start = time.perf_counter()
         if event_time is not None:
@@ -108,7 +108,7 @@ class Subject:
         return Sample(spent, (after - before) / 1e9)
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Close the table."""
         self.table.close()
 
 
@@ -160,7 +160,7 @@ class Stream:
         return self._next
 
     def batch(self) -> np.ndarray:
-        """The next batch, int64 [B, F]."""
+        """Return the next batch, int64 [B, F]."""
         ids = self.known[self._made % len(self.known)].copy()
         self._made += 1
         numbers = np.arange(self._next, self._next + self.fresh)
@@ -175,5 +175,5 @@ class Stream:
         return ids
 
     def tensors(self, n: int) -> list[Tensor]:
-        """The next n batches, ready for the graph."""
+        """Return the next n batches as Tensors."""
         return [Tensor.from_numpy(self.batch()) for _ in range(n)]

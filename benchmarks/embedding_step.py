@@ -84,7 +84,7 @@ class PlainStep(nn.Cell):
 
 
 def vanilla_step(rows: int, dim: int, fields: int) -> TrainStep:
-    """MindSpore's own sparse path."""
+    """Return the step of MindSpore's own sparse lookup and optimizer."""
     lookup = nn.EmbeddingLookup(rows, dim, param_init="zeros", target="CPU", sparse=True)
     net = Table(lookup, Head(fields, dim))
     optimizer = nn.LazyAdam(net.trainable_params(), learning_rate=1e-3)
@@ -93,7 +93,7 @@ def vanilla_step(rows: int, dim: int, fields: int) -> TrainStep:
 
 
 def floor(batches: list[np.ndarray], rows: int, dim: int, rounds: int) -> dict[str, float]:
-    """The bare memory work of a step, seconds, median."""
+    """Return the median seconds of the bare memory work of a step."""
     native = bench_common.compile_native("floor.cc")
     table = np.zeros((rows, 3 * dim), np.float32)
     index = np.zeros(rows * 2, np.uint64)  # 16 bytes a row
@@ -131,7 +131,7 @@ def floor(batches: list[np.ndarray], rows: int, dim: int, rounds: int) -> dict[s
 
 
 def main() -> None:
-    """Runs the benchmark."""
+    """Run the benchmark."""
     parser = bench_common.parser(__doc__ or "")
     parser.add_argument("--batch", type=int, default=4096, help="samples in a step")
     parser.add_argument("--fields", type=int, default=39, help="ids in a sample")
@@ -250,7 +250,7 @@ def touch_memory(size: int) -> None:
 
 
 def operator_times(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float]:
-    """Mean milliseconds a call inside each of the table's operators, between two readings."""
+    """Return the mean milliseconds of a call of each table operator between two readings."""
     spent = {}
     for name, (calls, nanoseconds) in after.items():
         new = calls - before[name][0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many small tables against one: a training step that looks a column up in each of 26 tables.
+"""Many small tables beside one: a training step that looks a column up in each of 26 tables.
 
 The same ids three ways in alternating steps: a lookup for each table, all tables grouped in one
 operator, and one table for all columns (keys of the columns kept apart). The network above is a
@@ -52,7 +52,7 @@ class WeightedSum(nn.Cell):
 
 
 def embeddings(tables: int, dim: int) -> dict[str, nn.Cell]:
-    """The three ways."""
+    """Return the embeddings of the three ways."""
     grouped = [
         mr.MapParameter(f"grouped.{t}", value_shape=dim, key_dtype=ms.int64) for t in range(tables)
     ]
@@ -64,7 +64,7 @@ def embeddings(tables: int, dim: int) -> dict[str, nn.Cell]:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = bench_common.parser(str(__doc__))
     parser.add_argument("--tables", type=int, default=26, help="number of tables")
     parser.add_argument("--batch", type=int, default=4096, help="samples in a batch")

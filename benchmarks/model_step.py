@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training throughput of every click model, beside the same network on vanilla MindSpore's tables.
+"""Training throughput of every model of one task, beside the same network on vanilla tables.
 
     python benchmarks/model_step.py --json OUT
 
@@ -55,7 +55,7 @@ class Loss(nn.Cell):
 
 
 def to_vanilla(net: nn.Cell, rows: int) -> None:
-    """Puts vanilla lookups of a fixed vocabulary in the place of a network's tables."""
+    """Replace a network's tables by vanilla lookups of a fixed vocabulary."""
     for table in tables_of(net):
         table.close()
     for name, cell in list(net.cells_and_names()):
@@ -70,7 +70,7 @@ def to_vanilla(net: nn.Cell, rows: int) -> None:
 
 
 def our_step(name: str, keys: np.ndarray, compute_dtype: str) -> tuple[nn.Cell, nn.Cell]:
-    """Our network and its step."""
+    """Return our network and its step."""
     model = importlib.import_module(f"models.{name}.config").MODEL
     config = read_config(model, "criteo_x1.yaml")
     net = model.net(config, FIELDS, NUMBERS, f"bench.{name}.{compute_dtype}", 0)
@@ -87,7 +87,7 @@ def our_step(name: str, keys: np.ndarray, compute_dtype: str) -> tuple[nn.Cell, 
 
 
 def vanilla_step(name: str, rows: int) -> nn.Cell:
-    """The step of the same network on vanilla lookups."""
+    """Return the step of the same network on vanilla lookups."""
     model = importlib.import_module(f"models.{name}.config").MODEL
     config = read_config(model, "criteo_x1.yaml")
     vanilla_net = model.net(config, FIELDS, NUMBERS, f"bench.{name}.vanilla", 0)
@@ -98,7 +98,7 @@ def vanilla_step(name: str, rows: int) -> nn.Cell:
 
 
 def measure(name: str, args: Any) -> dict[str, float]:
-    """Samples a second of ours and of vanilla."""
+    """Return samples a second of ours and of vanilla."""
     rng = np.random.default_rng(args.seed)
     zipf = bench_common.Zipf(args.rows // FIELDS, args.zipf, rng)
     offsets = np.arange(FIELDS) * (args.rows // FIELDS)
@@ -130,7 +130,7 @@ def _run(step: nn.Cell, ids: list[Tensor], numbers: Tensor, label: Tensor, i: in
 
 
 def main() -> None:
-    """Runs the benchmark."""
+    """Run the benchmark."""
     parser = bench_common.parser(__doc__ or "")
     parser.add_argument("--batch", type=int, default=4096, help="samples in a step")
     parser.add_argument("--rows", type=int, default=2_000_000, help="keys in the table before")

@@ -95,14 +95,14 @@ class WideDeep(nn.Cell):
 
 
 class StepEnds(Callback):
-    """When each step ended."""
+    """Record when each step ended."""
 
     def __init__(self) -> None:
         super().__init__()
         self.times: list[float] = []
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Takes the time."""
+        """Record the time."""
         self.times.append(time.perf_counter())
 
 
@@ -158,11 +158,11 @@ class Subject:
         return self.batch * (len(times) - 1) / (times[-1] - times[0])
 
     def close(self) -> None:
-        """Frees the rows."""
+        """Close the table."""
         self.table.close()
 
     def counters(self) -> dict[str, Any]:
-        """stats(), and the seconds spent in the table's operators."""
+        """Return stats() and the seconds spent in the table's operators."""
         times = self.table.op_times().items()
         return {
             **self.table.stats(),
@@ -171,7 +171,7 @@ class Subject:
 
 
 class Batches:
-    """Batches of fresh draws, made ahead of the measurement."""
+    """Batches of new draws, made ahead of the measurement."""
 
     def __init__(self, options: argparse.Namespace, exponent: float) -> None:
         self._rng = np.random.default_rng(options.seed)
@@ -181,24 +181,24 @@ class Batches:
         self._label = (self._rng.random((options.batch, 1)) < 0.3).astype(np.float32)
 
     def take(self, count: int) -> list[Any]:
-        """That many."""
+        """Return the next `count` batches."""
         return [
             (bench_common.spread_keys(self._zipf.draw(self._shape)), self._dense, self._label)
             for _ in range(count)
         ]
 
     def blocks(self, count: int, steps: int) -> list[list[Any]]:
-        """That many blocks of as many batches."""
+        """Return `count` blocks of `steps` batches each."""
         shown = tqdm(range(count), desc="draw", leave=False, disable=None)
         return [self.take(steps) for _ in shown]
 
     def distinct(self) -> int:
-        """Distinct keys of a batch."""
+        """Return the number of distinct keys in one new batch."""
         return len(np.unique(self._zipf.draw(self._shape)))
 
 
 def difference(before: dict[str, Any], after: dict[str, Any], steps: int) -> dict[str, float]:
-    """What a step did in the tiers, between two stats()."""
+    """Return the mean work of a step in the tiers between two stats()."""
     return {
         key: (after[key] - before.get(key, 0)) / steps
         for key in after
@@ -256,7 +256,7 @@ def measure(
 
 
 def disk_limit(figures: dict[str, Any], options: argparse.Namespace, fio: list[float]) -> None:
-    """Adds what the disk's own rate allows, by the rows that had to be read."""
+    """Add the speed that the disk allows, by the rows that had to be read."""
     if not fio:
         return
     reads = max(fio)
@@ -270,7 +270,7 @@ def disk_limit(figures: dict[str, Any], options: argparse.Namespace, fio: list[f
 
 @contextlib.contextmanager
 def lower_tier(setup: Setup, directory: Path) -> Iterator[dict[str, Any]]:
-    """The arguments of CacheConfig for it, while it is there."""
+    """Give the arguments of CacheConfig for the lower tier, which exists until the block ends."""
     if setup.lower == "redis":
         with running_redis(directory / "redis") as url:
             yield {"remote": url}
@@ -282,7 +282,7 @@ def lower_tier(setup: Setup, directory: Path) -> Iterator[dict[str, Any]]:
 def run_setup(
     name: str, setup: Setup, memory: Subject, options: argparse.Namespace, directory: Path
 ) -> dict[str, Any]:
-    """Figures of one set of tiers."""
+    """Measure one set of tiers and return the figures."""
     fio = []
 
     def ask_disk() -> None:
@@ -318,7 +318,7 @@ def run_setup(
 
 
 def show(name: str, figures: dict[str, Any]) -> None:
-    """Prints one set of tiers."""
+    """Print the figures of one set of tiers."""
     print(
         f"\n{figures['text']} (--only {name}), Zipf {figures['zipf']}: "
         f"in memory {figures['memory_samples_per_s']:,.0f} samples/s"
@@ -365,7 +365,7 @@ def _traffic(step: dict[str, float]) -> list[str]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     parser = bench_common.parser((__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=20_000_000, help="of the table")
     parser.add_argument("--batch", type=int, default=4096, help="samples in a step")

@@ -55,7 +55,7 @@ class Probe:
 
 
 class Prober:
-    """Sends events of new keys and waits for answers that know them.
+    """Send events of new keys and wait for answers that know them.
 
     Args:
         events: the stream they are put in.
@@ -72,14 +72,14 @@ class Prober:
         self.seen: list[dict[str, float]] = []
 
     def send(self) -> None:
-        """One event: a click, all of its keys new."""
+        """Send one event: a click, all of its keys new."""
         self._sent += 1
         probe = Probe(NOBODY - self._sent, time.time())
         self._writer.send(EVENTS, 0, pack(self._event(probe.value, probe.sent)))
         self.waiting.append(probe)
 
     def ask(self) -> None:
-        """Looks which events are known by now."""
+        """Ask which events are known by now."""
         if not self.waiting:
             return
         rows = [self._event(NOBODY, 0.0), *(self._event(p.value, 0.0) for p in self.waiting)]
@@ -100,7 +100,7 @@ class Prober:
                 )
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         self._writer.close()
 
     def _event(self, value: int, sent: float) -> pa.RecordBatch:
@@ -110,7 +110,7 @@ class Prober:
 
 
 def wait_for_training(parts: list[Part], status: Status, rows: int, seconds: float) -> None:
-    """Returns when that many events are trained."""
+    """Return when a number of events is trained."""
     deadline = time.monotonic() + seconds
     with tqdm(total=rows, desc="warm up", leave=False, disable=None) as bar:
         while (trained := status.read().get("trained", 0)) < rows:
@@ -123,7 +123,7 @@ def wait_for_training(parts: list[Part], status: Status, rows: int, seconds: flo
 
 
 def measure(prober: Prober, probes: int, every: float, patience: float, seed: int) -> None:
-    """Sends the probes at times of no pattern, and waits for all of them."""
+    """Send the probes at random times, and wait for all of them."""
     rng = np.random.default_rng(seed)
     due = time.monotonic()
     with tqdm(total=probes, desc="probes", leave=False, disable=None) as bar:
@@ -140,7 +140,7 @@ def measure(prober: Prober, probes: int, every: float, patience: float, seed: in
 
 
 def figures_of(prober: Prober) -> dict[str, Any]:
-    """The distribution; a probe that never came is infinite."""
+    """Return the distribution; a probe whose effect was never seen counts as infinite."""
     values = np.array([seen["seconds"] for seen in prober.seen] + [np.inf] * len(prober.waiting))
     quantiles = {
         f"p{q}": round(float(np.quantile(values, q / 100, method="higher")), 2)
@@ -161,7 +161,7 @@ def figures_of(prober: Prober) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Runs the benchmark."""
+    """Run the benchmark."""
     parser = bench_common.parser(__doc__.split("\n")[0])
     parser.add_argument("--rate", type=float, default=5000.0, help="events a second")
     parser.add_argument("--probes", type=int, default=60)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What learning online is worth: AUC on MovieLens of a model left as it was and of one that learns.
+"""The gain of learning online: AUC on MovieLens of a model that stays and of one that learns.
 
     PYTHONPATH=. python benchmarks/online_movielens.py --data DIR --json output/movielens.json
 
@@ -51,7 +51,7 @@ _kept: list[Any] = []  # MindSpore may take a new cell for one that was freed, b
 
 
 def send(broker: str, events: Ratings, first: int, last: int) -> None:
-    """Puts the events into the topic, one a message."""
+    """Write the events into the topic, one a message."""
     ensure_topic(broker, TOPIC, 1, {})
     writer = KafkaWriter(broker)
     for row in tqdm(range(first, last), desc="to Kafka", leave=False, disable=None):
@@ -60,7 +60,7 @@ def send(broker: str, events: Ratings, first: int, last: int) -> None:
 
 
 def stream(broker: str, events: Ratings, batch: int) -> StreamingDataset:
-    """The topic from its beginning, as features."""
+    """Return the topic from its beginning, as features."""
     # What is left at the end is a smaller batch.
     source = KafkaSource(
         broker, TOPIC, events.schema, batch_size=batch, stop=StopWhen(idle_seconds=2.0)
@@ -69,7 +69,7 @@ def stream(broker: str, events: Ratings, batch: int) -> StreamingDataset:
 
 
 def train_offline(train: Split, seed: int, epochs: int, name: str) -> mr.RecModel:
-    """The model as it is at the end of the first part, ready to learn from single events."""
+    """Train on the first part and return the model, ready to learn from single events."""
     ms.set_seed(seed + 1)
     net = build(train.ids.shape[1], train.dense.shape[1], name=name, seed=seed)
     adam = mr.LazyAdam(net.trainable_params(), learning_rate=2e-3, weight_decay=1e-3)
@@ -84,7 +84,7 @@ def train_offline(train: Split, seed: int, epochs: int, name: str) -> mr.RecMode
 
 
 def shuffled(train: Split, epochs: int, seed: int) -> Iterator[tuple[np.ndarray, ...]]:
-    """Batches of several passes."""
+    """Yield the shuffled batches of several passes."""
     rng = np.random.default_rng(seed)
     for _ in range(epochs):
         order = rng.permutation(len(train))
@@ -94,13 +94,13 @@ def shuffled(train: Split, epochs: int, seed: int) -> Iterator[tuple[np.ndarray,
 
 
 def score(model: mr.RecModel, batches: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Logits and labels, by the model as it is."""
+    """Return logits and labels, without training."""
     pairs = [(model.predict(*batch[:-1]).asnumpy()[:, 0], batch[-1][:, 0]) for batch in batches]
     return np.concatenate([p for p, _ in pairs]), np.concatenate([y for _, y in pairs])
 
 
 def learn(model: mr.RecModel, batches: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Logits and labels, each event scored just before the model is trained on it."""
+    """Return logits and labels, each event scored just before the model is trained on it."""
     validation = mr.ProgressiveValidation(model, window=NOT_MORE)
     model.online_train(batches, validation, progress=False)
     seen = validation.state_dict()
@@ -108,7 +108,7 @@ def learn(model: mr.RecModel, batches: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def windowed(logit: np.ndarray, label: np.ndarray, window: int, step: int) -> list[list[float]]:
-    """Events so far, and the AUC of the last `window` of them."""
+    """Return numbers of events, and the AUC of the last `window` events at each."""
     ends = range(window, len(label) + 1, step)
     return [
         [end, functional.auc(label[end - window : end], logit[end - window : end])] for end in ends
@@ -138,7 +138,7 @@ def one_seed(options: Any, broker: str, events: Ratings, train: Split, seed: int
 
 
 def main() -> None:
-    """Runs the benchmark."""
+    """Run the benchmark."""
     parser = bench_common.parser(__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="ratings.csv and movies.csv")
     parser.add_argument("--intervals", type=int, nargs="+", default=[2000, 500, 100])

@@ -38,13 +38,13 @@ class Network(nn.Cell):
         self.mlp = mr.nn.MLP(26 * 16 + 13, hidden, out_features=1)
 
     def construct(self, ids: ms.Tensor, dense: ms.Tensor) -> ms.Tensor:
-        """Logits."""
+        """Return the logits."""
         rows = self.embedding(ids).reshape((-1, 26 * 16))
         return self.mlp(ops.concat((rows, dense), 1))
 
 
 def batches_of(count: int, batch: int, seed: int) -> list[tuple[np.ndarray, ...]]:
-    """Whole batches with skewed keys."""
+    """Return whole batches with skewed keys."""
     rng = np.random.default_rng(seed)
     law = bench_common.Zipf(KEYS, 1.05, rng)
     return [
@@ -58,7 +58,7 @@ def batches_of(count: int, batch: int, seed: int) -> list[tuple[np.ndarray, ...]
 
 
 def main() -> None:
-    """Runs the benchmark."""
+    """Run the benchmark."""
     parser = bench_common.parser(__doc__.split("\n")[0])
     parser.add_argument("--batch", type=int, default=4096)
     parser.add_argument("--steps", type=int, default=40, help="of a run")

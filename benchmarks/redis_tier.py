@@ -44,7 +44,7 @@ Work = Callable[[np.ndarray, np.ndarray], None]
 
 @contextmanager
 def server(url: str | None) -> Iterator[str]:
-    """The user's, or one of our own on a free port that forgets everything at its end."""
+    """Give the user's server, or start one on a free port without persistence."""
     if url is not None:
         yield url
         return
@@ -71,13 +71,13 @@ def server(url: str | None) -> Iterator[str]:
 
 
 def client_cpu() -> float:
-    """User and system time of this process so far."""
+    """Return user and system time of this process so far."""
     times = os.times()
     return times.user + times.system
 
 
 def server_cpu(client: redis.Redis) -> float:
-    """User and system time of the server so far."""
+    """Return user and system time of the server so far."""
     info: dict[str, Any] = client.info("cpu")
     return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
@@ -91,7 +91,7 @@ class Data(NamedTuple):
 
     @classmethod
     def make(cls, options: argparse.Namespace) -> Data:
-        """Uniform draws."""
+        """Return rows, and batches of them drawn uniformly."""
         rng = np.random.default_rng(options.seed)
         rows = rng.integers(0, 256, (options.rows, options.row_bytes), np.uint8)
         batches = [
@@ -103,7 +103,7 @@ class Data(NamedTuple):
 def measure(
     data: Data, client: redis.Redis, work: Work, label: str, threads: int = 1, part: int = 1
 ) -> Measured:
-    """Does the work for every `part`-th batch."""
+    """Do the work for every `part`-th batch and return its speed."""
     batches = data.batches[::part]
     inputs = [(data.keys[batch], data.rows[batch]) for batch in batches]
     work(*inputs[0])
@@ -128,14 +128,14 @@ def measure(
 
 
 def equal(got: list[Any], rows: np.ndarray) -> None:
-    """Every way of reading has to deliver the rows as an array."""
+    """Raise RuntimeError where the rows that were read, joined to an array, are wrong."""
     array = np.frombuffer(b"".join(got), np.uint8).reshape(rows.shape)
     if not np.array_equal(array[0], rows[0]):
         raise RuntimeError("wrong rows")
 
 
 def tier_figures(data: Data, client: redis.Redis, url: str) -> dict[str, Measured]:
-    """RedisTier, with calls from one, two and four threads at once."""
+    """Measure RedisTier with calls from one, two and four threads at once."""
     tier = RedisTier(url, "benchmark", data.rows.shape[1])
 
     def read(keys: np.ndarray, rows: np.ndarray) -> None:
@@ -161,7 +161,7 @@ def tier_figures(data: Data, client: redis.Redis, url: str) -> dict[str, Measure
 def hash_figures(
     data: Data, client: redis.Redis, user: redis.Redis, what: str
 ) -> dict[str, Measured]:
-    """The same buckets through a pipeline of redis-py's HMGET and HSET."""
+    """Measure the same buckets through a pipeline of redis-py's HMGET and HSET."""
 
     def grouped(keys: np.ndarray) -> tuple[np.ndarray, list[tuple[str, int, int]]]:
         buckets = (keys.view(np.uint64) * SPREAD >> np.uint64(58)).astype(np.uint8)
@@ -199,7 +199,7 @@ def hash_figures(
 
 
 def string_figures(data: Data, client: redis.Redis) -> dict[str, Measured]:
-    """A string a row: many a command, and one a command in a pipeline."""
+    """Measure a string for each row: many in a command, and one in each command of a pipeline."""
 
     def names(keys: np.ndarray) -> list[bytes]:
         return [b"emb{benchmark}" + key.tobytes() for key in keys]
@@ -236,7 +236,7 @@ def string_figures(data: Data, client: redis.Redis) -> dict[str, Measured]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     parser = bench_common.parser(__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--row-bytes", type=int, default=212, help="dim 16 with LazyAdam has 212")

@@ -34,7 +34,7 @@ FULL, DELTAS = "000000000000.full", "*.delta"
 
 
 def network() -> Any:
-    """26 rows of 16 floats and 13 numbers into an MLP; for trainer and server."""
+    """Return a network of 26 rows of 16 floats and 13 numbers into an MLP."""
     import mindspore as ms
     from mindspore import Tensor, nn, ops
 
@@ -54,7 +54,7 @@ def network() -> Any:
 
 
 def train(root: Path, options: Any, deltas: int) -> None:
-    """A full checkpoint with all keys, and deltas of a step each."""
+    """Write a full checkpoint with all keys, and deltas of a step each."""
     import mindspore as ms
     from mindspore import nn
 
@@ -86,7 +86,7 @@ def train(root: Path, options: Any, deltas: int) -> None:
 
 
 class Load:
-    """Threads that ask at a fixed rate, each on a connection of its own."""
+    """Threads that send requests at a fixed rate, each on a connection of its own."""
 
     def __init__(self, port: int, options: Any) -> None:
         self._port, self._options = port, options
@@ -147,7 +147,7 @@ class Load:
             due += period
 
     def phase(self, name: str, seconds: float, each_second: Callable[[], None]) -> None:
-        """What is asked in this time counts for that phase."""
+        """Count the requests of some seconds for a phase."""
         self._phase = name
         end = time.perf_counter() + seconds
         while (left := end - time.perf_counter()) > 0:
@@ -166,14 +166,14 @@ class Load:
 
 
 def milliseconds(latencies: list[float]) -> dict[str, float]:
-    """Percentiles."""
+    """Return percentiles of seconds in milliseconds."""
     values = np.array(latencies) * 1000
     found = {f"p{p}": round(float(np.percentile(values, p)), 2) for p in (50, 90, 99)}
     return {**found, "max": round(float(values.max()), 2), "requests": len(values)}
 
 
 def start_server(root: Path) -> tuple[subprocess.Popen[str], int]:
-    """The server's process and port, when it is ready."""
+    """Start the server and return its process and port when it is ready."""
     here = bench_common.BENCHMARKS
     path = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
     server = subprocess.Popen(
@@ -194,7 +194,7 @@ def start_server(root: Path) -> tuple[subprocess.Popen[str], int]:
 
 
 def main() -> None:
-    """Runs the benchmark."""
+    """Run the benchmark."""
     parser = bench_common.parser(__doc__.split("\n")[0])
     parser.add_argument("--keys", type=int, default=500_000, help="rows of the table")
     parser.add_argument("--batch", type=int, default=1024, help="samples of a delta")
@@ -221,7 +221,7 @@ def main() -> None:
 
 
 def measure(staged: Path, root: Path, options: Any) -> dict[str, Any]:
-    """Runs the phases."""
+    """Run the phases and return their figures."""
     waiting = sorted(staged.glob(DELTAS))
     rows = [
         json.loads((path / "manifest.json").read_text())["tables"]["bench.serving"]["rows"]

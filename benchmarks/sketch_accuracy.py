@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many keys a sketch admits too early, by its bytes for each key counted.
+"""The share of keys that a sketch admits too early, by its bytes for each key counted.
 
 Distinct keys are all seen one time less than the threshold, so that an exact count admits none.
 """
@@ -15,7 +15,7 @@ import mindspore_rec as mr
 
 
 def admitted_early(keys: np.ndarray, threshold: int, bytes_a_key: float) -> float:
-    """The share of keys that get a row though each is one occurrence short of the threshold."""
+    """Return the share of keys that get a row one occurrence below the threshold."""
     admission = mr.SketchAdmission(threshold, sketch_bytes=int(len(keys) * bytes_a_key))
     table = mr.MapParameter("sketch_accuracy", key_dtype=ms.int64, admission=admission)
     for _ in range(threshold - 1):
@@ -27,7 +27,7 @@ def admitted_early(keys: np.ndarray, threshold: int, bytes_a_key: float) -> floa
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = bench_common.parser(str(__doc__))
     parser.add_argument("--keys", type=int, default=200_000, help="distinct keys")
     parser.add_argument("--bytes", type=float, nargs="+", default=[1, 2, 4, 8], help="for each key")

@@ -55,7 +55,7 @@ class Keys:
 
 
 def make_model(name: str, cache: mr.CacheConfig | None) -> tuple[mr.RecModel, Any]:
-    """A model and its table; all are equal."""
+    """Return a model and its table; all models are equal."""
     ms.set_seed(1)
     lookup = mr.HashEmbeddingLookup(
         DIM,
@@ -74,7 +74,7 @@ def make_model(name: str, cache: mr.CacheConfig | None) -> tuple[mr.RecModel, An
 
 
 def resident_mib() -> float:
-    """Of this process: VmRSS."""
+    """Return the resident memory of this process (VmRSS) in MiB."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -82,13 +82,13 @@ def resident_mib() -> float:
 
 
 def growth_mib(samples: list[float]) -> float:
-    """From the middle to the end of a series: of the medians of its third and its last quarter."""
+    """Return the growth from the median of a series' third quarter to that of its last."""
     quarter = max(1, len(samples) // 4)
     return float(np.median(samples[-quarter:]) - np.median(samples[-2 * quarter : -quarter]))
 
 
 def same_arrays(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
-    """Whether two exports have the same rows, in whatever order."""
+    """Return whether two exports have the same rows, in any order."""
     orders = [np.argsort(rows["keys"]) for rows in (found, expected)]
     return all(
         np.array_equal(found[name][orders[0]], expected[name][orders[1]]) for name in expected
@@ -96,7 +96,7 @@ def same_arrays(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
 
 
 def check(tiered: Any, memory: Any, seen: np.ndarray) -> dict[str, bool]:
-    """Every invariant, by what it says."""
+    """Return whether each invariant holds, by its name."""
     for table in (tiered, memory):
         table.evict_due()
     stats = tiered.stats()
@@ -142,7 +142,7 @@ def check(tiered: Any, memory: Any, seen: np.ndarray) -> dict[str, bool]:
 
 
 def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
-    """Trains for that long; the figures."""
+    """Train for a number of seconds and return the figures."""
     ms.set_context(mode=ms.GRAPH_MODE)
     cache = mr.CacheConfig(
         device_rows=DEVICE_ROWS,
@@ -195,7 +195,7 @@ def soak(seconds: float, url: str, path: Path, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Trains, prints what was measured, and fails where a check does."""
+    """Train, print the figures, and fail where a check does."""
     parser = bench_common.parser(__doc__.split("\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=180.0, help="of training")
     parser.add_argument("--ssd-path", type=Path, help="directory for the SSD tier; default: a new")

@@ -35,13 +35,13 @@ class Measured(NamedTuple):
 
 
 def cpu_seconds() -> float:
-    """User and system time of this process so far."""
+    """Return user and system time of this process so far."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def measure(batches: Iterator[np.ndarray], run: Callable[[np.ndarray], None]) -> Measured:
-    """Runs over all batches of keys."""
+    """Run a function over all batches of keys and return its speed."""
     rows, wall, cpu = 0, 0.0, 0.0
     for keys in batches:
         start, start_cpu = time.perf_counter(), cpu_seconds()
@@ -53,7 +53,7 @@ def measure(batches: Iterator[np.ndarray], run: Callable[[np.ndarray], None]) ->
 
 
 def draws(total: int, batch: int, count: int, seed: int, progress: str) -> Iterator[np.ndarray]:
-    """Batches of distinct keys, uniform over the rows."""
+    """Return batches of distinct keys, uniform over the rows."""
     rng = np.random.default_rng(seed)
     for _ in tqdm(range(count), desc=progress, leave=False, disable=None):
         numbers = np.unique(rng.integers(0, total, batch))
@@ -62,18 +62,18 @@ def draws(total: int, batch: int, count: int, seed: int, progress: str) -> Itera
 
 
 def fills(total: int, progress: str) -> Iterator[np.ndarray]:
-    """All keys, once."""
+    """Yield batches of all keys, each key once."""
     for start in tqdm(range(0, total, FILL), desc=progress, leave=False, disable=None):
         yield bench_common.spread_keys(np.arange(start, min(start + FILL, total)))
 
 
 def content(row_bytes: int, n: int, seed: int) -> np.ndarray:
-    """Rows that do not compress."""
+    """Return rows that do not compress."""
     return np.random.default_rng(seed).integers(0, 256, (n, row_bytes), np.uint8)
 
 
 def fio_reads_per_second(directory: Path, seconds: int, size: int) -> float | None:
-    """4 KiB random reads at queue depth 64, or None where fio is missing."""
+    """Return the 4 KiB random reads a second at queue depth 64, or None where fio is missing."""
     if shutil.which("fio") is None:
         return None
     file = directory / "fio"
@@ -88,7 +88,7 @@ def fio_reads_per_second(directory: Path, seconds: int, size: int) -> float | No
 
 
 def scan(store: SsdStore, total: int) -> Measured:
-    """All rows once."""
+    """Scan all rows once."""
     start, start_cpu = time.perf_counter(), cpu_seconds()
     rows = sum(len(keys) for keys, _ in store.scan(exact=True))
     wall, cpu = time.perf_counter() - start, cpu_seconds() - start_cpu
@@ -98,7 +98,7 @@ def scan(store: SsdStore, total: int) -> Measured:
 
 
 def ours(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """Figures of the SSD tier."""
+    """Return the figures of the SSD tier."""
     path = directory / "tier"
     rows = content(options.row_bytes, FILL, options.seed)
     direct = not options.buffered
@@ -174,7 +174,7 @@ def ours(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
 
 
 def rocksdb(options: argparse.Namespace, directory: Path) -> dict[str, Any] | None:
-    """The same of RocksDB, or None where rocksdict is missing."""
+    """Return the same figures of RocksDB, or None where rocksdict is missing."""
     try:
         import rocksdict
     except ImportError:
@@ -235,7 +235,7 @@ def rocksdb(options: argparse.Namespace, directory: Path) -> dict[str, Any] | No
 
 
 def show(figures: dict[str, Any]) -> None:
-    """Prints the figures beside the targets."""
+    """Print the figures beside the targets."""
     mine, rocks, fio = figures["ssd"], figures["rocksdb"], figures["fio_reads_per_second"]
     lines = [
         ("fill, rows/s", "fill_rows_per_second", ",.0f", ""),
@@ -268,7 +268,7 @@ def show(figures: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     parser = bench_common.parser(__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--row-bytes", type=int, default=192)

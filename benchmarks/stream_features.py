@@ -48,7 +48,7 @@ MESSAGE_LINES = 1000
 
 
 def pipeline(threads: int) -> FeaturePipeline:
-    """Features as in Criteo's reader."""
+    """Return the features of Criteo's reader as a pipeline."""
     return FeaturePipeline(
         {
             "ids": [Category(name) for name in CATEGORY_FIELDS],
@@ -60,7 +60,7 @@ def pipeline(threads: int) -> FeaturePipeline:
 
 
 def lines_of(rows: int, seed: int) -> list[bytes]:
-    """Criteo's lines."""
+    """Return lines in Criteo's format."""
     model, text = PlantedModel(criteo_like(), seed), io.BytesIO()
     for first in range(0, rows, 16384):
         write_tsv(text, model, model.rows(first, min(first + 16384, rows)))
@@ -68,13 +68,13 @@ def lines_of(rows: int, seed: int) -> list[bytes]:
 
 
 def direct(pieces: list[bytes], threads: int) -> int:
-    """Parser and pipeline in turn."""
+    """Run parser and pipeline in turn and return the number of rows."""
     made, lines = pipeline(threads), TsvFormat(SCHEMA)
     return sum(len(made(lines.decode([piece]).rows)["label"]) for piece in pieces)
 
 
 def stream(messages: list[bytes], batch: int, threads: int) -> int:
-    """Through a topic and a StreamSource."""
+    """Read a topic through a StreamSource and return the number of rows."""
     topic = MemoryTopic()
     for message in messages:
         topic.append(message)
@@ -90,12 +90,12 @@ def stream(messages: list[bytes], batch: int, threads: int) -> int:
 
 
 def joined(lines: list[bytes], size: int) -> list[bytes]:
-    """Whole pieces of so many lines."""
+    """Return pieces of `size` lines each."""
     return [b"".join(lines[i : i + size]) for i in range(0, len(lines) - size + 1, size)]
 
 
 def main() -> None:
-    """Runs the benchmark."""
+    """Run the benchmark."""
     parser = bench_common.parser(__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, default=400_000, help="rows of a run")
     parser.add_argument("--batch", type=int, default=32_000, help="rows of a piece, and of a batch")

@@ -39,7 +39,7 @@ MESSAGE_ROWS = 1000
 
 
 def packed(rows: int, seed: int) -> Iterator[bytes]:
-    """Messages of whole batches."""
+    """Yield messages of whole batches."""
     rng = np.random.default_rng(seed)
     for _ in range(rows // MESSAGE_ROWS):
         columns = {
@@ -51,14 +51,14 @@ def packed(rows: int, seed: int) -> Iterator[bytes]:
 
 
 def lines(rows: int, seed: int) -> Iterator[bytes]:
-    """Messages of one line of 40 numbers."""
+    """Yield messages of one line of 40 numbers."""
     rng = np.random.default_rng(seed)
     for numbers in rng.integers(0, 1 << 31, (rows, 40)):
         yield b"\t".join(b"%x" % number for number in numbers)
 
 
 def write(brokers: str, topic: str, messages: Iterator[bytes], count: int) -> dict[str, float]:
-    """Fills a topic; the size of its messages and the speed."""
+    """Fill a topic; return the size of its messages and the speed."""
     ensure_topic(brokers, topic, 1, {})
     writer, size = KafkaWriter(brokers), 0
     wall, cpu = time.perf_counter(), time.process_time()
@@ -74,7 +74,7 @@ def write(brokers: str, topic: str, messages: Iterator[bytes], count: int) -> di
 
 
 def read(brokers: str, topic: str, rows: int, batch: int, **options: Any) -> dict[str, float]:
-    """Reads the topic once."""
+    """Read the topic once and return the speed."""
     source = KafkaSource(
         brokers, topic, batch_size=batch, stop=StopWhen(batches=rows // batch), **options
     )
@@ -92,7 +92,7 @@ def read(brokers: str, topic: str, rows: int, batch: int, **options: Any) -> dic
 
 
 def main() -> None:
-    """Runs the benchmark."""
+    """Run the benchmark."""
     parser = bench_common.parser(__doc__.split("\n")[0])
     parser.add_argument("--brokers", help="host:port; default: a broker of its own")
     parser.add_argument("--rows", type=int, default=1_000_000, help="packed rows")

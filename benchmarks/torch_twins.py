@@ -51,7 +51,7 @@ class Twin(nn.Module):
             self.output = _linear(net.output)
 
     def forward(self, ids: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-        """Logits [B, 1] of numbered ids [B, F] and numbers [B, N]."""
+        """Return the logits [B, 1] of numbered ids [B, F] and numbers [B, N]."""
         vectors = self.vectors(ids)
         if self.name == "dlrm":
             first = self.bottom(numbers)
@@ -78,7 +78,7 @@ class Twin(nn.Module):
 
 
 def make_optimizers(twin: Twin, learning_rate: float) -> list[torch.optim.Optimizer]:
-    """Adam for the dense weights and its lazy form, SparseAdam, for the embeddings."""
+    """Return Adam for the dense weights and its lazy form, SparseAdam, for the embeddings."""
     sparse = [m.weight for m in twin.modules() if isinstance(m, nn.Embedding)]
     taken = {id(p) for p in sparse}
     dense = [p for p in twin.parameters() if id(p) not in taken]

@@ -63,7 +63,7 @@ class WideDeep(nn.Cell):
 
 
 def measure(name: str, args: Any, progress: str) -> dict[str, Any]:
-    """Samples a second of ours, vanilla and the dense part, for one shape."""
+    """Return samples a second of ours, vanilla and the dense part, for one shape."""
     fields, columns, hidden = SHAPES[name]
     rng = np.random.default_rng(args.seed)
     zipf = bench_common.Zipf(args.rows, args.zipf, rng)
@@ -117,7 +117,7 @@ def measure(name: str, args: Any, progress: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Runs the benchmark."""
+    """Run the benchmark."""
     parser = bench_common.parser(__doc__ or "")
     parser.add_argument("--batch", type=int, default=4096, help="samples in a step")
     parser.add_argument("--rows", type=int, default=4_000_000, help="keys in each table before")

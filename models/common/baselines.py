@@ -159,7 +159,7 @@ def _chosen(
     test: Rows,
     most_rows: int,
 ) -> dict[str, Any]:
-    """Choose settings on some training rows, fit them to all, and return the metrics on test rows."""
+    """Choose settings on some training rows, fit them to all; return the metrics on test rows."""
     some = tuple(part[:most_rows] for part in train)
     held_out = np.arange(len(some[0])) % HELD_OUT == 0
     kept: Any = tuple(part[~held_out] for part in some)
