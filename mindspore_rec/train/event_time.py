@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EventTime: tells tables the time of a batch's events just before its step."""
+"""EventTime: sets the event time of tables from a column that the network gets as an input."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ __all__ = ["EventTime"]
 
 
 class EventTime(Callback):
-    """Tells tables the time of a batch's events, where the network gets the times as an input.
+    """Sets the event time of tables just before a step, from a column of the step's batch.
 
-    `FeatureBatches` tells the time when it hands a batch over. This callback is for batches that
-    are read ahead after that, by a thread that prefetches for instance, or that never went through
-    it: it looks at the batch of the step that begins. As in batches of `get_insert_func`, the times
-    are the input after the features.
+    Needed only where batches come without an event time of their own: a Dataset after
+    `get_insert_func`, or plain columns with the times among the network's inputs. Batches of
+    `FeatureBatches`, and of a `StreamingDataset` whose source has `event_time=`, bring their time
+    along, and `RecModel` sets it by itself. As in batches of `get_insert_func`, the times are the
+    input after the features.
 
     Args:
         specs: features of a batch, FeatureSpec objects, one of them the timestamp.
-        tables: the network, or its tables, that are told the time.
+        tables: the network, or its tables, whose time is set.
         place: the place of the times among the batch's columns, from 0. Default: the number of
             features, which is where `get_insert_func` puts them.
 
@@ -50,7 +51,7 @@ class EventTime(Callback):
         self.place = len(found) - 1 if place is None else check_int("place", place, 0, 255)
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Tells the time of the batch at hand."""
+        """Set the time of the batch at hand."""
         batch = run_context.original_args().train_dataset_element
         if self.place >= len(batch):
             raise ValueError(
