@@ -199,7 +199,7 @@ class DatasetBatches(BatchSource):
 
     @property
     def length(self) -> int | None:
-        """Number of batches of a pass, where the data set can tell at no cost.
+        """Number of batches of a pass, where it is known at no cost.
 
         `Dataset.get_dataset_size()` runs through a generator that has no length, so an unbounded
         one would never return: such data sets are not asked.

@@ -139,7 +139,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of a batch's arrays; empty before the first batch, if nothing tells."""
+        """Names of a batch's arrays; empty before the first batch, if not known."""
         return list(self._names)
 
     @property

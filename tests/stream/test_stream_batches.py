@@ -153,7 +153,7 @@ def test_whatever_wraps_a_stream_goes_on_at_every_batch(
         assert source.has_state and source.cannot_resume is None
         whole = list(source.read())
         assert source.stop_reason.endswith("batches") and source.lag == inner.lag
-        numbers = [batch.number for batch in whole]
+        numbers = [batch.number or 0 for batch in whole]
         assert numbers == sorted(set(numbers)) and source.batches == inner.batches
         if "some" not in kind:
             assert numbers == list(range(1, ROWS // batch_size + 1))
@@ -164,7 +164,7 @@ def test_whatever_wraps_a_stream_goes_on_at_every_batch(
         with inner:
             again.load_state_dict(json.loads(state))
             assert again.batches == number
-            rest = [batch for batch in whole if batch.number > number]
+            rest = [batch for batch in whole if (batch.number or 0) > number]
             got = list(again.read()) if number < ROWS // batch_size else []
             assert len(got) == len(rest)
             assert all(same(a, b) for a, b in zip(got, rest, strict=True))
@@ -175,6 +175,7 @@ def test_the_event_time_is_the_latest_of_the_very_batch(kind: str) -> None:
     with stream(filled(1, 4), 5) as inner:
         seen = 0
         for batch in WRAPPED[kind](inner).read():
+            assert batch.number is not None
             first = 5 * (batch.number - 1)
             assert batch.event_time == int(TIMES[first : first + 5].max())
             seen += 1
@@ -302,7 +303,7 @@ def test_columns_that_come_out() -> None:
         (["x", "y"], ValueError, r"columns must be among \['user', 't', 'x', 'label'\], got"),
     ):
         with raw(filled(1, 7)) as source, pytest.raises(error, match=message):
-            StreamingDataset(source, columns=columns)  # type: ignore[arg-type]
+            StreamingDataset(source, columns=columns)
     unknown = StreamingDataset(raw(filled(1, 7)), lambda rows: {"a": np.zeros(1)}, ["b"])
     with unknown, pytest.raises(ValueError, match=r"columns must be among \['a'\], got \['b'\]"):
         next(unknown)

@@ -243,7 +243,8 @@ WRAPPERS: dict[str, Callable[[Any, str], Any]] = {
 def test_a_wrapped_stream_goes_on_after_a_kill(
     topic: MemoryTopic, unique: Callable[[], str], tmp_path: Path, kind: str
 ) -> None:
-    name, trained = unique(), []
+    name = unique()
+    trained: list[list[int]] = []
 
     class Seen(Callback):
         def __init__(self, done: int, steps: int | None) -> None:
