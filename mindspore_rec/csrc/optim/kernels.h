@@ -12,7 +12,7 @@
 
 namespace msrec {
 
-// Everything a row update needs besides row and gradient, computed once a step.
+// Constants of a row update, computed once a step.
 struct StepConstants {
   Rule rule;
   StepInput in;
@@ -33,14 +33,15 @@ struct Kernels {
   void (*accumulate)(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
                      const uint32_t* source, const float* scale, int dim, float* sums);
 
-  // One optimizer step on each row that is not null; sums holds a gradient of dim floats for each.
+  // Updates each row that is not null by one optimizer step; sums holds a gradient of dim floats
+  // for each.
   void (*step)(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n);
 
-  // The same where value and state of a row are apart; where the value is null there is no row.
+  // Updates rows whose value and state are stored apart; a null value is no row.
   void (*step_apart)(const StepConstants& c, int dim, float* const* values, float* const* states,
                      const float* sums, size_t n);
 
-  // Sum of squares of the gradients of rows that are not null, in a fixed order.
+  // Returns the sum of squares of the gradients of rows that are not null, in a fixed order.
   double (*squared_norm)(int dim, char* const* rows, const float* sums, size_t n);
 
   // out = sum over i of weight[i] * rows[index[i]] (null weight: 1; null row: default_row), times
@@ -52,10 +53,10 @@ struct Kernels {
   void (*initialize)(const Initializer& init, int64_t key, int dim, float* out);
 };
 
-// The best set this CPU runs, or the one named by MINDSPORE_REC_SIMD (avx512, avx2, base).
+// Returns the best set this CPU runs, or the one named by MINDSPORE_REC_SIMD (avx512, avx2, base).
 const Kernels& ActiveKernels();
 
-// For tests: the set of that name, or null where this CPU or build lacks it.
+// Returns the set of that name, or null if this CPU or build lacks it. For tests.
 const Kernels* FindKernels(const char* name);
 
 }  // namespace msrec

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which optimizer a table has, its constants, and what one step gets. The formulas are in
-// kernels.inl.
+// Rule: the optimizer of a table and its constants; StepInput: the inputs of one step. The formulas
+// are in kernels.inl.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ struct Rule {
   bool nesterov = false;
   bool centered = false;
 
-  // Floats of state a row of this dim needs.
+  // Returns the floats of optimizer state of a row of this dim.
   int32_t StateWidth(int32_t dim) const;
-  // Fills a fresh row's state.
+  // Sets the first state of a new row.
   void InitState(float* state, int32_t dim) const;
 };
 
@@ -46,14 +46,14 @@ struct Rule {
 // Throws std::invalid_argument on another name.
 RuleKind ParseRuleKind(const std::string& name);
 
-// What changes from step to step.
+// The inputs of one step.
 struct StepInput {
   float learning_rate = 0.0f;
   float weight_decay = 0.0f;
   float grad_scale =
       1.0f;          // multiplies every gradient first: 1 / loss scale, times the clip factor
   int64_t step = 1;  // 1 for the first step
-  // What Table::BindOptimizer returned to the caller; 0 skips the check.
+  // The number that Table::BindOptimizer returned to the caller; 0 skips the check.
   int64_t binding = 0;
 };
 

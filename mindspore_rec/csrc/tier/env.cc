@@ -246,8 +246,8 @@ class PosixEnv : public Env {
   }
 
  private:
-  // Of a directory just made. When it throws, the directory is gone, so that the next try makes and
-  // syncs it again.
+  // Syncs the parent of a directory that was just made. When it throws, the directory is removed,
+  // so that the next try makes and syncs it again.
   void SyncParent(const std::string& made) {
     const size_t slash = made.find_last_of('/', made.find_last_not_of('/'));
     const std::string parent = slash == std::string::npos ? "." : made.substr(0, slash + 1);

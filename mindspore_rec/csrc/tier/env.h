@@ -28,7 +28,7 @@ class IoError : public std::system_error {
   std::string path_;
 };
 
-// What was read is not what was written.
+// Data that were read differ from those that were written.
 class Corruption : public std::runtime_error {
  public:
   Corruption(const std::string& what, std::string path, uint64_t offset);
@@ -51,11 +51,12 @@ class File {
 
   // With direct access offset, n and data must be multiples of 4096.
 
-  // The number of bytes read: less than n at the end of the file only.
+  // Returns the number of bytes read: less than n only at the end of the file.
   virtual size_t Read(uint64_t offset, size_t n, char* data) const = 0;
-  // All n bytes, or IoError with any part of them written.
+  // Writes all n bytes; after an IoError any part of them may be written.
   virtual void Write(uint64_t offset, size_t n, const char* data) = 0;
-  // Sets space aside, so that writes below `size` do not run out of it; the file has that size.
+  // Reserves space and sets the file's size, so that writes below `size` cannot fail for want of
+  // it.
   virtual void Allocate(uint64_t size) = 0;
   virtual void Truncate(uint64_t size) = 0;
   // When it returns, what was written survives power loss.

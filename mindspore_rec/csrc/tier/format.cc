@@ -22,7 +22,7 @@ constexpr uint64_t kMaxId = uint64_t{1} << 62;
 #error "the files are little-endian"
 #endif
 
-// What a block of administration holds: at its start, the rest is zeros.
+// The start of a header, mark or trailer block; the rest of the block is zeros.
 struct Block {
   char magic[8];
   uint32_t version;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files of an SSD tier look like, in one place. All numbers are little-endian, all files
-// but the manifest are multiples of 4096 bytes.
+// The format of an SSD tier's files. All numbers are little-endian; the length of every file but
+// the manifest is a multiple of 4096 bytes.
 //
-// segment-<id>.seg, a part of the log, for ever the same once it is sealed:
+// segment-<id>.seg, a part of the log, immutable once it is sealed:
 //
 //   block 0     header: which segment of which shape
 //   block 1, 2  marks: "the first n records are synced", written in turn, the higher epoch counts
@@ -13,15 +13,15 @@
 //   last block  sealed segments: the trailer, which says where the footer is, and its checksum
 //
 // A record is | crc32c (4) | kind (4) | key (8) | payload |. A row's payload is the row, filled up
-// to 8 bytes. A tombstone record says that keys were erased: its payload holds `key` pairs (erased
+// to 8 bytes. A tombstone record lists erased keys: its payload holds `key` pairs (erased
 // key, id of the segment where the erasure was first written). The checksum starts from the
 // segment's id and the record's number, so a record is valid at its own place only.
 //
 // The log is the records of all segments in the order of their ids; of two records of one key the
-// later one counts. What is not sealed is only ever the last segment.
+// later one counts. Only the last segment may be unsealed.
 //
-// MANIFEST, a text that is replaced atomically: the segments there are. A file it does not name is
-// a leftover, a file it names and that is missing is an error.
+// MANIFEST lists the segments; the text file is replaced atomically. A segment file that it does
+// not list is a leftover and is removed; a listed file that is missing is an error.
 #pragma once
 
 #include <cstddef>

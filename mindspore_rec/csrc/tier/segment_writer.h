@@ -25,20 +25,20 @@ class SegmentWriter {
   size_t room() const;
   bool full() const { return slots_ == segment_->capacity(); }
 
-  // Encodes a record into the i-th free place. Requires i < room(). Nobody sees it yet.
+  // Encodes a record into the i-th free place, invisible until Publish. Requires i < room().
   void Stage(size_t i, RecordKind kind, int64_t key, const void* payload);
-  // The next staged record counts from now on. Requires `state`.
+  // Makes the next staged record part of the log. Requires the lock `state`.
   void Publish();
 
-  // The file gets all that was published. Throws IoError; may be called again then.
+  // Writes all published records to the file. Throws IoError, after which it may be called again.
   void WriteOut();
-  // What was published survives power loss when it returns. After it threw, the system no longer
-  // says what is on the disk: every later call throws, reading goes on.
+  // Syncs the file: published records survive power loss when it returns. After it threw, the
+  // system no longer reports what is on the disk, so every later call throws; reads still work.
   void Sync();
-  // The end of this segment: footer and trailer are written and all is synced. Throws as Sync does.
+  // Ends the segment: writes footer and trailer and syncs. Throws as Sync does.
   void Seal();
 
-  // For readers, under `state`: whether the record must be read from here, and its address.
+  // The address of a record that is not in the file yet, null for others. Requires `state`.
   const char* Buffered(uint64_t slot) const {
     if (slot < written_slots_) return nullptr;
     return buffer_.data() + (segment_->OffsetOf(slot) - base_);

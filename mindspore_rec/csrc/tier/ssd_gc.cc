@@ -193,7 +193,7 @@ void SsdTier::CollectRows(const Segment& victim, size_t ordinal, const SegmentKe
       if (!MakeRoom(kSpareForCollect)) {
         throw IoError(ENOSPC, "max_bytes leaves no room to collect garbage in", options_.path);
       }
-      // Those written or erased in the meantime stay behind; the others close ranks.
+      // Drops records that were overwritten or erased meanwhile from the batch.
       const size_t room = std::min(head_->room(), batch.size() - i);
       size_t kept = i;
       for (size_t j = i; j < i + room; ++j) {

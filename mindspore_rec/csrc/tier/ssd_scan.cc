@@ -9,7 +9,7 @@
 // behind the point that was reached; these are looked up like any other. A row before that point
 // that the index still points to was there when the walk came by, and was given then.
 //
-// Of a damaged record the key is not known, so only a walk through the index tells whether it is a
+// The key of a damaged record is unknown, so only a walk through the index shows whether it is a
 // row. Such records are collected as doubts and looked for together, at the latest at the end: a
 // walk is made once for many records read, so that much damage costs a scan no more than a constant
 // factor. Nothing is missed by being late: no record that the index has left is pointed to again.
@@ -119,7 +119,8 @@ bool SsdScan::Next(size_t most, std::vector<int64_t>* keys, std::vector<char>* r
         NextOfIndex(most - keys->size(), keys, rows);
       }
     } catch (...) {
-      // What is there already will not come again; the next call meets the error again.
+      // Rows collected so far are returned, as they would not be visited again; the next call
+      // throws the error.
       if (keys->empty()) throw;
       rows->resize(keys->size() * tier_->shape_.row_bytes);
       return true;
@@ -218,8 +219,8 @@ void SsdScan::NextOfLog(size_t most, std::vector<int64_t>* keys, std::vector<cha
   slot_ = slot;
 }
 
-// What is not live any more loses its row. The segment may have been removed meanwhile, and another
-// one have its ordinal.
+// Drops the rows of records that are no longer live. The segment may have been removed meanwhile,
+// and another one may have its ordinal.
 void SsdScan::KeepLive(const std::shared_ptr<Segment>& segment, size_t ordinal) {
   for (size_t begin = 0; begin < records_.size(); begin += kLookupChunk) {
     const size_t end = std::min(records_.size(), begin + kLookupChunk);

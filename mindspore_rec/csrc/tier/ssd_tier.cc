@@ -26,7 +26,7 @@ SsdTier::~SsdTier() {
   try {
     Close();
   } catch (const std::exception&) {
-    // Whoever wants to know calls Close.
+    // A destructor must not throw; Close reports errors.
   }
 }
 

@@ -38,13 +38,13 @@
 namespace msrec {
 
 struct SsdOptions {
-  std::string path;            // of the directory; created
-  size_t row_bytes = 0;        // 0: as the tier there has
-  uint64_t max_bytes = 0;      // of all files; 0: what the disk has
+  std::string path;            // directory, created where it is missing
+  size_t row_bytes = 0;        // 0: that of the existing tier
+  uint64_t max_bytes = 0;      // limit of all files; 0: the disk's space
   uint64_t segment_bytes = 0;  // 0: max_bytes / 256, within 32 MiB and 4 GiB
-  bool direct = true;          // past the page cache
+  bool direct = true;          // O_DIRECT: bypass the page cache
   bool read_only = false;
-  bool io_uring = true;        // where the system has it
+  bool io_uring = true;        // use io_uring if the system has it
   unsigned queue_depth = 128;  // reads under way at a time; fewer of rows above half a megabyte
   double gc_ratio = 1.35;      // collect when the log has more records than this many a live row
   bool background_gc = true;   // false: only Compact collects, and writers out of space
@@ -69,20 +69,20 @@ class SsdTier : public Tier {
   void Clear() override;
   TierStats Stats() const override;
 
-  // Collects every segment that has anything dead; what is left are rows and nothing else.
+  // Collects every segment that has dead records; only live rows are left.
   void Compact();
 
-  // Reads everything there is and returns what is damaged.
+  // Reads and checks every record and returns the damaged places.
   std::vector<Corruption> Verify();
 
-  // The same of the files at `path`, also where they are damaged so badly that no tier opens there.
-  // Throws IoError; EBUSY where a tier is open for writing.
+  // Verifies the files at `path`, also if they are damaged so badly that no tier opens there.
+  // Throws IoError; EBUSY if a tier is open for writing.
   static std::vector<Corruption> VerifyFiles(const std::string& path, Env* env = Env::Posix());
 
-  // Flush, and the end: later calls throw. When it throws, it is closed all the same.
+  // Flushes and closes the tier; later calls throw. It is closed also when this throws.
   void Close();
 
-  // One line a segment, for people: (name, records, live rows, tombstone records, bytes).
+  // Figures of one segment: records, live rows, tombstone records, bytes of the file.
   struct SegmentInfo {
     std::string name;
     uint64_t slots, live, tombstone_slots, bytes;
@@ -92,7 +92,7 @@ class SsdTier : public Tier {
 
   const std::string& path() const { return options_.path; }
   const char* io_name() const { return reader_.name(); }
-  // Why garbage collection cannot go on; empty when it can.
+  // The error that stopped garbage collection; empty if it runs.
   std::string gc_error() const;
 
  private:
@@ -103,8 +103,8 @@ class SsdTier : public Tier {
     uint64_t position;
     size_t i;
   };
-  // How many segments of max_bytes must stay free. A collection takes less than one; erasing must
-  // be possible when writing is not any more.
+  // Segments within max_bytes that each operation leaves free. A collection takes less than one;
+  // erasing must still be possible when writing is not.
   static constexpr uint64_t kSpareForWrite = 2;
   static constexpr uint64_t kSpareForErase = 1;
   static constexpr uint64_t kSpareForCollect = 0;

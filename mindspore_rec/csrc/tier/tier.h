@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tier: a place below the host's memory for rows of one fixed size, by key (any int64). What a row
-// holds is the caller's: value, optimizer state and metadata travel as one block of bytes.
+// Tier: storage below host memory for rows of one fixed size, by key (any int64). The caller
+// decides what a row holds: value, optimizer state and metadata move as one block of bytes.
 //
 // Any thread may call any member at any time. Concurrent writes of one key end in some order; a
 // Read sees, for each key, a row that was the key's at some moment between its start and its end.
@@ -54,25 +54,25 @@ class Tier {
   // contents of rows and found are then undefined.
   virtual void Read(const int64_t* keys, size_t n, char* rows, bool* found) = 0;
 
-  // Inserts or replaces; of equal keys the last one counts. When it throws (IoError: disk full,
-  // max_bytes, ...), each row is as it was or as given here, and the call may be repeated.
+  // Inserts or replaces rows; of equal keys the last one counts. When it throws (IoError: disk
+  // full, max_bytes, ...), each row is as it was or as given here, and the call may be repeated.
   virtual void Write(const int64_t* keys, size_t n, const char* rows) = 0;
 
-  // Keys that are absent are ignored. Throws as Write does.
+  // Erases the rows of keys; absent keys are ignored. Throws as Write does.
   virtual void Erase(const int64_t* keys, size_t n) = 0;
 
-  // When it returns, all that was written and erased before survives kill -9 and power loss.
+  // Makes all earlier writes and erasures survive kill -9 and power loss.
   virtual void Flush() = 0;
 
   virtual size_t size() const = 0;
   virtual size_t row_bytes() const = 0;
 
-  // The keys at one moment, in no order.
+  // Returns all keys at one moment, in no order.
   virtual std::vector<int64_t> Keys() const = 0;
 
-  // A walk over the rows. Each row that is there from the start to the end of the walk is given at
-  // least once, as it was at some moment of it; one that is written, erased or moved meanwhile may
-  // be given again or not at all. It ends, however much is written meanwhile.
+  // Starts a walk over the rows. Each row that exists during the whole walk is given at least once,
+  // as it was at some moment of it; a row that is written, erased or moved meanwhile may be given
+  // again or not at all. The walk ends, however much is written meanwhile.
   //
   // exact: where nobody writes, erases, clears or compacts until the scan is destroyed, each row is
   // given exactly once. For that garbage collection waits; only a writer that must have it (out of

@@ -155,7 +155,7 @@ void TierChain::Spill(size_t level) {
       continue;
     }
     keys.resize(std::min<size_t>(keys.size(), held - from.max_rows));
-    // What a scan gives may be older than the row is now.
+    // A scan may return an older version of a row: read it again.
     rows.resize(keys.size() * row_bytes());
     std::unique_ptr<bool[]> found(new bool[keys.size()]);
     from.tier->Read(keys.data(), keys.size(), rows.data(), found.get());

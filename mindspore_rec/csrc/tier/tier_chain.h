@@ -22,7 +22,7 @@ class TierChain : public Tier {
   struct Level {
     std::string kind;  // for people and statistics: "remote", "ssd"
     std::shared_ptr<Tier> tier;
-    int64_t max_rows = -1;  // over it rows go to the next level; -1: no limit
+    int64_t max_rows = -1;  // rows over it spill to the next level; -1: no limit
   };
   struct Traffic {
     uint64_t hits = 0;  // rows that Read found there
@@ -45,8 +45,8 @@ class TierChain : public Tier {
   std::unique_ptr<TierScan> Scan(bool exact) override;
   TierStats Stats() const override;
 
-  // Erases rows that an upper level has too: what an end between writing one level and erasing from
-  // the next leaves behind. For levels that were kept from another run.
+  // Erases rows that an upper level has too, which a process leaves that ends between writing to
+  // one level and erasing from the next. For levels kept from another run.
   void Settle();
 
   const std::vector<Level>& levels() const { return levels_; }
@@ -57,8 +57,8 @@ class TierChain : public Tier {
     std::atomic<uint64_t> hits{0}, written_rows{0}, spilled_rows{0};
   };
 
-  // Calls find for those keys, in the order of the levels; again for those that were not found
-  // while others came up to a level that had been asked already.
+  // Calls find for the keys, level by level; again for keys that were not found while rows moved
+  // to a level that had been asked already.
   template <typename Find>
   void FindAll(const int64_t* keys, size_t n, bool* found, Find find) const;
   void Spill(size_t level);
@@ -71,7 +71,7 @@ class TierChain : public Tier {
   std::atomic<uint64_t> ascents_{0};
   // Keys of a spill that failed half way: they may be in a level and in the next one.
   std::vector<std::vector<int64_t>> halfway_;
-  std::vector<std::unique_ptr<TierScan>> spilling_;  // where the next rows to spill are looked for
+  std::vector<std::unique_ptr<TierScan>> spilling_;  // at the next rows to spill, by level
 };
 
 }  // namespace msrec

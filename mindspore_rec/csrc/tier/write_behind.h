@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WriteBehind: a queue in front of a tier. What is written or erased is seen by Read at once and
-// reaches the tier in order, by a thread in the background. Nothing leaves the queue before the
-// tier has it: when the tier fails, the queue keeps the rows and tries again, every second and
-// whenever somebody waits for room.
+// WriteBehind: a queue in front of a tier. Read sees writes and erasures at once; a background
+// thread passes them to the tier in order. Nothing leaves the queue before the tier has it: when
+// the tier fails, the queue keeps the rows and tries again, every second and whenever a caller
+// waits for room.
 //
 // In a forked child it must be neither used nor destroyed: its thread stayed with the parent. One
 // thread at a time may call Write, Erase, Drain, Flush and Clear; any thread Read.
@@ -26,30 +26,29 @@ namespace msrec {
 
 class WriteBehind {
  public:
-  // Takes up to about max_bytes before writers wait.
+  // Writers wait while the queue holds more than about max_bytes.
   WriteBehind(std::shared_ptr<Tier> tier, size_t max_bytes);
-  ~WriteBehind();  // drops what the tier does not have yet: Drain first
+  ~WriteBehind();  // drops what is still queued: call Drain first
 
-  // Keys must be distinct. Wait while the queue is full, and throw what the tier throws where it
-  // fails then; nothing was taken in that case.
+  // Queue rows, or erasures. Keys must be distinct. Wait while the queue is full; if the tier fails
+  // meanwhile, throw its error and take nothing.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
   void Erase(std::vector<int64_t> keys);
 
-  // As Tier::Read and Tier::Contains, with what is in the queue.
+  // As Tier::Read and Tier::Contains, over queue and tier together.
   void Read(const int64_t* keys, size_t n, char* rows, bool* found);
   void Contains(const int64_t* keys, size_t n, bool* found);
 
-  // Waits until the tier has everything; throws what it throws.
+  // Waits until the queue is empty; throws the tier's error.
   void Drain();
-  // Drain, and Tier::Flush.
+  // Calls Drain and Tier::Flush.
   void Flush();
-  // Every row is erased: seen at once, whatever the tier does, which is cleared as the rest of the
-  // queue is written, in the background; Drain waits for it. Throws std::bad_alloc, and has then
-  // done nothing.
+  // Erases every row. Readers see it at once; the tier is cleared in the background, in its turn of
+  // the queue, and Drain waits for it. Throws std::bad_alloc, and has then done nothing.
   void Clear();
 
-  // While one lives, nothing reaches the tier: who walks over it finds each row once, there or in
-  // waiting(). Its thread must not wait for the queue meanwhile.
+  // Stops the background thread for its lifetime: a walk over the tier then finds each row once,
+  // there or in waiting(). The thread that holds it must not wait for the queue.
   class Pause {
    public:
     explicit Pause(WriteBehind* queue);
@@ -74,11 +73,11 @@ class WriteBehind {
   };
 
  public:
-  // What the tier does not have yet: each key's newest row, null where it is erased.
+  // The queued changes: each key's newest row, null where it is erased.
   struct Waiting {
     std::vector<std::shared_ptr<const Part>> parts;  // own the rows
-    std::map<int64_t, const char*> rows;  // walked in the order of keys, whatever they are
-    bool cleared = false;                 // what the tier has, and is not here, is erased
+    std::map<int64_t, const char*> rows;  // sorted, so that walks do not depend on hashing
+    bool cleared = false;                 // rows that only the tier has are erased
   };
   Waiting waiting() const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads that work beside the training step.
+// Background threads, which work in parallel with the training step.
 #pragma once
 
 #include <sys/resource.h>
@@ -15,14 +15,14 @@
 
 namespace msrec {
 
-// Whether this thread is one of those. They must not wait for each other's end, nor for their own.
+// Whether the calling thread is a background thread. These must not join each other or themselves.
 inline bool& IsBackground() {
   thread_local bool is = false;
   return is;
 }
 
-// A thread that runs fn. Throws std::runtime_error that says what it is for, where the system or
-// its memory allow no more threads.
+// Starts a thread that runs fn. Throws std::runtime_error with the thread's purpose if the system
+// allows no more threads.
 template <typename Fn>
 std::thread StartThread(const char* purpose, Fn fn) {
   try {
@@ -34,8 +34,8 @@ std::thread StartThread(const char* purpose, Fn fn) {
   }
 }
 
-// Gives way to the operators: the dense network runs in lockstep on all cores, and waits for the
-// slowest of them. Called by the thread itself; without effect where the system does not let it.
+// Lowers the calling thread's priority, since the dense network runs in lockstep on all cores and
+// waits for the slowest of them. Has no effect if the system refuses.
 inline void YieldToOperators() {
   IsBackground() = true;
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 4);

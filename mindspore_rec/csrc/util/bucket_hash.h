@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The keyed hash that decides where in memory a key is looked for: buckets, probe sequences, tags.
-// Whoever chooses keys cannot know which of them share a bucket, since the hash depends on secrets
-// that each process draws from the system when it is loaded. So nothing that leaves the process may
-// depend on it: neither files nor the order of rows, nor which rows are evicted; hash.h has the
-// hash for those.
+// An attacker who chooses keys cannot know which of them share a bucket, since the hash depends on
+// secrets that each process draws from the system when the library is loaded. So nothing that
+// leaves the process may depend on it: neither files nor the order of rows, nor which rows are
+// evicted; hash.h has the hash for those.
 //
 // A hash is three multiplications by secret odd numbers, with a shift and exclusive or between them
 // that brings high bits down: as many instructions as the constant hash has. Each multiplication
@@ -22,7 +22,7 @@ namespace msrec {
 // The secrets of one family of bijections: of 64-bit words, and of words of 52 bits.
 class BucketHasher {
  public:
-  // Drawn from a seed; equal seeds give equal hashes.
+  // Derives the secrets from a seed; equal seeds give equal hashes.
   explicit BucketHasher(uint64_t seed);
 
   uint64_t Hash(uint64_t word) const {
@@ -55,7 +55,7 @@ class BucketHasher {
   uint64_t first_inverse_, second_inverse_, third_inverse_;
 };
 
-// Of this process. Their seed is random, or that of the environment variable
+// The secrets of this process. Their seed is random, or that of the environment variable
 // MINDSPORE_REC_HASH_SEED (any text), with which a run can be repeated exactly, down to its memory
 // accesses. The distinct keys of batches, indexes of rows and indexes of tiers each have their own,
 // so that keys taken from one in its order do not crowd another.

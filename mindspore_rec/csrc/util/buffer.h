@@ -12,7 +12,7 @@ namespace msrec {
 template <typename T>
 class Buffer {
  public:
-  // At least n elements; the contents are lost when it has to grow.
+  // Returns at least n elements; the contents are lost if it grows.
   T* Reset(size_t n) {
     if (n > capacity_) {
       data_.reset();
@@ -22,7 +22,7 @@ class Buffer {
     }
     return data_.get();
   }
-  // At least n elements, of which the first `used` keep their contents.
+  // Returns at least n elements; the first `used` keep their contents.
   T* Extend(size_t used, size_t n) {
     if (n > capacity_) {
       const size_t grown = n > capacity_ + capacity_ / 2 ? n : capacity_ + capacity_ / 2;

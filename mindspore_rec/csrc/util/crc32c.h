@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CRC32C (Castagnoli, polynomial 0x1EDC6F41): what files of this library are checked with. The
+// CRC32C (Castagnoli, polynomial 0x1EDC6F41), the checksum of this library's files. The
 // processor's own instruction (SSE4.2, ARMv8 CRC) is chosen at run time; tables serve where there
 // is none. All give the same value. Any thread may call these.
 #pragma once
@@ -10,14 +10,14 @@
 
 namespace msrec {
 
-// The checksum of the bytes that gave `crc` (0: none) followed by these. So
+// Returns the checksum of the bytes that gave `crc` (0: none) followed by these. So
 // Crc32c(Crc32c(0, a), b) is the checksum of a and b together.
 uint32_t Crc32c(uint32_t crc, const void* data, size_t size);
 
-// The same by tables, for the tests.
+// Returns the same, computed by tables, for the tests.
 uint32_t Crc32cByTables(uint32_t crc, const void* data, size_t size);
 
-// "sse4.2", "armv8" or "tables".
+// Returns the implementation in use: "sse4.2", "armv8" or "tables".
 const char* Crc32cName();
 
 }  // namespace msrec

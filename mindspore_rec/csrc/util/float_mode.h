@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DefaultFloatMode: IEEE 754's default arithmetic for a scope. Threads carry a mode, which a
-// library that somebody else uses may have changed (denormal numbers taken as zeros, rounding
-// towards zero, traps) and which new threads inherit: the bits of a row must depend on none of it.
+// DefaultFloatMode: sets IEEE 754's default arithmetic for a scope. Another library may have
+// changed the thread's mode (denormal numbers taken as zeros, rounding towards zero, traps), and
+// new threads inherit it; the bits of a row must not depend on it.
 #pragma once
 
 #include <cstdint>

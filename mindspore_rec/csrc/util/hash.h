@@ -4,8 +4,8 @@
 // and its throw of a die. All are pure functions of their arguments: files and other processes rely
 // on them, so changing one is a change of format.
 //
-// They can be inverted, so whoever chooses keys can have them agree in any bits: they must not
-// decide where a key is looked for in memory, for which bucket_hash.h is.
+// They can be inverted, so an attacker can choose keys whose hashes agree in any bits: places in
+// memory must be chosen by bucket_hash.h instead.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ inline uint64_t Mix64(uint64_t x) {
 
 inline uint64_t HashKey(int64_t key) { return Mix64(static_cast<uint64_t>(key)); }
 
-// The key of a hash.
+// Returns the key of a hash.
 inline int64_t UnhashKey(uint64_t hash) {
   hash ^= hash >> 33;
   hash *= 0x9cb4b2f8129337dbULL;  // the inverses modulo 2^64 of Mix64's factors
@@ -35,7 +35,7 @@ inline int64_t UnhashKey(uint64_t hash) {
   return static_cast<int64_t>(hash);
 }
 
-// Which of so many workers has the rows of a key: 0 .. workers - 1.
+// Returns the worker that owns a key: 0 .. workers - 1.
 inline uint32_t OwnerOf(int64_t key, uint32_t workers) {
   // Mixed once more: the bits of the hash itself choose a row's place within a worker.
   const uint64_t hash = Mix64(HashKey(key) ^ 0x9e3779b97f4a7c15ULL);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The interpreter's lock, as far as the core has to know of it: who holds it must not wait for a
-// table, since whoever has the table may need it (a tier that is a Python object). The core does
-// not know Python; the module says how the lock is released.
+// Releases Python's lock while the core waits. A thread that holds it must not wait for a table,
+// since the thread that has the table may need it (for a tier that is a Python object). The core
+// does not depend on Python: the module sets how the lock is released.
 #pragma once
 
 namespace msrec {
 
 struct InterpreterLock {
-  // Releases it where the calling thread holds it, and gives what `take` wants back; else null.
+  // Releases the lock and returns a token for `take`; null if the calling thread does not hold it.
   void* (*release)();
   void (*take)(void* state);
 };
 
-// Once, before any other thread uses the core. Without it there is no interpreter.
+// Called once, before any other thread uses the core; without it there is no interpreter.
 void SetInterpreterLock(const InterpreterLock& lock);
 
-// While it lives, its thread does not hold the interpreter's lock.
+// Releases the interpreter's lock of the calling thread for its lifetime.
 class WithoutInterpreter {
  public:
   WithoutInterpreter();

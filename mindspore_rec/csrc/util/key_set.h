@@ -25,7 +25,7 @@ class KeySet {
     size_ = 0;
   }
 
-  // The number of key. When it is new, it is given the next number and written to keys[number].
+  // Returns the number of key. A new key gets the next number and is written to keys[number].
   uint32_t FindOrAdd(int64_t key, int64_t* keys) {
     size_t at = Home(key);
     for (;;) {
@@ -43,7 +43,7 @@ class KeySet {
 
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  // The number of key, or kNone.
+  // Returns the number of key, or kNone.
   uint32_t Find(int64_t key, const int64_t* keys) const {
     if (size_ == 0) return kNone;
     for (size_t at = Home(key);; at = (at + 1) & mask_) {
@@ -54,11 +54,11 @@ class KeySet {
   }
 
   uint32_t size() const { return size_; }
-  // Keys it holds before it has to grow.
+  // Number of keys it can hold before it grows.
   size_t capacity() const { return (mask_ + 1) / 4 * 3; }
   size_t bytes() const { return entries_.bytes(); }
 
-  // How many entries are looked at to find each key once. For tests: it looks at all of them.
+  // Number of entries read to find each key once. For tests: it takes a search for every key.
   uint64_t Probes(const int64_t* keys) const {
     uint64_t probes = 0;
     for (uint32_t i = 0; i < size_; ++i) {

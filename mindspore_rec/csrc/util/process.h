@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which process this is: how what belongs to one process is told in a child that was forked from
-// it. There it is a copy at best, of a moment when other threads may have been at work on it, and
-// the threads themselves stayed with the parent.
+// Detects forked children, so that objects refuse to work in a process that did not make them. A
+// child has a copy of them from a moment when other threads may have been changing them, and none
+// of those threads.
 #pragma once
 
 #include <unistd.h>
@@ -22,15 +22,15 @@ namespace process_internal {
 extern std::atomic<uint64_t> forks;
 }
 
-// How many forks there are between the first process that loaded the library and this one. No
-// process has the number of one that it descends from (the system gives process ids again).
+// Returns the number of forks from the first process that loaded the library to this one. It
+// differs from that of every ancestor, which a process id need not (the system reuses them).
 inline uint64_t ForkCount() { return process_internal::forks.load(std::memory_order_relaxed); }
 
 // The process that made something.
 class OwnerProcess {
  public:
   bool here() const { return forks_ == ForkCount(); }
-  // Throws ForkedProcess where this is another one. `subject` begins the message.
+  // Throws ForkedProcess in any other process. `subject` begins the message.
   void Require(const std::string& subject) const {
     if (!here()) Refuse(subject);
   }
@@ -42,8 +42,8 @@ class OwnerProcess {
   pid_t pid_ = ::getpid();
 };
 
-// Deletes what this process made. A forked child leaves alone what it has from its parent: files,
-// locks and connections are the parent's, and so are the threads that would have to be joined.
+// Deletes objects in the process that made them only. A forked child must not destroy its copies:
+// files, locks, connections and the threads to be joined belong to the parent.
 struct DeleteInOwner {
   OwnerProcess owner;
   template <typename T>

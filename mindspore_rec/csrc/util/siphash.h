@@ -20,7 +20,7 @@ class SipHash {
         v2_(key0 ^ 0x6c7967656e657261ULL),
         v3_(key1 ^ 0x7465646279746573ULL) {}
 
-  // With a key that nobody knows.
+  // The key must be secret.
   static SipHash WithRandomKey() {
     uint64_t key[2];
     if (getentropy(key, sizeof(key)) != 0) {
@@ -35,7 +35,7 @@ class SipHash {
     v0_ ^= word;
   }
 
-  // Of the words so far, which is left as it is.
+  // Returns the hash of the words so far, and does not change the state.
   uint64_t Sum() const {
     SipHash end = *this;
     end.v2_ ^= 0xff;

@@ -19,8 +19,8 @@ namespace msrec {
 
 class ThreadPool {
  public:
-  // The process-wide pool. Its first size is MINDSPORE_REC_NUM_THREADS, or the number of CPUs this
-  // process may run on.
+  // Returns the process-wide pool. Its first size is MINDSPORE_REC_NUM_THREADS, or the number of
+  // CPUs this process may run on.
   static ThreadPool& Global();
 
   explicit ThreadPool(int num_threads);
@@ -36,8 +36,8 @@ class ThreadPool {
   // Tasks compute in the default float mode, whatever the caller's is.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn);
 
-  // While one lives, loops of its thread run on that thread alone: work in the background leaves
-  // the workers to operators.
+  // Makes loops of the calling thread run on that thread alone for its lifetime: background work
+  // leaves the workers to operators.
   class Alone {
    public:
     Alone();
@@ -46,8 +46,8 @@ class ThreadPool {
     Alone& operator=(const Alone&) = delete;
   };
 
-  // Threads that work on a loop, the caller included. At least 1, and fewer than were asked for
-  // where the system gave no more: the first time, a line on stderr says so.
+  // Number of threads that work on a loop, the caller included: at least 1, and fewer than asked
+  // for if the system allows no more, which is reported on stderr once.
   int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
 
   // Waits for the loop under way, then changes the size.
