@@ -22,7 +22,7 @@ def log_of(beta: float) -> float:
 
 
 class AdamBase(SparseOptimizer):
-    """What Adam and AdamW share: the moments and the bias corrections."""
+    """Base of Adam and AdamW: the moments and the bias corrections."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the optimizers share: dense parameters and tables in one step, scaling, decay, clipping."""
+"""Base of the optimizers: dense parameters and tables in one step, scaling, decay, clipping."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class SparseOptimizer(nn.Optimizer):
     # ---- what a rule defines
 
     def prepare(self, step: Tensor) -> Any:
-        """What `dense_step` needs of the step (float32, 0-d, from 1); computed once."""
+        """Compute what `dense_step` needs of the step number, float32, 0-d, from 1; once a step."""
         return ()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
@@ -318,9 +318,9 @@ class SparseOptimizer(nn.Optimizer):
 
     @property
     def target(self) -> str:
-        """Where dense parameters are updated: "CPU" for the host, else the device.
+        """Device on which dense parameters are updated: "CPU", or the device MindSpore runs on.
 
-        Tables are updated on the host always. Legal: "CPU", and the device MindSpore runs on.
+        Tables are always updated on the host.
         """
         return str(self._target)
 
@@ -354,5 +354,5 @@ def _require_tensor_of_rows(gradient):  # type: ignore[no-untyped-def]
 
 
 def clip_factor(norm: Any, clip: float) -> Any:
-    """What a gradient of that global norm is multiplied by, float32, 0-d: at most 1."""
+    """Return the factor, at most 1, by which gradients of that global norm are multiplied."""
     return clip / ops.maximum(norm, ops.cast(clip, ms.float32))

@@ -71,7 +71,7 @@ class CombinedOptimizer(nn.Optimizer):
         self.table_bindings = {i: b for part in parts for i, b in part.table_bindings.items()}
 
     def _adopt(self, parts: list[SparseOptimizer]) -> None:
-        """Takes over what the parts have of their own: the step, rates and decays, by parameter."""
+        """Copy step, learning rates and decays of the parts, by parameter."""
         rates: list[Any] = []
         decays: list[Any] = []
         for k, part in enumerate(parts):
@@ -120,7 +120,7 @@ class CombinedOptimizer(nn.Optimizer):
 
     @property
     def target(self) -> str:
-        """Where dense parameters are updated; see `SparseOptimizer.target`."""
+        """Device on which dense parameters are updated; see `SparseOptimizer.target`."""
         return str(self._target)
 
     @target.setter
@@ -166,7 +166,7 @@ def _check_disjoint(parts: list[SparseOptimizer]) -> None:
 
 
 def _rename_rates(rates: list[Any], k: int) -> None:
-    """Gives the rates of part `k` names of their own, so that a checkpoint can hold all."""
+    """Rename the rates of part `k`, so that a checkpoint can hold those of all parts."""
     found: dict[int, Parameter] = {}
     for rate in rates:
         own = [rate] if isinstance(rate, Parameter) else rate.get_parameters()

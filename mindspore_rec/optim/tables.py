@@ -29,7 +29,7 @@ def trainable_tables(parameters: Iterable[Parameter]) -> dict[int, Any]:
 
 
 def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, Any]) -> int:
-    """Makes `optimizer` the one that trains a table; the one before can no longer step it.
+    """Bind a table to the optimizer that trains it; an earlier one can no longer step it.
 
     Rows keep their values. Their optimizer state is kept where the rule stays the same, and starts
     fresh where it changes.

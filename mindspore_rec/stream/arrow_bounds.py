@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much an Arrow IPC stream decodes to, told from its metadata before anything is decoded.
+"""Compute the decoded size of an Arrow IPC stream from its metadata, before decoding it.
 
 A compressed body says how large its buffers become, dictionaries and views may repeat what they
 have once, and columns of nothing have any length. So the metadata of every message is read here
@@ -53,7 +53,7 @@ class _Table:
         return int(struct.unpack_from(kind, self.data, at)[0])
 
     def _place(self, field: int) -> int:
-        """Where a field is; 0 where it is not there."""
+        """Return the offset of a field, 0 if it is absent."""
         entry = 4 + 2 * field
         if entry + 2 > self._size:
             return 0
@@ -69,7 +69,7 @@ class _Table:
         return _Table(self.data, place + self._read("<I", place)) if place else None
 
     def vector(self, field: int, size: int) -> tuple[int, int]:
-        """Where the elements of so many bytes are, and how many."""
+        """Return offset and number of a vector's elements of `size` bytes; 0, 0 if it is absent."""
         place = self._place(field)
         if not place:
             return 0, 0

@@ -130,12 +130,12 @@ class DataSender:
         self._producer.flush()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is: to be saved with the place in the input that was reached."""
+        """Return the sender's position, to be saved together with the position in its input."""
         self.flush()
         return {"sender_name": self.sender_name, "next": self._next}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on at that place.
+        """Continue from a saved position.
 
         Raises:
             ValueError: the state is of a sender with another name.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the stream asks of a message log: a small interface, so that any client can stand in."""
+"""Interface of a message log's client, which Kafka's and others implement."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class LogClient(Protocol):
         """Reads these partitions, and no others, from these offsets on."""
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """What came, in order within a partition; waits so long where there is nothing.
+        """Return new messages by partition, in order; wait up to `seconds` if there are none.
 
-        Messages of a paused partition come later.
+        Messages of a paused partition are returned later.
         """
 
     def ends(self) -> dict[int, int]:

@@ -72,7 +72,7 @@ class DeadLetters:
         self._there = {key for key in keys if _is_due(key, topic, offsets)}
 
     def still_missing(self, messages: list[Unsent]) -> list[Unsent]:
-        """Those of messages to this topic that are not in it."""
+        """Return those of the messages that are not in the dead-letter topic yet."""
         if self._client is None:
             return messages
         there, _, _ = self._read(self._client, self._new_marks)

@@ -104,11 +104,11 @@ class DeadShare:
     # ---- state
 
     def state_dict(self) -> dict[str, Any]:
-        """What was counted, as JSON values."""
+        """Return the counts as JSON values."""
         return {"full": list(self._full), "good": self._good, "bad": dict(self._bad)}
 
     def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
-        """Goes on with that; None, of a state from before this was counted, begins anew."""
+        """Restore counts; None, from an older state without them, resets them."""
         state = state or {"full": [], "good": 0, "bad": {}}
         sizes = [part["good"] + sum(part["bad"].values()) for part in state["full"]]
         if any(size != self._part for size in sizes):  # another window: it begins anew

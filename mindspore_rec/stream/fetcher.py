@@ -23,10 +23,10 @@ _NOTHING = Decoded(pa.RecordBatch.from_pylist([], pa.schema([])), np.zeros(0, np
 
 
 class Limits:
-    """What a message must keep to.
+    """Limits that a message must meet.
 
     Args:
-        message_bytes: the most bytes it may have.
+        message_bytes: the most bytes of a message.
         event_time: column with the time of events, in seconds since 1970 or as an Arrow timestamp.
         future_seconds: how much later than the message's own timestamp an event may be; None for no
             limit.
@@ -182,7 +182,7 @@ class Fetcher:
     def _refuse(
         self, rows: pa.RecordBatch, counts: np.ndarray, messages: list[Message]
     ) -> tuple[pa.RecordBatch, np.ndarray, Mapping[int, BadMessageError]]:
-        """Takes out the messages whose rows do not keep to the limits."""
+        """Remove the messages with rows outside the limits."""
         if not rows.num_rows:
             return rows, counts, {}
         owner = np.repeat(np.arange(len(messages)), counts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the bytes of messages mean: Arrow record batches, lines of TSV, lines of JSON.
+"""Formats of messages: Arrow record batches, lines of TSV, lines of JSON.
 
 A format reads many messages at once, for one row in a message is common and a parser's call is
 dear. Where the reading of several fails, they are halved until the bad ones are found.
@@ -181,7 +181,7 @@ class Format(ABC):
             parts.append(rows)
 
     def _refusal(self, value: bytes) -> str:
-        """What can be told to be wrong of a message at a glance, or nothing."""
+        """Return what is wrong with a message by a quick look, or an empty string."""
         return ""
 
     def _weigh(self, value: bytes) -> int:

@@ -23,7 +23,7 @@ __all__ = ["BadEntry", "Block", "Interleaver", "Sequence"]
 
 
 class Sequence(NamedTuple):
-    """Who made a message, and its number among those that it made."""
+    """The producer of a message, and the message's number among that producer's."""
 
     producer: str
     number: int
@@ -86,7 +86,7 @@ class Block:
 
 
 class Interleaver:
-    """Takes rows from the partitions' blocks, in their order.
+    """Take rows from the partitions' blocks, in their order.
 
     Args:
         partitions: ascending.
@@ -147,13 +147,13 @@ class Interleaver:
         return None if partition in self.idle else partition
 
     def leave(self, partition: int) -> None:
-        """Goes round without the partition from now on; not while a part of a message is taken."""
+        """Leave a partition out of the turns; not while a message of it is taken in part."""
         self.idle.add(partition)
         if self.partitions[self._at] == partition:
             self._pass_turn()
 
     def join(self, partition: int) -> None:
-        """Goes round with it again."""
+        """Include a partition in the turns again."""
         if self.current is None:
             self._at, self._used = self.partitions.index(partition), 0
         self.idle.discard(partition)
@@ -264,7 +264,7 @@ class Interleaver:
     # ---- state
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is, as JSON values."""
+        """Return the position as JSON values."""
         return {
             "offsets": {str(p): offset for p, offset in self.offsets.items()},
             "turn_of": self.partitions[self._at],
@@ -278,7 +278,7 @@ class Interleaver:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes where that state says, without blocks."""
+        """Continue from a saved position, and drop all blocks."""
         self.clear()
         self.offsets = {int(p): int(offset) for p, offset in state["offsets"].items()}
         self.row = int(state["row"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stream decided because of the time, kept so that it decides the same after a restart."""
+"""Journal of decisions that depended on time, so that a restarted stream repeats them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reading from Kafka and writing to it share: the client's package, and making topics."""
+"""Shared by Kafka's reader and writer: importing the client's package, and making topics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ensure_topic(
     partitions: int = 1,
     options: Mapping[str, Any] | None = None,
 ) -> int:
-    """Make a topic where there is none.
+    """Create a topic if it is missing.
 
     Args:
         brokers: "host:port" of Kafka, or several.

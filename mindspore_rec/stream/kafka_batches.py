@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kafka-python reads and does not hand out: batches without messages, names of headers."""
+"""Collect what kafka-python reads but does not return: empty batches, names of headers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NotedBatches:
         self._noted.clear()
 
     def between(self, partition: int, begin: int, end: int) -> int:
-        """How many offsets from begin to before end were noted; what is before end is forgotten."""
+        """Return the number of noted offsets in `[begin, end)`; forget those before `end`."""
         noted = self._noted.get(partition)
         found: set[int] = set()
         while noted and noted[0][0] < end:

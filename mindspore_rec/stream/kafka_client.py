@@ -76,7 +76,7 @@ class KafkaClient:
         return {p: (first[place], last[place]) for p, place in zip(partitions, places, strict=True)}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Goes to these offsets."""
+        """Read these partitions from these offsets on."""
         self._assigned = sorted(offsets)
         self._paused = set()
         self._next = dict(offsets)
@@ -86,7 +86,7 @@ class KafkaClient:
             self._consumer.seek(self._place(partition), offset)
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """What came."""
+        """Return new messages by partition; wait up to `seconds` if there are none."""
         wanted = set(paused)
         if wanted != self._paused:
             self._consumer.resume(*map(self._place, self._paused - wanted))

@@ -87,11 +87,11 @@ class MemoryClient:
         return {p: (0, len(self._log._logs[p])) for p in partitions}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Goes to these offsets."""
+        """Read these partitions from these offsets on."""
         self._next = dict(offsets)
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
-        """What came."""
+        """Return new messages by partition; wait up to `seconds` if there are none."""
         with self._log._changed:
             found = self._take(paused)
             if not found and seconds > 0:

@@ -242,7 +242,7 @@ class StreamSource:
         self._fetcher.start()
 
     def _fill(self) -> bool:
-        """Takes rows until a batch is there; False where the stream ends before."""
+        """Take rows until a batch is complete; return False if the stream ends before."""
         first_row: float | None = None
         while self._rows_pending < self.batch_size:
             with self._changed:
@@ -438,16 +438,16 @@ class StreamSource:
         return {int(p): offset for p, offset in offsets.items()}
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Where the stream is, as JSON values.
+        """Return the stream's position as JSON values.
 
-        Bad messages before that place are in the dead-letter topic when this returns.
+        Bad messages before that position are in the dead-letter topic when this returns.
 
         Args:
-            batches: as it was after so many batches in the stream's life; for a reader that is
-                ahead of the training. The last 1024 are known. Default: after the last one.
+            batches: the position after that many batches of the stream's life, for a reader that is
+                ahead of the training. The last 1024 are kept. Default: after the last batch.
 
         Raises:
-            ValueError: that state is not known.
+            ValueError: that position is not kept.
         """
         if self._dead_letters is not None:
             self._dead_letters.flush()
@@ -463,10 +463,10 @@ class StreamSource:
         raise ValueError(f"batches must be in [{first}, {last}], got {batches}")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where that state was taken; before the first batch only.
+        """Continue from a saved position; before the first batch only.
 
         Raises:
-            TypeError, ValueError: it is no state, or one of another topic or other partitions.
+            TypeError, ValueError: `state` is malformed, or of another topic or other partitions.
             RuntimeError: batches have been taken.
         """
         if self._fetcher is not None:

@@ -38,7 +38,7 @@ def check_partitions(wanted: Sequence[int] | None, there: list[int], topic: str)
 
 
 def check_start(start: Any, partitions: list[int]) -> Any:
-    """Where to begin."""
+    """Check `start`, and return it."""
     if isinstance(start, Mapping):
         if sorted(start) != partitions:
             raise ValueError(f"start must have an offset for each of {partitions}, got {start}")
@@ -51,7 +51,7 @@ def check_start(start: Any, partitions: list[int]) -> Any:
 
 
 def check_seconds(argument: str, value: Any) -> float | None:
-    """A time above 0, or None."""
+    """Check a number of seconds above 0, or None, and return it."""
     if value is None:
         return None
     seconds = check_number(argument, value)
@@ -63,7 +63,7 @@ def check_seconds(argument: str, value: Any) -> float | None:
 def check_limits(
     format: Format, event_time: Any, future_seconds: Any, value_ranges: Any, message_bytes: Any
 ) -> Limits:
-    """What messages must keep to."""
+    """Check the limits of messages, and return them."""
     most = check_int("max_message_bytes", message_bytes, 1, 1 << 31)
     ranges = _check_ranges(format.schema, value_ranges)
     if event_time is None:
