@@ -76,7 +76,9 @@ class Pace(Callback):
 
     @property
     def steps_per_second(self) -> float:
-        """Return the steps a second over all steps but the last."""
+        """Return the steps a second over all steps but the last; 0 with a single step."""
+        if len(self._begins) < 2:
+            return 0.0
         return (len(self._begins) - 1) / (self._begins[-1] - self._begins[0])
 
 

@@ -52,7 +52,7 @@ SUITE: dict[str, Benchmark] = {
     "checkpoint_stall": Benchmark(
         "stall of a training step by a delta checkpoint, and samples/s with and without",
         "--seconds 8 --rounds 2 --directory {disk}",
-        "--rows 5000 --batch 64 --hidden 16 --seconds 2 --rounds 1 --directory {disk}",
+        "--rows 5000 --batch 64 --hidden 16 --seconds 12 --rounds 1 --directory {disk}",
     ),
     "data_pipeline": Benchmark(
         "rows/s of the reader of Parquet and MindRecord",
