@@ -13,6 +13,7 @@
 #include "statistics.h"
 #include "table/table.h"
 #include "table_state.h"
+#include "table_testing.h"
 #include "testing.h"
 #include "tier_testing.h"
 
@@ -21,28 +22,7 @@ namespace {
 
 constexpr int kDim = 4;
 
-IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
-
-std::vector<int64_t> Range(int64_t first, int64_t last) {
-  std::vector<int64_t> keys;
-  for (int64_t key = first; key < last; ++key) keys.push_back(key);
-  return keys;
-}
-
-TableConfig Config() {
-  TableConfig config;
-  config.name = "faulty";
-  config.dim = kDim;
-  config.initializer.kind = InitKind::kNormal;
-  config.initializer.b = 0.1f;
-  return config;
-}
-
-Rule RuleOf(RuleKind kind) {
-  Rule rule;
-  rule.kind = kind;
-  return rule;
-}
+TableConfig Config() { return NormalConfig("faulty", kDim); }
 
 // A table over tiers in memory, one for each generation, and what they are told to refuse.
 class Faulty {

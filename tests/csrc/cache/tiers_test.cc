@@ -17,6 +17,7 @@
 #include "map_tier.h"
 #include "statistics.h"
 #include "table/table.h"
+#include "table_testing.h"
 #include "testing.h"
 #include "tier_testing.h"
 
@@ -25,22 +26,9 @@ namespace {
 
 constexpr int kDim = 4;
 
-IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
+TableConfig Config() { return NormalConfig("tiers", kDim); }
 
-TableConfig Config() {
-  TableConfig config;
-  config.name = "tiers";
-  config.dim = kDim;
-  config.initializer.kind = InitKind::kNormal;
-  config.initializer.b = 0.1f;
-  return config;
-}
-
-void Start(Table* table) {
-  Rule rule;
-  rule.kind = RuleKind::kAdam;
-  table->BindOptimizer(rule);
-}
+void Start(Table* table) { table->BindOptimizer(RuleOf(RuleKind::kAdam)); }
 
 using OpenTier = std::function<std::shared_ptr<Tier>(size_t row_bytes, int generation)>;
 
@@ -65,24 +53,10 @@ CacheSettings Cache(int64_t host_rows, OpenTier open, int64_t remote_rows = -1) 
   return settings;
 }
 
-struct Row {
-  std::vector<float> value, state;
-  uint32_t count, last_step;
-};
-
-std::map<int64_t, Row> AllRows(const ExportedRows& rows) {
-  std::map<int64_t, Row> found;
-  for (size_t i = 0; i < rows.n; ++i) {
-    const float* value = rows.values.get() + i * rows.dim;
-    const float* state = rows.states.get() + i * rows.state_width;
-    const bool fresh = found
-                           .emplace(rows.keys[i], Row{{value, value + rows.dim},
-                                                      {state, state + rows.state_width},
-                                                      rows.counts[i],
-                                                      rows.last_steps[i]})
-                           .second;
-    EXPECT_TRUE(fresh) << "key " << rows.keys[i] << " comes twice";
-  }
+std::map<int64_t, ExportedRow> AllRows(const ExportedRows& rows) {
+  std::vector<int64_t> twice;
+  auto found = RowsByKey(rows, &twice);
+  EXPECT_TRUE(twice.empty()) << "key " << twice.front() << " comes twice";
   return found;
 }
 

@@ -9,14 +9,13 @@
 
 #include "map_tier.h"
 #include "table/table.h"
+#include "table_testing.h"
 #include "testing.h"
 
 namespace msrec {
 namespace {
 
 constexpr int kDim = 5;
-
-IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
 
 struct Kind {
   explicit Kind(RuleKind kind) : rule(kind) {}

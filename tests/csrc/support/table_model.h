@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "table/table.h"
+#include "table_testing.h"
 #include "testing.h"
 
 namespace msrec {

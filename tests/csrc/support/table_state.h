@@ -4,35 +4,26 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "table/table.h"
+#include "table_testing.h"
 #include "testing.h"
 
 namespace msrec {
 
 struct TableState {
-  struct Row {
-    std::vector<float> value, state;
-    uint32_t count = 0, last_step = 0, last_time = 0;
-    bool operator==(const Row& other) const {
-      return SameBits(value, other.value) && SameBits(state, other.state) && count == other.count &&
-             last_step == other.last_step && last_time == other.last_time;
-    }
-  };
-
   size_t size = 0;
   std::vector<int64_t> keys;
-  std::map<int64_t, Row> rows;
+  std::map<int64_t, ExportedRow> rows;
   std::map<int64_t, std::vector<uint32_t>> counters;
   std::vector<char> sketch;
   int64_t step = 0;
   uint32_t time = 0;
 
-  // Reads the table in every way there is; what does not agree is told in `wrong`.
+  // Reads the table in every way there is; adds what does not agree to `wrong`.
   static TableState Of(Table* table, std::string* wrong) {
     TableState state;
     const auto expect = [&](bool fine, const std::string& what) {
@@ -42,20 +33,12 @@ struct TableState {
       state.size = table->Size();
       state.keys = table->Keys();
       std::sort(state.keys.begin(), state.keys.end());
-      const ExportedRows rows = table->Export(true);
-      for (size_t i = 0; i < rows.n; ++i) {
-        Row row;
-        const float* value = rows.values.get() + i * rows.dim;
-        const float* own = rows.states.get() + i * rows.state_width;
-        row.value.assign(value, value + rows.dim);
-        row.state.assign(own, own + rows.state_width);
-        row.count = rows.counts[i];
-        row.last_step = rows.last_steps[i];
-        row.last_time = rows.last_times[i];
-        // A static table fills a row when it is first seen, which shows in its times only.
-        if (table->config().vocabulary > 0) row.last_step = row.last_time = 0;
-        expect(state.rows.emplace(rows.keys[i], row).second,
-               "key " + std::to_string(rows.keys[i]) + " comes twice");
+      std::vector<int64_t> twice;
+      state.rows = RowsByKey(table->Export(true), &twice);
+      for (const int64_t key : twice) expect(false, "key " + std::to_string(key) + " comes twice");
+      // A static table fills a row when it is first seen, which shows in its times only.
+      if (table->config().vocabulary > 0) {
+        for (auto& [key, row] : state.rows) row.last_step = row.last_time = 0;
       }
       expect(state.size == state.rows.size(), "Size() is " + std::to_string(state.size) +
                                                   ", exported were " +

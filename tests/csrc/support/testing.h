@@ -35,6 +35,13 @@ inline const std::vector<int64_t>& EdgeKeys() {
   return keys;
 }
 
+// The keys first, first + 1, ..., last - 1.
+inline std::vector<int64_t> Range(int64_t first, int64_t last) {
+  std::vector<int64_t> keys;
+  for (int64_t key = first; key < last; ++key) keys.push_back(key);
+  return keys;
+}
+
 class Rng {
  public:
   explicit Rng(uint64_t seed) : engine_(seed) {}

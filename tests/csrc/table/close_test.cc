@@ -12,14 +12,13 @@
 #include "map_tier.h"
 #include "table/registry.h"
 #include "table/table.h"
+#include "table_testing.h"
 #include "testing.h"
 
 namespace msrec {
 namespace {
 
 constexpr int kDim = 4;
-
-IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
 
 // A door that calls of a tier wait at.
 class Door {

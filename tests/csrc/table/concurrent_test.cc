@@ -9,14 +9,13 @@
 
 #include "table/registry.h"
 #include "table/table.h"
+#include "table_testing.h"
 #include "testing.h"
 
 namespace msrec {
 namespace {
 
 constexpr int kDim = 8;
-
-IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
 
 TableConfig Config(const std::string& name) {
   TableConfig config;
@@ -28,11 +27,7 @@ TableConfig Config(const std::string& name) {
   return config;
 }
 
-void Start(Table* table) {
-  Rule rule;
-  rule.kind = RuleKind::kAdagrad;
-  table->BindOptimizer(rule);
-}
+void Start(Table* table) { table->BindOptimizer(RuleOf(RuleKind::kAdagrad)); }
 
 void TrainSome(Table* table, uint64_t seed, int steps) {
   Rng rng(seed);

@@ -19,12 +19,11 @@
 #include "map_tier.h"
 #include "table/table.h"
 #include "table_state.h"
+#include "table_testing.h"
 #include "testing.h"
 
 namespace msrec {
 namespace {
-
-IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
 
 // What a call is made to suffer, more and more of it as it is repeated, until it goes through.
 class Faults {

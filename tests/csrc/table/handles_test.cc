@@ -9,6 +9,7 @@
 
 #include "table/registry.h"
 #include "table/table.h"
+#include "table_testing.h"
 #include "testing.h"
 
 namespace msrec {
@@ -17,8 +18,6 @@ namespace {
 constexpr int kDim = 4;
 using Pair = std::array<int64_t, 2>;
 
-IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
-
 std::shared_ptr<Registered> Made(const std::string& name) {
   TableConfig config;
   config.name = name;
@@ -26,9 +25,7 @@ std::shared_ptr<Registered> Made(const std::string& name) {
   config.initializer.a = 1.0f;
   config.admission.threshold = 2;
   const auto made = CreateTable(config);
-  Rule rule;
-  rule.kind = RuleKind::kSgd;
-  made->table->BindOptimizer(rule);
+  made->table->BindOptimizer(RuleOf(RuleKind::kSgd));
   return made;
 }
 

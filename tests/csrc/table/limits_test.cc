@@ -10,6 +10,7 @@
 
 #include "map_tier.h"
 #include "table/table.h"
+#include "table_testing.h"
 #include "testing.h"
 
 namespace msrec {
@@ -17,31 +18,14 @@ namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
-TableConfig Config() {
-  TableConfig config;
-  config.name = "limits";
-  config.dim = 4;
-  config.initializer.kind = InitKind::kNormal;
-  config.initializer.b = 0.1f;
-  return config;
-}
+TableConfig Config() { return NormalConfig("limits"); }
 
-void Start(Table* table) {
-  Rule rule;
-  rule.kind = RuleKind::kSgd;
-  table->BindOptimizer(rule);
-}
+void Start(Table* table) { table->BindOptimizer(RuleOf(RuleKind::kSgd)); }
 
 void Train(Table* table, const std::vector<int64_t>& ids) {
   std::vector<float> out(ids.size() * 4);
-  table->LookupTrain({ids.data(), ids.size(), true}, {}, out.data());
+  table->LookupTrain(View(ids), {}, out.data());
   table->Step({0.1f, 0, 1, 1, 0});
-}
-
-std::vector<int64_t> FirstKeys(size_t n) {
-  std::vector<int64_t> keys(n);
-  for (size_t i = 0; i < n; ++i) keys[i] = static_cast<int64_t>(i);
-  return keys;
 }
 
 TEST(Limits, OfCandidatesIsSharedOutExactly) {
@@ -52,7 +36,7 @@ TEST(Limits, OfCandidatesIsSharedOutExactly) {
     config.admission.max_candidates = most;
     Table table(config);
     Start(&table);
-    const auto keys = FirstKeys(1000);
+    const auto keys = Range(0, 1000);
     Train(&table, keys);
     EXPECT_EQ(table.ExportCounters().size(), static_cast<size_t>(std::min<int64_t>(most, 1000)));
     if (most < 1000) continue;
@@ -68,7 +52,7 @@ TEST(Limits, OfRowsBytesAndAges) {
   config.eviction.max_bytes = kMost / 4;
   Table table(config);
   Start(&table);
-  Train(&table, FirstKeys(5000));
+  Train(&table, Range(0, 5000));
   table.Evict(true);
   EXPECT_EQ(table.Size(), 5000u);
   config.eviction.max_rows = kMost;
@@ -85,9 +69,9 @@ TEST(Limits, OfTiers) {
     settings.levels.push_back({"ssd", open, -1});
     table.SetCache(settings);
     Start(&table);
-    Train(&table, FirstKeys(5000));
+    Train(&table, Range(0, 5000));
     table.Flush();
-    Train(&table, FirstKeys(6000));
+    Train(&table, Range(0, 6000));
     EXPECT_EQ(table.Export(true).n, 6000u);
     EXPECT_EQ(table.Size(), 6000u);
   }

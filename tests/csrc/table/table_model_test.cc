@@ -15,8 +15,6 @@
 namespace msrec {
 namespace {
 
-IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
-
 std::map<int64_t, ModelRow> Unpack(const ExportedRows& rows) {
   std::map<int64_t, ModelRow> out;
   for (size_t i = 0; i < rows.n; ++i) {

@@ -12,27 +12,15 @@
 
 #include "statistics.h"
 #include "table/registry.h"
+#include "table_testing.h"
 #include "testing.h"
 
 namespace msrec {
 namespace {
 
-IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
+TableConfig Config(int dim = 4) { return NormalConfig("t", dim); }
 
-TableConfig Config(int dim = 4) {
-  TableConfig config;
-  config.name = "t";
-  config.dim = dim;
-  config.initializer.kind = InitKind::kNormal;
-  config.initializer.b = 0.1f;
-  return config;
-}
-
-Rule Sgd() {
-  Rule rule;
-  rule.kind = RuleKind::kSgd;
-  return rule;
-}
+Rule Sgd() { return RuleOf(RuleKind::kSgd); }
 
 double Stat(Table* table, const std::string& wanted) {
   for (const auto& [name, value] : Named(table->Stats())) {

@@ -25,12 +25,6 @@ void Damage(const SsdOptions& options, uint64_t id, const std::vector<uint64_t>&
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-std::vector<int64_t> Range(int64_t begin, int64_t end) {
-  std::vector<int64_t> keys;
-  for (int64_t key = begin; key < end; ++key) keys.push_back(key);
-  return keys;
-}
-
 // A walk through the index for each of them would take minutes.
 TEST(SsdTierDamage, ManyDamagedOldVersionsDoNotHoldUpAScan) {
   TestDirectory directory(true);
