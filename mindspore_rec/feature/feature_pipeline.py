@@ -25,7 +25,6 @@ from mindspore_rec.feature.transforms import Feature
 __all__ = ["FeaturePipeline"]
 
 Prepare = Callable[[Any], Any]
-Made = FeatureSpec | Feature | Sequence[FeatureSpec | Feature]
 
 
 class FeaturePipeline:
@@ -82,7 +81,7 @@ class FeaturePipeline:
 
     def __init__(
         self,
-        outputs: Mapping[str, Made] | Iterable[FeatureSpec],
+        outputs: Mapping[str, Any] | Iterable[FeatureSpec],
         prepare: Sequence[Prepare] = (),
         threads: int = 1,
         *,

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ Answer = tuple[list[np.ndarray], int]
 """Outputs, and the version (`Status.version`) that they are of."""
 
 
-Inputs = list[np.ndarray] | pa.RecordBatch
+Inputs: TypeAlias = list[np.ndarray] | pa.RecordBatch
 """Arrays in the order of the network's arguments, or raw rows."""
 
 

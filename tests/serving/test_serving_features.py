@@ -58,6 +58,7 @@ def test_raw_columns_of_every_kind_are_what_arrays_made_by_hand_are(learned: Pat
     rows = asked([3.0, 70.0, None, 200.0])
     with Predictor(learned, follow=False) as predictor:
         assert predictor.raw_columns == ["city", "user", "time", "price"]
+        assert predictor.features is not None
         arrays = by_hand(learned, STEPS, rows)
         expected = predictor.predict(*arrays)
         assert expected[:, 3].tolist() == pytest.approx([3 / 80, 70 / 80, 0.0, 1.0])
@@ -94,7 +95,9 @@ def test_whole_states_while_a_trainer_goes_on_and_is_killed(tmp_path: Path, wait
     command = [sys.executable, "-m", "tests.serving.features_network", str(root), "0.03"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, cwd=ROOT, env=environment)
-    stop, failures, seen = threading.Event(), [], set()
+    stop = threading.Event()
+    failures: list[BaseException] = []
+    seen: set[int] = set()
 
     def ask(number: int) -> None:
         rows = asked([1.0 + number, 5.0, 0.5])
