@@ -28,13 +28,12 @@ from mindspore_rec.serving import Predictor
 def serve(events: EventSet, directory: Path, wait: float) -> None:
     """Runs until it is stopped."""
     checkpoints = directory / "checkpoints"
-    question = events.pipeline().apply(events.batch(0, 1, sent=0.0))
-    asked = [question[name] for name in ("ids", "dense") if name in question]
+    question = events.batch(0, 1, sent=0.0)  # raw: the pipeline makes keys and numbers of it
     status = Status(directory, "serve")
-    with Predictor(checkpoints, wait_seconds=wait) as predictor:
+    with Predictor(checkpoints, wait_seconds=wait, features=events.pipeline()) as predictor:
         while True:
             begin = time.perf_counter()
-            logit = float(predictor.predict(*asked)[0, 0])
+            logit = float(predictor.predict(question)[0, 0])
             milliseconds = 1e3 * (time.perf_counter() - begin)
             now = predictor.status()
             told: dict[str, Any] = {

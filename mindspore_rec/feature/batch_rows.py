@@ -49,12 +49,13 @@ class BatchRows:
             batch = to_record_batch(rows)
             self._columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         self.names = list(self._columns if names is None else names)
+        self._known = frozenset(self.names)
 
     def name_of(self, column: str | int) -> str | None:
         """Return the name of a column given by name or place; None where there is none."""
         if isinstance(column, int):
             return self.names[column] if column < len(self.names) else None
-        return column if column in self.names else None
+        return column if column in self._known else None
 
     def as_record_batch(self) -> pa.RecordBatch:
         """Return all columns."""
