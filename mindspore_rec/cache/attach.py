@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Open the tiers that a CacheConfig asks for, and give them to a new table."""
+"""Attach the tiers of a CacheConfig, host memory and those below it, to a new table."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _Open = Callable[[int, int], Any]
 
 
 def attach(table: Any, config: CacheConfig) -> None:
-    """Bound the table's host memory and open the tiers below it, before the table has a row.
+    """Limit a table's host memory and open its lower tiers, before the table has rows.
 
     Args:
         table: the native table.
-        config: its tiers.
+        config: the tiers.
 
     Raises:
-        ValueError: the SSD tier holds rows of an earlier run, and the config refuses them;
-            the config does not fit the table.
+        ValueError: the SSD tier holds rows of an earlier run and `leftover` is 'refuse'; the config
+            does not fit the table.
         OSError: the SSD tier cannot be opened.
         ImportError, RemoteError: redis-py is missing; the remote tier cannot be opened, or holds
             rows of an earlier run.

@@ -24,11 +24,11 @@ REMOTE_SCHEMES = ("redis", "rediss", "redis+cluster", "rediss+cluster")
 class CacheConfig:
     """The tiers of a table: device, host, remote, SSD, any of them below one another in this order.
 
-    A row (value, optimizer state, metadata) lives in the highest tier that has room for it. After a
-    step, rows over a tier's limit are demoted to the next; a lookup promotes rows. Where a row
-    lives changes no bit of it. Without a config, all rows live in host memory.
+    A row (value, optimizer state, metadata) lives in the highest tier that has room for it. Rows
+    over a tier's limit are demoted to the next tier; a lookup in training promotes the rows it
+    reads. Where a row lives changes no bit of it. Without a config, all rows live in host memory.
 
-    One config may serve several tables: each has limits, a directory and Redis keys of its own.
+    One config may serve several tables; each has limits, a directory and Redis keys of its own.
 
     Args:
         device_rows: rows in the device's memory (`vocab_cache_size` of upstream), at least the
@@ -40,20 +40,20 @@ class CacheConfig:
         remote: URL of a Redis server, `redis://[user:password@]host:port[/database]`, or with TLS
             `rediss://`; of any nodes of a cluster, `redis+cluster://host:port[,host:port...]` or
             `rediss+cluster://`. Default: no remote tier.
-        remote_rows: rows in the remote tier; more go to the SSD. Default: no limit.
+        remote_rows: most rows in the remote tier; others go to the SSD. Default: no limit.
         ssd_path: directory for the SSD tier, made where it is missing; a table's rows are in
             `<ssd_path>/<table name, URL-quoted>`. Default: no SSD tier.
-        ssd_bytes: bytes of each table's files there. Default: what the disk has.
+        ssd_bytes: limit of each table's files in bytes. Default: the disk's space.
         policy: which rows leave host memory first: 'lru', least recently trained, or 'lfu', least
             often looked up in training. Default: 'lru'.
-        prefetch: batches that `RecModel` reads ahead, 0 to 64; their rows are promoted while the
-            step runs. 0: a lookup fetches what it misses. Default: 2.
+        prefetch: batches that `RecModel` reads ahead, 0 to 64; their rows are promoted while
+            earlier steps run. 0: a lookup reads missing rows itself. Default: 2.
         leftover: rows of an earlier run that the SSD directory or the Redis server holds under this
             table's name. 'refuse' raises an error and leaves them, 'discard' deletes them, 'keep'
             makes them rows of this table, which must have the same row size and optimizer.
             Default: 'refuse'.
-        ssd_direct: whether file access passes by the system's page cache (O_DIRECT), which would
-            be memory beyond the limit. Default: True.
+        ssd_direct: whether file access bypasses the system's page cache (O_DIRECT), which would
+            take memory beyond the limit. Default: True.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -145,15 +145,15 @@ class CacheConfig:
 
     @property
     def has_lower_tier(self) -> bool:
-        """Whether rows may live below host memory."""
+        """Whether there is a tier below host memory."""
         return self.remote is not None or self.ssd_path is not None
 
 
 def check_cache(cache: Any) -> CacheConfig | None:
-    """Return `cache`, which must be a CacheConfig or None.
+    """Return `cache` if it is a CacheConfig or None.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: `cache` is something else.
 
     Example:
         >>> check_cache(None) is None
@@ -180,7 +180,7 @@ def _check_remote(url: Any) -> None:
 
 
 def _hidden(url: str) -> str:
-    """Return the URL without what may be a password."""
+    """Return the URL without user and password."""
     return url if "@" not in url else "***@" + url.rsplit("@", 1)[1]
 
 
