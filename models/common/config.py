@@ -143,7 +143,7 @@ def _of_its_kind(kinds: list[Any], hooks: Hooks, value: Any) -> Any:
     try:
         chosen = by_kind[value["kind"]]
     except (KeyError, TypeError):
-        legal: Any = Literal[tuple(by_kind)]  # type: ignore[valid-type]
+        legal: Any = Literal[tuple(by_kind)]
         raise WrongTypeError(legal, value["kind"], "kind") from None
     return dacite.from_dict(chosen, hooks[chosen](value), dacite.Config(type_hooks=hooks))
 

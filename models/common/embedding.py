@@ -132,14 +132,14 @@ def _lookup_of(fields: int, config: EmbeddingConfig, described: TableConfig) -> 
         return GroupedEmbedding(
             config=[dataclasses.replace(described, name=name) for name in names]
         )
-    if not config.host_device_mix:
-        size, dim = described.vocab_size, described.dim
-        return EmbeddingLookup(size, dim, described.initializer, target="DEVICE", sparse=False)
     if config.multi_lookup:
         return _LookupPerField(fields, MapParameter(config=described))
     if described.vocab_size is None:
         return HashEmbeddingLookup(config=described)
-    return EmbeddingLookup(config=described)
+    if config.host_device_mix:
+        return EmbeddingLookup(config=described)
+    size, dim = described.vocab_size, described.dim
+    return EmbeddingLookup(size, dim, described.initializer, target="DEVICE", sparse=False)
 
 
 def _converted(config: EmbeddingConfig, described: TableConfig) -> nn.Cell:
