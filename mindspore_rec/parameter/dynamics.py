@@ -221,14 +221,10 @@ class DynamicTable(TableParameter):
 
         Raises:
             NoOptimizerError: no optimizer covers the table.
+            RuntimeError: other weights were loaded without these rows; see `keep_rows`.
 
         After the lookup by address of Rec SDK's dynamic expansion.
         """
-        if self._synchronised().rows_missing:
-            raise RuntimeError(
-                f"table '{self.name}': its rows were not in the checkpoint that was loaded; see "
-                "keep_rows()"
-            )
         rows, handles = self._synchronised().lookup_with_handles(_array(ids), padding_key)
         return Tensor.from_numpy(rows), Tensor.from_numpy(handles)
 

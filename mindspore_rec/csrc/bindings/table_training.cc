@@ -42,6 +42,7 @@ py::tuple LookupWithHandles(const PyTable& self, const py::array& ids,
                             std::optional<int64_t> padding_key) {
   const IdView view = Ids(self, ids, "ids");
   const IdFilter filter = MakeFilter(padding_key);
+  CheckRowsGiven(*self.registered);
   Array<float> out(WithWidth(ids, self->dim()));
   Array<int64_t> handles(WithWidth(ids, 2));
   float* data = out.mutable_data();

@@ -127,6 +127,17 @@ void CheckNotReplaced(const Registered& registered) {
       "name=");
 }
 
+void CheckRowsGiven(const Registered& registered) {
+  if (!registered.rows_missing.load(std::memory_order_relaxed)) return;
+  const std::string& name = registered.table->config().name;
+  throw std::runtime_error(
+      "table '" + name +
+      "': its rows were not in the checkpoint that was loaded: mindspore.save_checkpoint and "
+      "ModelCheckpoint write no tables. Save with mindspore_rec.save_checkpoint or RecCheckpoint "
+      "and load with mindspore_rec.load_checkpoint; keep_rows() of the table goes on with the rows "
+      "that it has now");
+}
+
 std::shared_ptr<Registered> FindTable(int64_t id) {
   const Locked registry;
   const auto it = registry->open.find(id);

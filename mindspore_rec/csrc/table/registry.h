@@ -59,6 +59,9 @@ std::shared_ptr<Registered> FindTable(int64_t id);
 // Throws TableReplaced where a newer table has the name of this one.
 void CheckNotReplaced(const Registered& registered);
 
+// Throws std::runtime_error where rows_missing: what is read would not belong to the other weights.
+void CheckRowsGiven(const Registered& registered);
+
 // Closes the table and frees its rows and name; the newest of the older tables of that name, if
 // there are any, has it again. Returns when it is closed, by whichever thread. Inside a call on a
 // table, or in a thread of one, it only has it closed. A forked child leaves its parent's tables as

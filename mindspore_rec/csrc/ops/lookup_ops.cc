@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Operators: lookups and their gradients.
+#include "ops/operator.h"
+
+using msrec::Args;
+using msrec::Call;
+using msrec::OpKind;
+using msrec::Shape;
+
+// (ids, descriptor, like, anchor) -> (rows, ticket)
+MSREC_EXPORT std::vector<Shape> MsrLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
+  return {msrec::Rows(ndims, shapes, 0, 2), {1}};
+}
+MSREC_OP(MsrLookupTrain) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kLookup);
+  *args.Data<int64_t>(5) =
+      table->LookupTrain(table.Ids(args, 0, "ids"), table.filter(), args.Data<float>(4));
+  return 0;
+}
+
+// (ids, descriptor, like, anchor) -> rows
+MSREC_EXPORT Shape MsrLookupEvalInferShape(int* ndims, int64_t** shapes, void*) {
+  return msrec::Rows(ndims, shapes, 0, 2);
+}
+MSREC_OP(MsrLookupEval) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kLookup);
+  table->LookupEval(table.Ids(args, 0, "ids"), table.filter(), args.Data<float>(4));
+  return 0;
+}
+
+// (gradient, descriptor) -> never: runs where somebody asks for the gradient of a lookup in
+// evaluation mode, which would leave the table silently untrained.
+MSREC_EXPORT Shape MsrRefuseGradientInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrRefuseGradient) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 1, OpKind::kAccumulate);
+  throw std::runtime_error(
+      "table '" + table->config().name +
+      "': got a gradient for a lookup in evaluation mode, so it would never learn; call "
+      "set_train() "
+      "on the outermost cell before training, or freeze the table with requires_grad=False");
+}
+
+// (grad, ticket, descriptor) -> token, always 0: the gradient of the table's anchor. Zero, so that
+// clipping by global norm, or an optimizer that does not know tables, is not disturbed by it.
+MSREC_EXPORT Shape MsrAccumulateInferShape(int*, int64_t**, void*) { return {1}; }
+MSREC_OP(MsrAccumulate) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 2, OpKind::kAccumulate);
+  table.RequireFloat(args, 0, "gradient");
+  const size_t dim = static_cast<size_t>(table->dim());
+  const int64_t ticket = *args.Data<int64_t>(1);
+  if (ticket == 0) {
+    throw msrec::NoOptimizer("table '" + table->config().name +
+                             "' got a gradient but no optimizer of mindspore_rec.optim covers it");
+  }
+  table->Accumulate(ticket, args.Data<float>(0), args.Size(0) / dim);
+  *args.Data<float>(3) = 0.0f;
+  return 0;
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What MindSpore's operators on tables have in common. They are ahead-of-time Custom operators:
+// each Msr<Name> comes with an Msr<Name>InferShape, which makes it work with dynamic shapes too,
+// and MindSpore turns an exception into a Python RuntimeError with its message.
+//
+// Every operator names its table by a `descriptor`, an int64 tensor (LookupDescriptor).
+// `like` is a constant of shape [dim]: shape inference sees shapes only, and takes the dim from it.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "table/registry.h"
+
+namespace msrec {
+
+using Shape = std::vector<int64_t>;
+
+// Names a table, its padding and its pooling to an operator: a view of an int64 tensor
+//   [0] table id  [1] 1 if there is a padding key  [2] padding key  [3] combiner  [4] 1 if weighted
+//   [5] 1 if keys are int32: int64 ids are then an error, since they might not fit
+//   [6] what an occurrence counts for
+class LookupDescriptor {
+ public:
+  static constexpr size_t kSize = 7;
+
+  explicit LookupDescriptor(const int64_t* numbers) : numbers_(numbers) {}
+
+  int64_t table_id() const { return numbers_[0]; }
+  IdFilter filter() const {
+    IdFilter filter;
+    filter.has_padding = numbers_[1] != 0;
+    filter.padding_key = numbers_[2];
+    filter.coefficient = static_cast<uint32_t>(numbers_[6]);
+    return filter;
+  }
+  Combiner combiner() const { return static_cast<Combiner>(numbers_[3]); }
+  bool weighted() const { return numbers_[4] != 0; }
+  bool int32_keys() const { return numbers_[5] != 0; }
+
+ private:
+  const int64_t* numbers_;
+};
+
+// Inputs, then outputs of an operator.
+struct Args {
+  void** params;
+  int* ndims;
+  int64_t** shapes;
+  const char** dtypes;
+
+  size_t Size(int i) const {
+    size_t n = 1;
+    for (int d = 0; d < ndims[i]; ++d) n *= static_cast<size_t>(shapes[i][d]);
+    return n;
+  }
+  template <typename T>
+  T* Data(int i) const {
+    return static_cast<T*>(params[i]);
+  }
+  bool IsType(int i, const char* dtype) const { return std::strcmp(dtypes[i], dtype) == 0; }
+  // Whether the first dimensions of j are those of i.
+  bool Leads(int i, int j) const {
+    return ndims[i] <= ndims[j] && std::equal(shapes[i], shapes[i] + ndims[i], shapes[j]);
+  }
+  std::string ShapeText(int i) const {
+    std::string text = "[";
+    for (int d = 0; d < ndims[i]; ++d) {
+      text += (d == 0 ? "" : ", ") + std::to_string(shapes[i][d]);
+    }
+    return text + "]";
+  }
+};
+
+// Looks the table up, checks what the operator was given for it, and times the operator's work.
+class Call {
+ public:
+  Call(const Args& args, int descriptor, OpKind kind)
+      : Call(LookupDescriptor(args.Data<int64_t>(descriptor)), kind) {}
+  Call(LookupDescriptor descriptor, OpKind kind)
+      : descriptor_(descriptor),
+        registered_(FindTable(descriptor.table_id())),
+        kind_(static_cast<int>(kind)),
+        start_(std::chrono::steady_clock::now()) {
+    if (kind == OpKind::kLookup) RequireRows();
+  }
+  ~Call() {
+    if (kind_ == static_cast<int>(OpKind::kCount)) return;  // looked up only to be checked
+    const auto spent = std::chrono::steady_clock::now() - start_;
+    registered_->times.calls[kind_] += 1;
+    registered_->times.nanoseconds[kind_] +=
+        std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count();
+  }
+
+  Table* operator->() { return registered_->table.get(); }
+  const LookupDescriptor& descriptor() const { return descriptor_; }
+  IdFilter filter() const { return descriptor_.filter(); }
+  std::string Where(const std::string& what) const {
+    return "table '" + registered_->table->config().name + "': " + what;
+  }
+  void Require(bool fine, const std::string& what) const {
+    if (!fine) throw std::invalid_argument(Where(what));
+  }
+  // Throws where rows that are not those of the loaded weights would be read.
+  void RequireRows() const { CheckRowsGiven(*registered_); }
+  IdView Integers(const Args& args, int i, const std::string& argument) const {
+    const bool is_int64 = args.IsType(i, "int64");
+    Require(is_int64 || args.IsType(i, "int32"),
+            argument + " must be int32 or int64, got " + args.dtypes[i]);
+    return {args.params[i], args.Size(i), is_int64};
+  }
+  IdView Ids(const Args& args, int i, const std::string& argument) const {
+    const IdView ids = Integers(args, i, argument);
+    Require(!ids.is_int64 || !descriptor_.int32_keys(),
+            argument +
+                " must be int32, the table's key_dtype, got int64: make the table with "
+                "key_dtype=ms.int64");
+    return ids;
+  }
+  void RequireFloat(const Args& args, int i, const std::string& argument) const {
+    Require(args.IsType(i, "float32"), argument + " must be float32, got " + args.dtypes[i]);
+  }
+
+ private:
+  LookupDescriptor descriptor_;
+  std::shared_ptr<Registered> registered_;
+  int kind_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+// Return the shape of `ids` followed by that of `like`.
+inline Shape Rows(const int* ndims, int64_t* const* shapes, int ids, int like) {
+  Shape shape(shapes[ids], shapes[ids] + ndims[ids]);
+  shape.push_back(shapes[like][0]);
+  return shape;
+}
+
+}  // namespace msrec
+
+// The library hides its symbols; MindSpore finds the operators by name.
+#define MSREC_EXPORT extern "C" __attribute__((visibility("default")))
+
+#define MSREC_OP(name)                                                                         \
+  MSREC_EXPORT int name(int, void** params, int* ndims, int64_t** shapes, const char** dtypes, \
+                        void*, void*)

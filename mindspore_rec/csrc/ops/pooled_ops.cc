@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Operators: lookups whose rows are combined by bags.
+#include "ops/operator.h"
+
+namespace msrec {
+namespace {
+
+// Bags of a pooled lookup: rows of a 2-D ids tensor, or an offsets tensor over a 1-D one.
+struct Bags {
+  std::vector<int64_t> rows;
+  BagView view;
+
+  Bags(const Args& args, int ids, int offsets, int weights, const Call& table) {
+    if (args.ndims[ids] == 2) {
+      const int64_t n = args.shapes[ids][0];
+      for (int64_t b = 0; b < n; ++b) rows.push_back(b * args.shapes[ids][1]);
+      view.offsets = {rows.data(), rows.size(), true};
+    } else {
+      view.offsets = table.Integers(args, offsets, "offsets");
+    }
+    view.combiner = table.descriptor().combiner();
+    if (!table.descriptor().weighted()) return;
+    table.RequireFloat(args, weights, "per_sample_weights");
+    table.Require(args.ndims[weights] == args.ndims[ids] && args.Leads(ids, weights),
+                  "per_sample_weights must have the shape of ids, " + args.ShapeText(ids) +
+                      ", got " + args.ShapeText(weights));
+    view.weights = args.Data<float>(weights);
+  }
+};
+
+Shape Pooled(const int* ndims, int64_t* const* shapes) {
+  return {ndims[0] == 2 ? shapes[0][0] : shapes[1][0], shapes[4][0]};
+}
+
+}  // namespace
+}  // namespace msrec
+
+using msrec::Args;
+using msrec::Bags;
+using msrec::Call;
+using msrec::OpKind;
+using msrec::Shape;
+
+// (ids, offsets, weights, descriptor, like, anchor) -> (out, ticket)
+MSREC_EXPORT std::vector<Shape> MsrPoolTrainInferShape(int* ndims, int64_t** shapes, void*) {
+  return {msrec::Pooled(ndims, shapes), {1}};
+}
+MSREC_OP(MsrPoolTrain) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 3, OpKind::kLookup);
+  const Bags bags(args, 0, 1, 2, table);
+  *args.Data<int64_t>(7) =
+      table->PoolTrain(table.Ids(args, 0, "ids"), table.filter(), bags.view, args.Data<float>(6));
+  return 0;
+}
+
+// (ids, offsets, weights, descriptor, like, anchor) -> out
+MSREC_EXPORT Shape MsrPoolEvalInferShape(int* ndims, int64_t** shapes, void*) {
+  return msrec::Pooled(ndims, shapes);
+}
+MSREC_OP(MsrPoolEval) {
+  const Args args{params, ndims, shapes, dtypes};
+  Call table(args, 3, OpKind::kLookup);
+  const Bags bags(args, 0, 1, 2, table);
+  table->PoolEval(table.Ids(args, 0, "ids"), table.filter(), bags.view, args.Data<float>(6));
+  return 0;
+}
