@@ -6,14 +6,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from mindspore_rec import _native
 from mindspore_rec.cache.config import CacheConfig, check_cache
 from mindspore_rec.checks import check_int
 
 __all__ = ["cache_of_sizes"]
 
 MAX_ROWS = 1_000_000_000
-METADATA_BYTES = 20
-RECORD_BYTES = 16  # that a row has around it on the disk
 MAX_STATE = 2  # floats of optimizer state a float of the value
 AMPLIFICATION = 1.8  # most bytes on the disk by bytes of rows, while garbage is collected
 MIN_SSD_BYTES = 64 << 20
@@ -68,7 +67,8 @@ def cache_of_sizes(
         return CacheConfig(device_rows=sizes["device_vocabulary_size"])
     if not host:
         raise ValueError(f"{where}host_vocabulary_size must be at least 1 with ssd_vocabulary_size")
-    record = RECORD_BYTES + METADATA_BYTES + 4 * dim * (1 + MAX_STATE)
+    sizes_of_row = _native.row_sizes(dim, MAX_STATE * dim)
+    record = sizes_of_row.ssd_header + sizes_of_row.block
     return CacheConfig(
         device_rows=sizes["device_vocabulary_size"] or None,
         host_rows=sizes["host_vocabulary_size"],

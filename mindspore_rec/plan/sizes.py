@@ -5,28 +5,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mindspore_rec import _native
 from mindspore_rec.checks import check_int, check_one_of
 
-__all__ = ["COUNTER_BYTES", "OPTIMIZERS", "row_bytes"]
+__all__ = ["COUNTER_BYTES", "INDEX_BYTES", "OPTIMIZERS", "SSD_INDEX_BYTES", "row_bytes"]
 
-_METADATA_BYTES = 20  # key, count, last step, last time: csrc/table/row_layout.h
-_INDEX_BYTES = 8  # of the index, for each row, at its usual load
-COUNTER_BYTES = _METADATA_BYTES + _INDEX_BYTES  # of a key that is counted and not admitted
+_COUNTER = _native.row_sizes(0)  # a key that is counted and not admitted: a row without floats
+COUNTER_BYTES = _COUNTER.in_host()
+INDEX_BYTES = _COUNTER.index  # a row's part of the index; it does not move with the row
+SSD_INDEX_BYTES = _COUNTER.ssd_index  # of memory a row, at most
 
 _MAX_DIM = 8192
 
-# Floats of optimizer state a row of so many floats has: csrc/optim/rule.cc.
+
+def _state_of(rule: str, centered: bool = False) -> Callable[[int], int]:
+    return lambda dim: _native.state_width(rule, dim, centered)
+
+
+# Floats of optimizer state of a row, by its dim.
 OPTIMIZERS: dict[str, Callable[[int], int]] = {
-    "Adagrad": lambda dim: dim,
-    "Adam": lambda dim: 2 * dim,
-    "AdamW": lambda dim: 2 * dim,
-    "FTRL": lambda dim: 2 * dim,
-    "LazyAdam": lambda dim: 2 * dim,
-    "Momentum": lambda dim: dim,
-    "RMSProp": lambda dim: 2 * dim,
-    "RMSProp-centered": lambda dim: 3 * dim,
-    "RowWiseAdagrad": lambda dim: 1,
-    "SGD": lambda dim: 0,
+    "Adagrad": _state_of("adagrad"),
+    "Adam": _state_of("adam"),
+    "AdamW": _state_of("adamw"),
+    "FTRL": _state_of("ftrl"),
+    "LazyAdam": _state_of("adam"),
+    "Momentum": _state_of("momentum"),
+    "RMSProp": _state_of("rmsprop"),
+    "RMSProp-centered": _state_of("rmsprop", centered=True),
+    "RowWiseAdagrad": _state_of("row_wise_adagrad"),
+    "SGD": _state_of("sgd"),
 }
 
 
@@ -48,4 +55,4 @@ def row_bytes(dim: int, optimizer: str) -> int:
     """
     check_int("dim", dim, 1, _MAX_DIM)
     check_one_of("optimizer", optimizer, tuple(OPTIMIZERS))
-    return COUNTER_BYTES + 4 * (dim + OPTIMIZERS[optimizer](dim))
+    return _native.row_sizes(dim, OPTIMIZERS[optimizer](dim)).in_host()

@@ -11,12 +11,10 @@ from mindspore_rec.plan.capacity import ORDERS
 from mindspore_rec.plan.index import KeyIndex
 from mindspore_rec.plan.log import KeyLog
 from mindspore_rec.plan.passes import dry_run
+from mindspore_rec.plan.sizes import INDEX_BYTES, SSD_INDEX_BYTES
 from mindspore_rec.plan.tier_runs import LfuTiers, LruTiers, TierRun
 
 __all__ = ["TierOutcome", "TierPlan", "TierUse", "Tiers", "plan_tiers"]
-
-SSD_INDEX_BYTES = 16  # of memory a row, at most: csrc/tier/key_positions.h
-ROW_INDEX_BYTES = 8  # of the index in host memory for each row; not part of a moved row
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,7 @@ def plan_tiers(
         lfu = {each: LfuTiers(each) for each in set(limits) if "lfu" in order}
         runs: list[TierRun] = [*([lru] if lru else []), *lfu.values()]
         plan = _feed(runs, log, index, batch_size, warm_up, bar.update)
-    plan.row_bytes, plan.moved_row_bytes = row_bytes, row_bytes - ROW_INDEX_BYTES
+    plan.row_bytes, plan.moved_row_bytes = row_bytes, row_bytes - INDEX_BYTES
     for name in dict.fromkeys(order):
         for tiers, capacities in zip(choices, limits, strict=True):
             run: TierRun | None = lru if name == "lru" else lfu[capacities]

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from mindspore.train import Callback, RunContext
 
+from mindspore_rec import _native
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.parameter import EvictedKeys, MapParameter
@@ -20,7 +21,6 @@ __all__ = ["EvictCallback", "EvictedKeysCallback"]
 logger = logging.getLogger("mindspore_rec")
 
 _MAX = (1 << 31) - 1
-_ROW_METADATA_BYTES = 28  # of a row: metadata and index
 
 
 class EvictCallback(Callback):
@@ -132,7 +132,7 @@ class EvictCallback(Callback):
             stats = table.stats()
             if self._rows is not None and stats["rows"] > self._rows:
                 return "rows"
-            row_bytes = _ROW_METADATA_BYTES + 4 * (table.dim + stats["state_width"])
+            row_bytes = _native.row_sizes(table.dim, stats["state_width"]).in_host()
             if self._bytes is not None and stats["rows"] * row_bytes > self._bytes:
                 return "bytes"
         return None

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "optim/kernels.h"
+#include "optim/rule.h"
+#include "table/row_sizes.h"
 #include "table/table.h"
 #include "util/crc32c.h"
 #include "util/hash.h"
@@ -63,9 +65,37 @@ py::array_t<uint32_t> Owners(const py::array_t<int64_t, py::array::c_style>& key
   return owners;
 }
 
+RowSizes SizesOfRow(int32_t dim, int32_t state_width) {
+  if (dim < 0 || state_width < 0) throw py::value_error("dim and state_width must be at least 0");
+  return RowSizes({dim, state_width});
+}
+
+int32_t WidthOfState(const std::string& rule, int32_t dim, bool centered) {
+  Rule made;
+  made.kind = ParseRuleKind(rule);
+  made.centered = centered;
+  return made.StateWidth(dim);
+}
+
+void BindSizes(py::module_& m) {
+  py::class_<RowSizes>(m, "RowSizes")
+      .def_readonly("metadata", &RowSizes::metadata)
+      .def_readonly("value", &RowSizes::value)
+      .def_readonly("state", &RowSizes::state)
+      .def_readonly("block", &RowSizes::block)
+      .def_readonly("index", &RowSizes::index)
+      .def_readonly("pin", &RowSizes::pin)
+      .def_readonly("ssd_header", &RowSizes::ssd_header)
+      .def_readonly("ssd_index", &RowSizes::ssd_index)
+      .def("in_host", &RowSizes::in_host, py::arg("tiered") = false);
+  m.def("row_sizes", &SizesOfRow, py::arg("dim"), py::arg("state_width") = 0);
+  m.def("state_width", &WidthOfState, py::arg("rule"), py::arg("dim"), py::arg("centered") = false);
+}
+
 }  // namespace
 
 void BindLibrary(py::module_& m) {
+  BindSizes(m);
   m.def("set_num_threads", &SetNumThreads, py::arg("num_threads"));
   m.def("get_num_threads", [] { return ThreadPool::Global().num_threads(); });
   m.def("keep_freed_memory", &KeepFreedMemory);

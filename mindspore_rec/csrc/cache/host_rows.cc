@@ -10,12 +10,12 @@
 
 #include "policy/victims.h"
 #include "table/for_shards.h"
+#include "table/row_sizes.h"
 #include "util/headroom.h"
 
 namespace msrec {
 namespace {
 
-constexpr size_t kIndexBytes = 12;  // of the index and the pin, a row
 // A capacity is filled in parts of a quarter of it, so that rows can be demoted between them.
 constexpr int64_t kParts = 4;
 
@@ -36,7 +36,7 @@ class Stopwatch {
 int64_t HostRows::Capacity() const {
   const CacheSettings& settings = tiers_.settings();
   if (settings.host_rows >= 0) return settings.host_rows;
-  const auto row_bytes = static_cast<int64_t>(core_.context.layout.stride() + kIndexBytes);
+  const auto row_bytes = static_cast<int64_t>(RowSizes(core_.context.layout).in_host(true));
   return std::max<int64_t>(settings.host_bytes / row_bytes, 1);
 }
 
@@ -110,7 +110,7 @@ size_t HostRows::MakeRoom(size_t rows, bool prefetching) {
   }
   const int64_t least = capacity + still;
   const bool by_rows = tiers_.settings().host_rows >= 0;
-  const auto row_bytes = static_cast<int64_t>(core_.context.layout.stride() + kIndexBytes);
+  const auto row_bytes = static_cast<int64_t>(RowSizes(core_.context.layout).in_host(true));
   throw std::invalid_argument(
       core_.Where((by_rows ? "host_rows=" + std::to_string(capacity)
                            : "host_bytes=" + std::to_string(tiers_.settings().host_bytes) + " (" +

@@ -13,12 +13,12 @@
 #include "policy/check.h"
 #include "policy/victims.h"
 #include "table/for_shards.h"
+#include "table/row_sizes.h"
 
 namespace msrec {
 namespace {
 
 constexpr int64_t kMaxTime = std::numeric_limits<uint32_t>::max();
-constexpr int64_t kIndexBytes = 8;  // of the index, a row
 
 // Rows over the capacity that one step evicts, beside twice those it has inserted: about a
 // millisecond's work. A capacity that was lowered is reached over several steps.
@@ -173,7 +173,8 @@ int64_t Evictor::Capacity() const {
   const Eviction& eviction = core_.context.eviction;
   int64_t rows = eviction.max_rows;
   if (eviction.max_bytes >= 0) {
-    const int64_t row_bytes = static_cast<int64_t>(core_.context.layout.stride()) + kIndexBytes;
+    // Of rows in all tiers: without what keeps some of them in host memory.
+    const auto row_bytes = static_cast<int64_t>(RowSizes(core_.context.layout).in_host(false));
     const int64_t fit = eviction.max_bytes / row_bytes;
     rows = rows < 0 ? fit : std::min(rows, fit);
   }

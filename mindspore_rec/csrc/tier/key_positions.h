@@ -30,6 +30,8 @@ namespace msrec {
 
 class KeyPositions {
  public:
+  static constexpr size_t kMostBytesPerKey = 16;  // from a million keys on
+
   static constexpr uint64_t kNone = (uint64_t{1} << 44) - 1;  // positions are below
 
   KeyPositions();

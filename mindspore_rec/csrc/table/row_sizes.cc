@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/row_sizes.h"
+
+#include "table/shard.h"
+#include "tier/format.h"
+#include "tier/key_positions.h"
+
+namespace msrec {
+
+RowSizes::RowSizes(const RowLayout& layout)
+    : metadata(sizeof(RowMeta)),
+      value(sizeof(float) * layout.dim),
+      state(sizeof(float) * layout.state_width),
+      block(layout.stride()),
+      index(8),
+      pin(sizeof(RowPin)),
+      ssd_header(sizeof(RecordHeader)),
+      ssd_index(KeyPositions::kMostBytesPerKey) {}
+
+}  // namespace msrec
