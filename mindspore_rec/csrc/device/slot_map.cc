@@ -7,8 +7,8 @@
 namespace msrec {
 namespace {
 
-// Slots that one pass over all of them offers: large, so that passes are rare.
-size_t OffersAtOnce(size_t slots) { return std::max<size_t>(1024, slots / 8); }
+// Candidates that one pass over all slots finds: many, so that passes are rare.
+size_t CandidatesAtOnce(size_t slots) { return std::max<size_t>(1024, slots / 8); }
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void SlotMap::Clear() {
   free_.resize(keys_.size());
   for (size_t i = 0; i < free_.size(); ++i) free_[i] = static_cast<uint32_t>(free_.size() - 1 - i);
   freed_pinned_.clear();
-  ForgetOffers();
+  ForgetCandidates();
   size_ = 0;
   pinned_ = 0;
 }
@@ -78,7 +78,7 @@ uint32_t SlotMap::Take(int64_t key, uint32_t frequency) {
   stamps_[slot] = clock_;
   if (lfu_) frequencies_[slot] = frequency;
   ++pinned_;
-  Offered(slot);
+  AddCandidate(slot);
   return slot;
 }
 
@@ -96,42 +96,43 @@ void SlotMap::NextStep() {
   free_.insert(free_.end(), freed_pinned_.begin(), freed_pinned_.end());
   freed_pinned_.clear();
   for (size_t i = 0; i < waiting_.size(); ++i) {  // none is pinned now
-    if (used_[waiting_[i]]) Offered(waiting_[i]);
+    if (used_[waiting_[i]]) AddCandidate(waiting_[i]);
   }
   waiting_.clear();
 }
 
 // The next victim is looked for among all slots.
-void SlotMap::ForgetOffers() {
+void SlotMap::ForgetCandidates() {
   heap_.clear();
   waiting_.clear();
   bound_ = {0, 0};
 }
 
 // Puts the slot where the next victim is looked for, if it may be the lowest.
-void SlotMap::Offered(uint32_t slot) {
-  const Offer offer{Standing(slot), slot};
-  if (bound_ < offer) return;
+void SlotMap::AddCandidate(uint32_t slot) {
+  const VictimCandidate candidate{Priority(slot), slot};
+  if (bound_ < candidate) return;
   if ((IsPinned(slot) ? waiting_.size() : heap_.size()) == keys_.size()) {
-    return ForgetOffers();  // no room: many of these are out of date
+    return ForgetCandidates();  // no room: many of these are out of date
   }
   if (IsPinned(slot)) {
     waiting_.push_back(slot);
     return;
   }
-  heap_.push_back(offer);
+  heap_.push_back(candidate);
   std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
 uint32_t SlotMap::Victim() {
   do {
     while (!heap_.empty()) {
-      const Offer offer = heap_.front();
+      const VictimCandidate candidate = heap_.front();
       std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
       heap_.pop_back();
-      if (!used_[offer.slot]) continue;
-      if (!IsPinned(offer.slot) && Standing(offer.slot) == offer.standing) return offer.slot;
-      Offered(offer.slot);  // used since then
+      if (!used_[candidate.slot]) continue;
+      if (!IsPinned(candidate.slot) && Priority(candidate.slot) == candidate.priority)
+        return candidate.slot;
+      AddCandidate(candidate.slot);  // used since then
     }
   } while (Refill());
   return kNone;
@@ -140,18 +141,18 @@ uint32_t SlotMap::Victim() {
 bool SlotMap::Refill() {
   waiting_.clear();
   for (uint32_t slot = 0; slot < keys_.size(); ++slot) {
-    if (used_[slot] && !IsPinned(slot)) heap_.push_back({Standing(slot), slot});
+    if (used_[slot] && !IsPinned(slot)) heap_.push_back({Priority(slot), slot});
   }
   bound_ = {0, 0};
   if (heap_.empty()) return false;
-  const size_t kept = std::min(heap_.size(), OffersAtOnce(keys_.size()));
+  const size_t kept = std::min(heap_.size(), CandidatesAtOnce(keys_.size()));
   std::nth_element(heap_.begin(), heap_.begin() + (kept - 1), heap_.end());
   heap_.resize(kept);
   bound_ = heap_.back();
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
   // With LRU none: whoever is pinned was used last.
   for (uint32_t slot = 0; lfu_ && slot < keys_.size(); ++slot) {
-    if (used_[slot] && IsPinned(slot)) Offered(slot);
+    if (used_[slot] && IsPinned(slot)) AddCandidate(slot);
   }
   return true;
 }
@@ -175,7 +176,8 @@ void SlotMap::EraseFromIndex(uint32_t slot) {
 
 size_t SlotMap::bytes() const {
   return index_.size() * 4 + keys_.size() * (8 + 4 + 1 + 4 + (lfu_ ? 4 : 0)) +
-         heap_.capacity() * sizeof(Offer) + (waiting_.capacity() + freed_pinned_.capacity()) * 4;
+         heap_.capacity() * sizeof(VictimCandidate) +
+         (waiting_.capacity() + freed_pinned_.capacity()) * 4;
 }
 
 }  // namespace msrec

@@ -49,21 +49,21 @@ class SlotMap {
 
  private:
   // A slot that may be taken; the lower, the earlier.
-  struct Offer {
-    uint64_t standing;
+  struct VictimCandidate {
+    uint64_t priority;
     uint32_t slot;
-    bool operator<(const Offer& other) const {
-      return std::tie(standing, slot) < std::tie(other.standing, other.slot);
+    bool operator<(const VictimCandidate& other) const {
+      return std::tie(priority, slot) < std::tie(other.priority, other.slot);
     }
-    bool operator>(const Offer& other) const { return other < *this; }
+    bool operator>(const VictimCandidate& other) const { return other < *this; }
   };
 
   size_t Home(int64_t key) const { return (BatchHash(key) >> 32) & mask_; }
-  uint64_t Standing(uint32_t slot) const {
+  uint64_t Priority(uint32_t slot) const {
     return lfu_ ? uint64_t{frequencies_[slot]} << 32 | stamps_[slot] : stamps_[slot];
   }
-  void Offered(uint32_t slot);
-  void ForgetOffers();
+  void AddCandidate(uint32_t slot);
+  void ForgetCandidates();
   uint32_t Victim();
   bool Refill();
   void EraseFromIndex(uint32_t slot);
@@ -81,12 +81,12 @@ class SlotMap {
   uint32_t pinned_ = 0;  // keys here that are, and freed slots that were
   uint32_t clock_ = 1;
 
-  // A heap of the slots with the lowest standings as they were: every key whose standing is not
-  // above bound_ is in the heap or in waiting_. Since a key's standing only rises, one at the top
-  // whose standing is still the same is the lowest of all.
-  std::vector<Offer> heap_;
-  Offer bound_{0, 0};
-  std::vector<uint32_t> waiting_;  // pinned: offered from the next step on
+  // A heap of the slots with the lowest priorities as they were: every key whose priority is not
+  // above bound_ is in the heap or in waiting_. Since a key's priority only rises, one at the top
+  // whose priority is still the same is the lowest of all.
+  std::vector<VictimCandidate> heap_;
+  VictimCandidate bound_{0, 0};
+  std::vector<uint32_t> waiting_;  // pinned: candidates from the next step on
 };
 
 }  // namespace msrec
