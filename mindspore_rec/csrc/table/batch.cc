@@ -98,7 +98,8 @@ void Batch::MakeUnique(int shard) {
   // Ids repeat: a set sized for the distinct ones stays in the cache.
   distinct.Reset(count / 2);
   for (size_t i = 0; i < count; ++i) {
-    // Distinct keys are written over the front of the same array; they never overtake the reading.
+    // Distinct keys are written over the front of the same array; the writing never gets ahead of
+    // the reading.
     const int64_t k = keys[i];
     const uint32_t before = distinct.size();
     const uint32_t u = distinct.FindOrAdd(k, keys);

@@ -211,7 +211,7 @@ TEST(TableTiersConcurrent, ClosingWhileABatchIsFetchedEndsTheWait) {
   }
 }
 
-// A row that is read ahead, comes up by a lookup before it has arrived, and leaves the table again.
+// A row that is prefetched, promoted by a lookup before it has arrived, and leaves the table again.
 TEST(TableTiersConcurrent, WhatIsReadAheadDoesNotBringErasedRowsBack) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -227,7 +227,7 @@ TEST(TableTiersConcurrent, WhatIsReadAheadDoesNotBringErasedRowsBack) {
     second.push_back(key + 20);
   }
   TrainOne(&table, first, 1);
-  TrainOne(&table, second, 2);  // the first go down
+  TrainOne(&table, second, 2);  // the first are demoted
   table.Flush();                // all the way: what waits in memory is not read from the tier
   tier->FailWith([&](const char* call) {
     std::unique_lock<std::mutex> lock(mutex);
