@@ -188,7 +188,7 @@ def test_a_batch_without_a_legal_time_has_none() -> None:
         topic.append(pack(pa.table({"t": pa.array(times, pa.float64()), "x": [1.0, 2.0]})))
     schema = pa.schema({"t": pa.float64(), "x": pa.float64()})
     source = StreamSource(
-        topic.client(), ArrowFormat(schema), 2, event_time="t", stop=StopWhen(idle_seconds=0.05)
+        topic.client(), ArrowFormat(schema), 2, event_time="t", stop=StopWhen(batches=4)
     )
     with StreamingDataset(source) as batches:
         assert [batch.event_time for batch in batches.read()] == [None, None, 7, 2**32 - 1]
