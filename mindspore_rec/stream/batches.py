@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 __all__ = ["Batch", "BatchSource", "BatchWrapper"]
+
+_STATES_KEPT = 1024
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,8 @@ class BatchWrapper(BatchSource):
 
     Args:
         source: what batches come from.
+        learner: what learns of the batches in `change`, with `state_dict` and `load_state_dict`:
+            what it had learned by a batch is then part of the state. Default: nothing does.
 
     Attributes:
         source: the same.
@@ -178,13 +183,17 @@ class BatchWrapper(BatchSource):
         ([{'ids': array([0, 2])}], 1)
     """
 
-    def __init__(self, source: BatchSource) -> None:
+    def __init__(self, source: BatchSource, learner: Any = None) -> None:
         if not isinstance(source, BatchSource):
             raise TypeError(
                 f"source must be a BatchSource, as batch_source() makes it of other data, got "
                 f"{type(source).__name__}"
             )
+        if learner is not None and not hasattr(learner, "load_state_dict"):
+            raise TypeError(f"learner must have state_dict and load_state_dict, got {learner!r}")
         self.source = source
+        self._learner = learner
+        self._learned: deque[tuple[int, Any]] = deque(maxlen=_STATES_KEPT)  # by batch
 
     def change(self, batch: Batch) -> Batch | None:
         """Return the batch that comes out for one that comes in; None leaves it out."""
@@ -192,8 +201,12 @@ class BatchWrapper(BatchSource):
 
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass of changed batches."""
+        if self._learner is not None and not self._learned:
+            self._learned.append((self.source.batches, self._learner.state_dict()))
         for batch in self.source.read():
             made = self.change(batch)
+            if self._learner is not None and batch.number is not None:
+                self._learned.append((batch.number, self._learner.state_dict()))
             if made is not None:
                 yield replace(made, number=batch.number)
 
@@ -226,6 +239,8 @@ class BatchWrapper(BatchSource):
     def cannot_resume(self) -> str | None:
         """Why the source's place would be lost, or None."""
         reason = self.source.cannot_resume
+        if reason is None and self._learner is not None and not self.has_state:
+            return f"is {type(self).__name__} that learns of data without a state"
         return None if reason is None else f"is {type(self).__name__} whose source {reason}"
 
     @property
@@ -234,12 +249,28 @@ class BatchWrapper(BatchSource):
         return self.source.batches
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return the source's place; see `BatchSource.state_dict`."""
-        return self.source.state_dict(batches=batches)
+        """Return the source's place, with what was learned; see `BatchSource.state_dict`."""
+        if self._learner is None:
+            return self.source.state_dict(batches=batches)
+        number = self.source.batches if batches is None else batches
+        learned = dict(self._learned) or {self.source.batches: self._learner.state_dict()}
+        if number < min(learned):
+            raise ValueError(f"batches must be at least {min(learned)}, got {number}")
+        place = self.source.state_dict(batches=number)
+        # Nothing is learned of batches that the source leaves out.
+        latest = max(known for known in learned if known <= number)
+        return {"batches": number, "source": place, "learned": learned[latest]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where that state of the source was taken; before the first batch only."""
-        self.source.load_state_dict(state)
+        """Go on where that state was taken; before the first batch only."""
+        if self._learner is None:
+            self.source.load_state_dict(state)
+            return
+        if not isinstance(state, Mapping) or not {"source", "learned"} <= set(state):
+            raise TypeError(f"state must be what state_dict() returned, got {state!r:.100}")
+        self.source.load_state_dict(state["source"])
+        self._learner.load_state_dict(state["learned"])
+        self._learned.clear()
 
     def covered_streams(self) -> list[Any]:
         """Return the streams whose place is part of the source's state."""

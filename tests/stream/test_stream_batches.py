@@ -89,6 +89,27 @@ class Some(BatchWrapper):
         return None if int(batch.columns[-1].ravel()[0]) // 5 % 3 == 0 else batch
 
 
+class Counts(BatchWrapper):
+    """Adds how many rows it has seen, which is what it learns."""
+
+    class Seen:
+        rows = 0
+
+        def state_dict(self) -> int:
+            return self.rows
+
+        def load_state_dict(self, state: int) -> None:
+            self.rows = state
+
+    def __init__(self, source: BatchSource) -> None:
+        self.seen = Counts.Seen()
+        super().__init__(source, self.seen)
+
+    def change(self, batch: Batch) -> Batch:
+        self.seen.rows += len(batch.columns[-1])
+        return replace(batch, columns=(*batch.columns[:-1], batch.columns[-1] + self.seen.rows))
+
+
 class Duck:
     """An iterable with a state, that knows nothing of the protocol."""
 
@@ -122,6 +143,8 @@ WRAPPED: dict[str, Callable[[StreamingDataset], BatchSource]] = {
     "some doubled": lambda s: Some(Doubled(s)),
     "features of some": lambda s: FeatureBatches(Some(Doubled(s)), [USER, TIME]),
     "some features": lambda s: Some(FeatureBatches(s, [TIME, USER])),
+    "learns": Counts,
+    "some that learn twice": lambda s: Counts(Some(Counts(FeatureBatches(s, USER)))),
     "duck": lambda s: batch_source(Duck(s)),
     "some of a duck": lambda s: Some(batch_source(Duck(s))),
 }
@@ -158,6 +181,7 @@ def test_whatever_wraps_a_stream_goes_on_at_every_batch(
         if "some" not in kind:
             assert numbers == list(range(1, ROWS // batch_size + 1))
         states = {n: json.dumps(source.state_dict(batches=n)) for n in (0, *numbers)}
+        assert source.state_dict()["batches"] == inner.batches
     for number, state in states.items():
         inner = stream(topic, batch_size, number)
         again = WRAPPED[kind](inner)
@@ -261,6 +285,10 @@ def test_a_source_that_says_nothing_cannot_be_resumed() -> None:
     assert Own().cannot_resume == "is a Own without a state or a length"
     assert [columns[0].tolist() for columns in Own()] == [[0.0, 0.0]]
     assert batch_source(own := Own()) is own
+    learns = Counts(batch_source([(np.zeros(2),)]))
+    assert learns.cannot_resume == "is Counts that learns of data without a state"
+    with pytest.raises(TypeError, match="learner must have state_dict and load_state_dict, got 7"):
+        BatchWrapper(own, 7)
     with pytest.raises(TypeError, match=r"source must be a BatchSource, .* got list"):
         BatchWrapper([1])  # type: ignore[arg-type]
 
