@@ -22,7 +22,7 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
     """Return a copy of a pipeline with what it had learned at a checkpoint.
 
     That is the object 'features' of `RecCheckpoint(states=)`, else what the transform of the
-    `StreamingDataset` that was trained on had learned. A pipeline that learns nothing needs none.
+    `StreamingDataset`, or the pipeline of the `FeatureBatches`, that was trained on had learned. A pipeline that learns nothing needs none.
 
     Raises:
         ValueError: the checkpoint has no such state, or that of another pipeline.
@@ -33,13 +33,12 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
     objects = read_states(entry.path).get("objects") or {}
     learned = objects.get("features")
     if learned is None:
-        dataset = objects.get("train_dataset")
-        learned = dataset.get("transform") if isinstance(dataset, dict) else None
+        learned = _learned(objects.get("train_dataset"))
     if learned is None:
         raise ValueError(
             f"{entry.path} does not say what the features have learned: train on a "
-            "StreamingDataset with them as its transform, or give RecCheckpoint "
-            "states={'features': pipeline}"
+            "StreamingDataset with them as its transform or on FeatureBatches of a stream with "
+            "them, or give RecCheckpoint states={'features': pipeline}"
         )
     try:
         return features.with_state(learned)
@@ -47,6 +46,13 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
         raise ValueError(
             f"the state of the features in {entry.path} is not of this pipeline: {error}"
         ) from error
+
+
+def _learned(dataset: Any) -> Any:
+    """Return what the state of a stream, or of FeatureBatches of one, has of a pipeline."""
+    if not isinstance(dataset, dict):
+        return None
+    return dataset.get("learned", dataset.get("transform"))
 
 
 class InputMaker:

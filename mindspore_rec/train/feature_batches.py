@@ -39,8 +39,7 @@ class FeatureBatches(BatchWrapper):
             `BatchSource`; or a `StreamSource` such as a `KafkaSource`, whose columns, text too, are
             taken as they are.
         specs: features of a batch, FeatureSpec objects, or a FeaturePipeline, which learns in
-            training only. One that learns belongs into a StreamingDataset where a checkpoint shall
-            have its statistics.
+            training only; what it has learned is then part of the state.
         tables: the network, or its tables, that the time is set on, for a loop without `RecModel`:
             iterating over this object then sets it as a batch comes out. Default: those of the
             network that `RecModel` trains.
@@ -82,8 +81,9 @@ class FeatureBatches(BatchWrapper):
         specs = self._insert.specs
         self._by_place = bool(specs) and all(isinstance(spec.column, int) for spec in specs)
         self._inserted = isinstance(source, Dataset)
+        learner = self._insert.pipeline if is_train and self._insert.pipeline.learns else None
         super().__init__(
-            DatasetBatches(self._insert(source), numpy=True) if self._inserted else found
+            DatasetBatches(self._insert(source), numpy=True) if self._inserted else found, learner
         )
 
     def _check_tables(self, tables: Any) -> tuple[MapParameter, ...] | None:
@@ -155,16 +155,6 @@ class FeatureBatches(BatchWrapper):
         if pipeline.timestamp is not None:
             taken.add(pipeline.timestamp.column)
         return pipeline.column_names + [name for name in names if name not in taken]
-
-    @property
-    def cannot_resume(self) -> str | None:
-        """Why the place in the data would be lost, or None."""
-        if self._is_train and self._insert.pipeline.learns:
-            return (
-                "is FeatureBatches whose FeaturePipeline learns statistics, which only a stream "
-                "saves: StreamingDataset(source, transform=pipeline)"
-            )
-        return super().cannot_resume
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
         """Return the tables whose event time is set: `tables` of this object, where it has them.

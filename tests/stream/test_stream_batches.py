@@ -131,6 +131,14 @@ class Duck:
 
 USER = FeatureSpec("user")
 TIME = FeatureSpec("t", is_timestamp=True)
+
+
+def learning_stage() -> FeaturePipeline:
+    """Keys of declared features, the time, and numbers by what was learned."""
+    outputs = {"user": USER, "t": TIME, "x": StandardScale("x"), "label": Number("label")}
+    return FeaturePipeline(outputs)
+
+
 WRAPPED: dict[str, Callable[[StreamingDataset], BatchSource]] = {
     "stream": lambda s: s,
     "features": lambda s: FeatureBatches(s, USER),
@@ -145,6 +153,9 @@ WRAPPED: dict[str, Callable[[StreamingDataset], BatchSource]] = {
     "some features": lambda s: Some(FeatureBatches(s, [TIME, USER])),
     "learns": Counts,
     "some that learn twice": lambda s: Counts(Some(Counts(FeatureBatches(s, USER)))),
+    "one stage that learns": lambda s: FeatureBatches(s, learning_stage()),
+    "one stage that learns, of some": lambda s: FeatureBatches(Some(Doubled(s)), learning_stage()),
+    "stage of the stream": lambda s: StreamingDataset(s.source, learning_stage()),
     "duck": lambda s: batch_source(Duck(s)),
     "some of a duck": lambda s: Some(batch_source(Duck(s))),
 }
