@@ -93,7 +93,7 @@ class Net(nn.Cell):
         def table(name: str, dim: int, first: str) -> Any:
             cache = CacheConfig(
                 host_rows=110, ssd_path=rows, ssd_direct=False, prefetch=prefetch,
-                ssd_leftover="discard",  # of a life that was killed: older than the checkpoint
+                leftover="discard",  # of a life that was killed: older than the checkpoint
             )  # fmt: skip
             return create_table(ms.int64, dim, name, first, specs=SPECS, cache=cache)
 

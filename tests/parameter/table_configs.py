@@ -48,7 +48,7 @@ HASH_FIELDS: list[dict[str, Any]] = [
     {"unknown_value": (1.0, 2.0, 3.0, 4.0)},
     {"serving_unknown_value": -1.5},
     {"cache": CacheConfig(device_rows=64)},
-    {"cache": CacheConfig(host_rows=64, ssd_path="rows", ssd_leftover="discard")},
+    {"cache": CacheConfig(host_rows=64, ssd_path="rows", leftover="discard")},
 ]
 STATIC_FIELDS: list[dict[str, Any]] = [
     {},
@@ -58,7 +58,7 @@ STATIC_FIELDS: list[dict[str, Any]] = [
     {"requires_grad": False},
     {"out_of_range": "zeros"},
     {"cache": CacheConfig(device_rows=64)},
-    {"cache": CacheConfig(host_rows=64, ssd_path="rows", ssd_leftover="discard")},
+    {"cache": CacheConfig(host_rows=64, ssd_path="rows", leftover="discard")},
 ]
 
 

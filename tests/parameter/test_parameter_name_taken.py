@@ -40,7 +40,7 @@ def test_a_name_that_contains_the_old_words_is_a_name(unique) -> None:
 
 def test_tables_that_would_share_a_tier_are_refused_by_that_error(unique, tmp_path) -> None:
     config = TableConfig(
-        2, name=unique(), cache=CacheConfig(host_rows=10, ssd_path=tmp_path, ssd_leftover="discard")
+        2, name=unique(), cache=CacheConfig(host_rows=10, ssd_path=tmp_path, leftover="discard")
     )
     older = MapParameter(config=config)
     older.native.put(np.arange(3), np.ones((3, 2), np.float32))
