@@ -7,7 +7,7 @@
 //
 // A row in the cache has its newest value and state there; its block in host memory keeps the
 // metadata, and an older value and state while the slot is dirty. A row whose block is freed,
-// written down or overwritten must leave the cache first: WriteBackAndForget or Forget.
+// demoted or overwritten must leave the cache first: WriteBackAndForget or Forget.
 //
 // In a section that runs in parallel over shards only calls with a shard number, Find and Fresh may
 // be used, of keys of that shard.
