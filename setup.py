@@ -122,7 +122,6 @@ setup(
         "pandas>=2.1",
         # The last pyarrow that runs with NumPy 1.
         "pyarrow>=15,<22",
-        "PyYAML>=6",
         "safetensors>=0.4",
         "tqdm>=4.64",
     ],
@@ -150,6 +149,7 @@ setup(
             "lightgbm>=4",
             "matplotlib>=3.8",
             "prometheus_client>=0.20",
+            "PyYAML>=6",
             "redis[hiredis]>=5.1,<9",
             "starlette>=0.41",
             "uvicorn>=0.32",
