@@ -25,6 +25,7 @@ from mindspore_rec.checkpoint import (
 )
 from mindspore_rec.feature.convert import convert, revert
 from mindspore_rec.feature.create_table import create_table
+from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.feature.feature_spec import FeatureSpec
 from mindspore_rec.feature.hashing import category_keys
 from mindspore_rec.feature.insert_func import get_insert_func
@@ -93,6 +94,7 @@ __all__ = [
     "EventTime",
     "FTRL",
     "FeatureBatches",
+    "FeaturePipeline",
     "FeatureSpec",
     "GAUC",
     "GroupedEmbedding",

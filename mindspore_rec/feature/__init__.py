@@ -1,26 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Features: from raw columns to the int64 keys, specs and lookups that tables take.
 
-`category_keys` hashes the values of a column; `FeatureSpec` declares a feature, and `create_table`,
-`sparse_lookup` and `get_insert_func` make of specs what Rec SDK's functions of these names do;
-`convert` puts tables in the place of a network's ordinary embeddings, `revert` puts them back.
+`FeaturePipeline` is the one stage from raw columns to keys and numbers, of `FeatureSpec` objects and
+transforms such as `Category` and `QuantileScale`; `category_keys` hashes the values of a column.
+`create_table`, `sparse_lookup` and `get_insert_func` do with specs what Rec SDK's functions of these
+names do. `convert` puts tables in the place of a network's ordinary embeddings, `revert` puts them back.
 """
 
 from mindspore_rec.feature.conversion import Conversion
 from mindspore_rec.feature.convert import convert, revert
 from mindspore_rec.feature.create_table import create_table
+from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.feature.feature_spec import FeatureSpec
 from mindspore_rec.feature.hashing import category_keys, missing_key, mix64
-from mindspore_rec.feature.pipeline import InsertFunc, get_insert_func
+from mindspore_rec.feature.insert_func import InsertFunc, get_insert_func
+from mindspore_rec.feature.quantiles import QuantileBucket, QuantileScale
+from mindspore_rec.feature.scaling import LogScale, MinMaxScale, StandardScale
 from mindspore_rec.feature.session import init, terminate
 from mindspore_rec.feature.sparse_lookup import SparseLookup, sparse_lookup
+from mindspore_rec.feature.transforms import Category, Feature, Key, Number, TimeCycle, TimePart
 from mindspore_rec.feature.variables import get_dense_and_sparse_variable
 
 __all__ = [
+    "Category",
     "Conversion",
+    "Feature",
+    "FeaturePipeline",
     "FeatureSpec",
     "InsertFunc",
+    "Key",
+    "LogScale",
+    "MinMaxScale",
+    "Number",
+    "QuantileBucket",
+    "QuantileScale",
     "SparseLookup",
+    "StandardScale",
+    "TimeCycle",
+    "TimePart",
     "category_keys",
     "convert",
     "create_table",
