@@ -22,7 +22,8 @@ def with_learned(features: FeaturePipeline, entry: Entry) -> FeaturePipeline:
     """Return a copy of a pipeline with what it had learned at a checkpoint.
 
     That is the object 'features' of `RecCheckpoint(states=)`, else what the transform of the
-    `StreamingDataset`, or the pipeline of the `FeatureBatches`, that was trained on had learned. A pipeline that learns nothing needs none.
+    `StreamingDataset`, or the pipeline of the `FeatureBatches`, that was trained on had learned. A
+    pipeline that learns nothing needs none.
 
     Raises:
         ValueError: the checkpoint has no such state, or that of another pipeline.
