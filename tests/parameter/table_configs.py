@@ -27,6 +27,7 @@ from mindspore_rec import (
     convert,
     create_table,
 )
+from tests.native_table import native_of
 
 DIM = 4
 # Field by field what differs from a plain table; `name` and `dim` differ in every test.
@@ -82,7 +83,7 @@ BATCHES = [[1, 2, 3], [1, 2, 2, 4, 9], [1, 1, 5], [6, 7, 8], [1, 10, 11], [3, 3,
 
 def behaviour(table: Any) -> list[Any]:
     """What a table is and does: rows of lookups in training and evaluation, counts, evictions."""
-    native = table.native
+    native = native_of(table)
     shown: list[Any] = [table.name, table.dim, table.key_dtype, table.requires_grad, table.cache]
     if table.device is not None:  # rows there are trained by optimizers of Python
         shown.append(table.device.rows)

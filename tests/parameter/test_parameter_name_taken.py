@@ -43,9 +43,9 @@ def test_tables_that_would_share_a_tier_are_refused_by_that_error(unique, tmp_pa
         2, name=unique(), cache=CacheConfig(host_rows=10, ssd_path=tmp_path, leftover="discard")
     )
     older = MapParameter(config=config)
-    older.native.put(np.arange(3), np.ones((3, 2), np.float32))
+    older.write_rows(np.arange(3), np.ones((3, 2), np.float32))
     with pytest.raises(NameTakenError, match="close the older network's tables first"):
         MapParameter(config=config)
-    assert older.native.size() == 3
+    assert older.row_count == 3
     older.close()
     MapParameter(config=config).close()

@@ -28,6 +28,7 @@ from mindspore_rec import (
     convert,
     create_table,
 )
+from tests.native_table import native_of
 from tests.parameter.table_configs import (
     CONFIGS,
     DIM,
@@ -185,7 +186,7 @@ def test_a_conversion_may_freeze_its_tables(unique) -> None:
     convert(net, prefix=unique(), config=TableConfig(DIM, requires_grad=False))
     table = net[0].embedding_table
     assert not table.requires_grad and not net.trainable_params()
-    np.testing.assert_array_equal(table.native.lookup(np.arange(16)), before)
+    np.testing.assert_array_equal(native_of(table).lookup(np.arange(16)), before)
     table.close()
 
 
@@ -244,7 +245,7 @@ def test_a_clone_has_the_same_description_under_its_own_name(unique) -> None:
 def test_rows_to_start_with_and_their_shape_go_beside_a_config(unique) -> None:
     keys, values = Tensor([3, 5], ms.int64), Tensor(np.ones((2, 2, 2), np.float32))
     table = MapParameter(config=plain(name=unique()), key_tensor=keys, value_tensor=values)
-    assert table.value_shape == (2, 2) and table.native.size() == 2
+    assert table.value_shape == (2, 2) and table.row_count == 2
     table.close()
     with pytest.raises(ValueError, match="key_dtype and key_tensor.dtype must be the same"):
         MapParameter(config=plain(key_dtype=ms.int32), key_tensor=keys, value_tensor=values)

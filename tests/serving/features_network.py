@@ -111,7 +111,7 @@ class Marks(Callback):
         step = self.checkpoint.step + 1
         (table,) = tables_of(run_context.original_args().train_network)
         keys = np.unique(pipeline().apply(events(1))["ids"])
-        table.native.put(keys, np.full((len(keys), 1), step, np.float32))
+        table.write_rows(keys, np.full((len(keys), 1), step, np.float32))
         if self.pause:
             time.sleep(self.pause)
 

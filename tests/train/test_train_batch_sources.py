@@ -37,6 +37,7 @@ from mindspore_rec.stream import (
     StreamingDataset,
     batch_source,
 )
+from tests.native_table import native_of
 
 pytestmark = pytest.mark.usefixtures("pynative")
 
@@ -199,7 +200,7 @@ def test_a_network_without_the_features_tables_is_refused_before_a_step(
         batches = FeatureBatches(stream(topic, ("sent", "ids", "label")), features)
         with pytest.raises(ValueError, match=message):
             model_of(net).online_train(batches, progress=False)
-    assert net.table.native.step == 0
+    assert net.table.step == 0
 
 
 def test_evaluation_sets_no_time(unique: Callable[[], str]) -> None:
@@ -276,7 +277,7 @@ def test_a_wrapped_stream_goes_on_after_a_kill(
                 table.close()
     whole = np.arange(EVENTS).reshape(-1, BATCH)
     assert trained == (whole[::2] if "odd" in kind else whole).tolist()
-    counts = net.table.native.export_rows()["counts"]
+    counts = native_of(net.table).export_rows()["counts"]
     assert len(counts) == sum(map(len, trained)) and set(counts.tolist()) == {1}
 
 
@@ -321,7 +322,7 @@ def test_what_cannot_be_resumed_is_refused_by_its_own_reason(
             saves.restore(model, data)
         with pytest.raises(ValueError, match=f"{message}.*data_starts_over=True"):
             model.online_train(data, saves, progress=False)
-    assert net.table.native.step == 0 and not (tmp_path / "run").exists()
+    assert net.table.step == 0 and not (tmp_path / "run").exists()
 
 
 def test_a_state_whose_batches_have_no_number_is_refused(
@@ -344,4 +345,4 @@ def test_a_stream_hidden_in_a_source_of_ones_own_is_found(
     net = Net(unique())
     with pytest.raises(ValueError, match="is a Hides that reads a stream which RecCheckpoint does"):
         model_of(net).online_train(Hides(length=20), checkpoint(tmp_path / "run"), progress=False)
-    assert net.table.native.step == 0
+    assert net.table.step == 0
