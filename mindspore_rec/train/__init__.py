@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training: the model with its loop, the train step, callbacks, reports of where things run.
+"""Training: the model with its loop, the train step, callbacks and placement reports.
 
-`RecModel` trains, evaluates and predicts; its callbacks are MindSpore's `Callback` objects, those
-here (stopping, validation, eviction, statistics) and one's own.
+`RecModel` trains, evaluates and predicts. Its callbacks are MindSpore's `Callback` objects: those
+of this package (stopping, validation, eviction, statistics) and your own.
 """
 
 from mindspore_rec.train.admission import CountFirstEpoch

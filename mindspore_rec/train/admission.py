@@ -16,23 +16,24 @@ __all__ = ["CountFirstEpoch"]
 
 
 class CountFirstEpoch(Callback):
-    """Lets admission count in the first epoch of a training only.
+    """Callback that restricts the counting of admission to the first epoch of a training.
 
-    A `CountAdmission(2)` that counts in every epoch admits, in the second, each id that the data
-    have once. With this callback the counts are those of the data: after the first epoch they are
-    frozen, so that the ids that were admitted until then have rows and are trained, and no other id
-    gets one. When training ends, the thresholds are what they were, and the counts go on.
+    A `CountAdmission(2)` that counts in every epoch admits in the second epoch each id that occurs
+    once in the data. With this callback the counts are those of the data: after the first epoch
+    they are frozen, so the ids admitted until then have rows and are trained, and no other id gets
+    a row. When training ends, the thresholds are restored and counting continues.
 
-    A training that goes on from a checkpoint begins a first epoch anew, unless this callback is
+    A training that is resumed from a checkpoint starts a new first epoch, unless this callback is
     among the checkpoint's `states`: `RecCheckpoint(..., states={"first_epoch": callback})`.
 
     Args:
-        steps: steps of the first pass, at least 1, where one epoch of `train` passes over the data
-            several times. Default: None, until the end of the first epoch.
+        steps: number of steps of the first pass over the data, at least 1, for an epoch of `train`
+            that passes over the data several times. Default: None, until the end of the first
+            epoch.
 
     Raises:
         TypeError, ValueError: `steps` is of the wrong type or out of range.
-        ValueError: when training begins, no table of the network admits by count.
+        ValueError: no table of the network admits by count (raised when training begins).
 
     Example:
         >>> import mindspore as ms
@@ -62,15 +63,15 @@ class CountFirstEpoch(Callback):
         self._over = self._restored = False
 
     def state_dict(self) -> dict[str, Any]:
-        """How far the first pass is: its steps, and whether it is over."""
+        """Return the progress of the first pass: its steps so far, and whether it is over."""
         over = self._over or (self._steps is not None and self._trained >= self._steps)
         return {"steps": self._trained, "over": over}
 
     def load_state_dict(self, state: Any) -> None:
-        """The training that begins next goes on from there.
+        """Restore the progress of the first pass, for the training that begins next.
 
         Raises:
-            TypeError, ValueError, KeyError: it is no such state.
+            TypeError, ValueError, KeyError: `state` was not returned by `state_dict`.
         """
         trained = check_int("steps", state["steps"], 0, (1 << 63) - 1)
         if not isinstance(state["over"], bool):
@@ -78,7 +79,7 @@ class CountFirstEpoch(Callback):
         self._trained, self._over, self._restored = trained, state["over"], True
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Finds the tables."""
+        """Find the tables that admit by count."""
         if not self._restored:
             self._trained, self._over = 0, False
         self._trained_before, self._restored = self._trained, False
@@ -95,16 +96,16 @@ class CountFirstEpoch(Callback):
             self._freeze()
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Counts the step: a checkpoint at its end has it, whichever callback comes first."""
+        """Count the step, so that a checkpoint taken at its end includes it."""
         self._trained = self._trained_before + run_context.original_args().cur_step_num
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Freezes the counts after so many steps."""
+        """Freeze the counts after `steps` steps."""
         if self._steps is not None and self._trained >= self._steps and not self._frozen:
             self._freeze()
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Freezes the counts after the first epoch."""
+        """Freeze the counts after the first epoch."""
         if self._steps is None and not self._frozen:
             run = run_context.original_args()
             whole = run.batch_num == sys.maxsize or run.cur_step_num >= run.batch_num
@@ -112,11 +113,11 @@ class CountFirstEpoch(Callback):
                 self._freeze()
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Puts the thresholds back."""
+        """Restore the thresholds."""
         self._release()
 
     def __exit__(self, *error: Any) -> None:
-        """Puts the thresholds back where training ended in an error."""
+        """Restore the thresholds after a training that failed."""
         self._release()
 
     def _freeze(self) -> None:

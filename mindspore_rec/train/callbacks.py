@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks of training: progress, time, evaluation on the way, reasons to stop.
+"""Callbacks of training: progress, speed, evaluation during training, early stopping.
 
-Each is a `mindspore.train.Callback`. They work in `RecModel.train` and `RecModel.online_train`,
-whether or not the data has an end. An evaluation leaves its figures in
-`run_context.original_args().metrics`, where callbacks later in the list find them.
+Each is a `mindspore.train.Callback` for `RecModel.train` and `RecModel.online_train`, on finite and
+endless data. An evaluation stores its metrics in `run_context.original_args().metrics`, where
+callbacks later in the list find them.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _NO_LIMIT = sys.maxsize
 
 
 def loss_value(outputs: Any) -> float:
-    """The loss in what a train step returned: the mean of the output, or of its first element.
+    """Return the loss in the output of a train step: the mean of the output or its first element.
 
     Args:
         outputs: a Tensor, or a tuple or list with the loss first.
 
     Returns:
-        The loss; NaN where there is no number.
+        The loss; NaN if the output has no number.
 
     Example:
         >>> loss_value((Tensor([1.0, 3.0]), Tensor([9.0])))
@@ -58,27 +58,27 @@ def loss_value(outputs: Any) -> float:
 
 
 def request_stop(run_context: RunContext, reason: str) -> None:
-    """End the training after this step, with a reason for the closing summary.
+    """End the training after this step, with a reason for the training summary.
 
     Args:
-        run_context: what the callback was given.
-        reason: a few words.
+        run_context: the callback's argument.
+        reason: a few words, which become `TrainSummary.stop_reason`.
     """
     run_context.original_args().stop_reason = reason
     run_context.request_stop()
 
 
 class TimeMonitor(Callback):
-    """Logs the speed since its last line: milliseconds a step, samples a second.
+    """Callback that logs the training speed: milliseconds per step and samples per second.
 
-    `mindspore.train.TimeMonitor` divides an epoch's time by the epoch's number of batches, which an
-    unbounded data set does not have.
+    Each line is about the steps since the line before. `mindspore.train.TimeMonitor` divides an
+    epoch's time by the epoch's number of batches, which an unbounded data set does not have.
 
     Args:
         every_steps: steps between two lines, at least 1. Default: 100.
 
     Attributes:
-        lines: what was logged: `(step, milliseconds a step, samples a second)`.
+        lines: the logged values: `(step, milliseconds per step, samples per second)`.
 
     Example:
         >>> TimeMonitor(every_steps=10).lines
@@ -91,11 +91,11 @@ class TimeMonitor(Callback):
         self.lines: list[tuple[int, float, float]] = []
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Starts the clock."""
+        """Start the clock."""
         self._restart(run_context.original_args())
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Logs a line where one is due."""
+        """Log a line every `every_steps` steps."""
         run = run_context.original_args()
         steps = run.cur_step_num - self._step
         if steps < self.every_steps:
@@ -112,14 +112,15 @@ class TimeMonitor(Callback):
 
 
 class EvalCallback(Callback):
-    """Evaluates during training, and at its end.
+    """Callback that evaluates the model during training and at its end.
 
     Args:
-        model: the RecModel that trains, made with `metrics`.
-        eval_dataset: what `RecModel.eval` takes; read from its start each time.
-        every_steps: steps between two evaluations, at least 1. Default: only the epochs' ends.
-        at_epoch_end: whether an epoch's end evaluates. `online_train`, whose epochs are of
-            `sink_size` steps, needs False. Default: True where `every_steps` is not given.
+        model: the RecModel that is trained, made with `metrics`.
+        eval_dataset: the data, as for `RecModel.eval`; read from the start for each evaluation.
+        every_steps: steps between two evaluations, at least 1. Default: None, evaluate only at
+            the ends of epochs.
+        at_epoch_end: whether to evaluate at the end of each epoch. For `online_train`, whose epochs
+            have `sink_size` steps, use False. Default: True if `every_steps` is not given.
 
     Attributes:
         history: `(step, metrics)` of each evaluation.
@@ -150,22 +151,22 @@ class EvalCallback(Callback):
         self._dataset = eval_dataset
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Forgets an earlier run."""
+        """Reset the state of an earlier run."""
         self.history = []
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Evaluates where it is due."""
+        """Evaluate every `every_steps` steps."""
         step = run_context.original_args().cur_step_num
         if self.every_steps is not None and step % self.every_steps == 0:
             self._evaluate(run_context)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Evaluates, where asked to."""
+        """Evaluate if `at_epoch_end` is True."""
         if self.at_epoch_end:
             self._evaluate(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Evaluates what the last one did not see; not if interrupted or the loss is NaN."""
+        """Evaluate once more, unless already done, interrupted, or the loss is not finite."""
         run = run_context.original_args()
         if not run.interrupted and math.isfinite(loss_value(run.net_outputs)):
             self._evaluate(run_context)
@@ -183,21 +184,22 @@ class EvalCallback(Callback):
 
 
 class EarlyStopping(Callback):
-    """Stops when a metric of the evaluations has not become better for a while.
+    """Callback that ends training when a metric of the evaluations has stopped improving.
 
-    To stand after the `EvalCallback` in the list.
+    It must come after the `EvalCallback` in the list of callbacks.
 
     Args:
-        monitor: the metric's name. Default: 'auc'.
-        patience: evaluations in a row without a better value, at least 1. Default: 3.
-        min_delta: how much better counts, at least 0. Default: 0.0.
-        mode: 'max' where larger is better, 'min' where smaller is. Default: 'max'.
+        monitor: name of the metric. Default: 'auc'.
+        patience: number of successive evaluations without improvement that end the training, at
+            least 1. Default: 3.
+        min_delta: least change that is an improvement, at least 0. Default: 0.0.
+        mode: 'max' if larger values are better, 'min' if smaller ones are. Default: 'max'.
 
     Attributes:
-        best: the best value; None before the first.
+        best: best value so far; None before the first evaluation.
 
     Raises:
-        KeyError: while training, the metrics do not have `monitor`.
+        KeyError: the metrics do not have `monitor` (raised during training).
 
     Example:
         >>> EarlyStopping("log_loss", patience=2, mode="min").best
@@ -222,15 +224,15 @@ class EarlyStopping(Callback):
         self._waited = 0
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Forgets an earlier run."""
+        """Reset the state of an earlier run."""
         self.best, self._seen, self._waited = None, 0, 0
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Looks at a new evaluation."""
+        """Check the last evaluation, if it is new."""
         self._look(run_context)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Looks at a new evaluation."""
+        """Check the last evaluation, if it is new."""
         self._look(run_context)
 
     def _look(self, run_context: RunContext) -> None:
@@ -258,16 +260,17 @@ class EarlyStopping(Callback):
 
 
 class StopOnNaN(Callback):
-    """Stops when the loss of a step is NaN or infinite, with the step in the closing summary.
+    """Callback that ends training when the loss of a step is NaN or infinite.
 
-    Rows that step has touched may hold NaN: go back to the last checkpoint.
+    The summary's `stop_reason` names the step. Rows that the step updated may hold NaN: restore the
+    last checkpoint.
 
     Example:
         >>> callback = StopOnNaN()
     """
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Looks at the loss."""
+        """Check the loss."""
         run = run_context.original_args()
         loss = loss_value(run.net_outputs)
         if not math.isfinite(loss):
@@ -276,14 +279,14 @@ class StopOnNaN(Callback):
 
 
 class ProgressBar(Callback):
-    """Shows samples a second, the loss, and the last evaluation's metrics, on standard error.
+    """Callback that shows the samples per second, the loss and the last metrics on standard error.
 
-    Of a stream also its lag: messages in the topic that no batch has yet.
-
-    On a terminal a bar; elsewhere (a log file) one line every so many seconds.
+    For a stream it also shows the lag: the number of messages of the topic that are in no batch
+    yet. On a terminal the display is a progress bar, elsewhere (a log file) one line every
+    `every_seconds` seconds.
 
     Args:
-        every_seconds: between two lines where there is no terminal, above 0. Default: 30.
+        every_seconds: seconds between two lines where there is no terminal, above 0. Default: 30.
 
     Example:
         >>> progress = ProgressBar(every_seconds=60)
@@ -297,7 +300,7 @@ class ProgressBar(Callback):
         self._bar: Any = None
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Opens the bar."""
+        """Open the bar."""
         self._close()
         run = run_context.original_args()
         self._shown = time.perf_counter()
@@ -308,7 +311,7 @@ class ProgressBar(Callback):
             self._bar = tqdm(unit="step", total=_total_steps(run), dynamic_ncols=True)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Moves on, and shows the figures where they are due."""
+        """Advance the bar, and update the figures from time to time."""
         run = run_context.original_args()
         now = time.perf_counter()
         due = 0.2 if self._bar is not None else self.every_seconds
@@ -318,13 +321,13 @@ class ProgressBar(Callback):
             self._show(run, now)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Closes the bar on the last figures."""
+        """Show the last figures and close the bar."""
         if self._bar is not None:
             self._show(run_context.original_args(), time.perf_counter())
         self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """Closes the bar where training ended in an error."""
+        """Close the bar after a training that failed."""
         self._close()
 
     def _show(self, run: Any, now: float) -> None:

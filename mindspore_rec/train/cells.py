@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network with its loss, over batches of several input columns and one label."""
+"""Cells of a network with its loss, for batches of several input columns and one label."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["EvalCell", "LossCell"]
 
 
 class LossCell(nn.Cell):
-    """`loss_fn(network(*inputs), label)`.
+    """Network with its loss: `loss_fn(network(*inputs), label)`.
 
     `mindspore.nn.WithLossCell` takes one input column; a recommendation model has several.
 
     Args:
-        network: from all columns but the last to a prediction.
-        loss_fn: from prediction and label to the loss.
+        network: computes the prediction from all columns but the last.
+        loss_fn: computes the loss from prediction and label.
 
     Inputs:
         columns: the inputs, then the label.
@@ -35,12 +35,12 @@ class LossCell(nn.Cell):
         self.loss_fn = loss_fn
 
     def construct(self, *columns: Any) -> Any:
-        """The loss."""
+        """Return the loss."""
         return self.loss_fn(self.network(*columns[:-1]), columns[-1])
 
 
 class EvalCell(nn.Cell):
-    """Loss, prediction and label of a batch, as `Model`'s metrics take them.
+    """Network that returns loss, prediction and label of a batch, as the metrics of `Model` take.
 
     Args:
         network: as for `LossCell`.
@@ -62,6 +62,6 @@ class EvalCell(nn.Cell):
         self.loss_fn = loss_fn
 
     def construct(self, *columns: Any) -> Any:
-        """Loss, prediction, label."""
+        """Return loss, prediction and label."""
         prediction = self.network(*columns[:-1])
         return self.loss_fn(prediction, columns[-1]), prediction, columns[-1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EventTime: sets the event time of tables from a column that the network gets as an input."""
+"""EventTime: a callback that sets the event time of tables from an input column."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ __all__ = ["EventTime"]
 
 
 class EventTime(Callback):
-    """Sets the event time of tables just before a step, from a column of the step's batch.
+    """Callback that sets the event time of tables before a step, from a column of the step's batch.
 
-    Needed only where batches come without an event time of their own: a Dataset after
+    It is needed only for batches without an event time of their own: a Dataset after
     `get_insert_func`, or plain columns with the times among the network's inputs. Batches of
-    `FeatureBatches`, and of a `StreamingDataset` whose source has `event_time=`, bring their time
-    along, and `RecModel` sets it by itself. As in batches of `get_insert_func`, the times are the
-    input after the features.
+    `FeatureBatches`, and of a `StreamingDataset` whose source has `event_time=`, have an event
+    time, which `RecModel` sets. As in batches of `get_insert_func`, the times are the input column
+    after the features.
 
     Args:
         specs: features of a batch, FeatureSpec objects, one of them the timestamp.
-        tables: the network, or its tables, whose time is set.
-        place: the place of the times among the batch's columns, from 0. Default: the number of
+        tables: the network, or its tables, whose event time is set.
+        place: index of the times among the batch's columns, from 0. Default: the number of
             features, which is where `get_insert_func` puts them.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type; no feature is the timestamp; a
-            table that evicts by age is not among the tables; in training, a batch without that
-            column, or whose times are no seconds since 1970.
+            table that evicts by age is not among the tables; during training, a batch lacks the
+            column, or its times are not seconds since 1970.
 
     Example:
         >>> from mindspore_rec import EventTime, FeatureSpec, MapParameter
@@ -51,7 +51,7 @@ class EventTime(Callback):
         self.place = len(found) - 1 if place is None else check_int("place", place, 0, 255)
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Set the time of the batch at hand."""
+        """Set the tables' event time to that of the step's batch."""
         batch = run_context.original_args().train_dataset_element
         if self.place >= len(batch):
             raise ValueError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks of eviction: when it happens, and who was evicted."""
+"""Callbacks of eviction: one that starts evictions, one that passes on the evicted keys."""
 
 from __future__ import annotations
 
@@ -24,27 +24,29 @@ _MAX = (1 << 31) - 1
 
 
 class EvictCallback(Callback):
-    """Evicts in training when so much time or so many steps have passed, or a table is too large.
+    """Callback that evicts rows at intervals of time or steps, or when a table is too large.
 
-    For tables made with `Eviction(..., trigger="callback")`; the ages of their rows are measured
-    when it evicts. What has to go is gone for lookups at once by age, and freed in slices of the
-    following steps, without a pause. Counting starts anew after each eviction.
+    It is for tables made with `Eviction(..., trigger="callback")`; the ages of their rows are
+    measured when it evicts. Lookups no longer find rows that are too old from that moment on; their
+    memory is freed in slices during the following steps, without a pause. The intervals are counted
+    anew after each eviction.
 
     Args:
-        evict_enable: False: no eviction at all. Default: True.
+        evict_enable: whether to evict at all. Default: True.
         evict_time_interval: seconds of wall clock between two evictions, 1 to 2**31 - 1, or None.
             Default: a day.
         evict_step_interval: training steps between two evictions, in the same range, or None.
             Default: 10000.
-        evict_rows: evict when a table has more rows than this, checked each step, or None.
-        evict_bytes: the same in bytes of rows and index.
+        evict_rows: evict when a table has more rows than this, checked after each step, or None.
+        evict_bytes: evict when rows and index of a table take more bytes than this, or None.
 
     Attributes:
-        evictions: `(step, cause)` of each, with cause 'time', 'steps', 'rows' or 'bytes'.
+        evictions: `(step, cause)` of each eviction; the cause is 'time', 'steps', 'rows' or
+            'bytes'.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or none is given.
-        ValueError: when training begins, no table of the network evicts by callback.
+        ValueError: no table of the network evicts by callback (raised when training begins).
 
     After Rec SDK's `EvictHook`.
 
@@ -80,16 +82,15 @@ class EvictCallback(Callback):
         self._step = self._last_step = self._steps_before = 0
 
     def state_dict(self) -> dict[str, int]:
-        """Steps since the last eviction: to go on after a restart, as one of the `states` of a
-        `RecCheckpoint`."""
+        """Return the steps since the last eviction, as one of the `states` of a `RecCheckpoint`."""
         return {"steps": self._step - self._last_step}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Goes on from there in the next training."""
+        """Restore the steps since the last eviction, for the next training."""
         self._steps_before = int(state["steps"])
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Finds the tables."""
+        """Find the tables that evict by callback."""
         tables = _hash_tables(run_context)
         self._tables = [
             table
@@ -107,7 +108,7 @@ class EvictCallback(Callback):
         self._step = 0
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Evicts where it is due."""
+        """Evict if an interval is over or a table is too large."""
         if not self.evict_enable:
             return
         step = self._step = run_context.original_args().cur_step_num
@@ -139,15 +140,15 @@ class EvictCallback(Callback):
 
 
 class EvictedKeysCallback(Callback):
-    """Hands on the keys that were evicted, after each step in which there are any.
+    """Callback that passes the evicted keys to a function or a file, after each step with any.
 
     Args:
-        receiver: called with the table's name and its `EvictedKeys`; or a path, to which a line of
-            table, key, reason, step and event time is appended for each key, separated by tabs.
+        receiver: function of a table's name and its `EvictedKeys`; or a path, to which a line of
+            table, key, reason, step and event time, separated by tabs, is appended for each key.
 
     Raises:
-        TypeError: neither a callable nor a path.
-        ValueError: when training begins, no hash table of the network evicts.
+        TypeError: `receiver` is neither a callable nor a path.
+        ValueError: no hash table of the network evicts (raised when training begins).
 
     Example:
         >>> callback = EvictedKeysCallback(lambda table, evicted: print(table, evicted.keys))
@@ -162,7 +163,7 @@ class EvictedKeysCallback(Callback):
         self._tables: list[MapParameter] = []
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Starts the collection."""
+        """Start collecting evicted keys."""
         tables = _hash_tables(run_context)
         self._tables = [table for table in tables if table.eviction is not None]
         if not self._tables:
@@ -176,7 +177,7 @@ class EvictedKeysCallback(Callback):
             table.collect_evicted(True)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Hands on what there is."""
+        """Pass on the keys evicted since the last call."""
         for table in self._tables:
             evicted = table.take_evicted()
             if len(evicted) == 0:
@@ -187,11 +188,11 @@ class EvictedKeysCallback(Callback):
                 self._write(table.name, evicted)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Ends the collection."""
+        """Stop collecting evicted keys."""
         self._end()
 
     def __exit__(self, *error: Any) -> None:
-        """Ends the collection where training ended in an error."""
+        """Stop collecting after a training that failed."""
         self._end()
 
     def _write(self, name: str, evicted: EvictedKeys) -> None:

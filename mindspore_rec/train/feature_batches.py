@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FeatureBatches: a source of raw batches as batches for `RecModel`, with event time."""
+"""FeatureBatches: batches of raw columns as batches of keys for `RecModel`, with event time."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ __all__ = ["FeatureBatches"]
 
 
 class FeatureBatches(BatchWrapper):
-    """Batches of features as keys, for `RecModel.train`, `online_train`, `eval`.
+    """Source of batches with features as keys, for `RecModel.train`, `online_train` and `eval`.
 
-    A batch that comes out has, in this order, the keys of each feature and the columns that no
-    feature reads, the label last as it was. The timestamp does not come out: its latest value is
-    the batch's event time, which `RecModel` sets, just before the batch's step, on those tables of
-    its network that the features are looked up in. For a Dataset the keys are made in the
-    pipeline's threads, ahead of that.
+    Each batch has, in this order, the keys of each feature and the columns that no feature reads,
+    the label last as before. The timestamp is not among them: its latest value is the batch's event
+    time, which `RecModel` sets just before the batch's step on the tables in which its network
+    looks up the features. For a Dataset the keys are computed ahead, in the pipeline's threads.
 
-    Around a stream it has the stream's state: a `RecCheckpoint` goes on where the training was.
+    Around a stream it has the stream's state, so a `RecCheckpoint` resumes where the training was.
 
     Args:
         source: a `mindspore.dataset.Dataset`; an iterable of dicts or tuples of columns, whole
@@ -40,14 +39,14 @@ class FeatureBatches(BatchWrapper):
             taken as they are.
         specs: features of a batch, FeatureSpec objects, or a FeaturePipeline, which learns in
             training only; what it has learned is then part of the state.
-        tables: the network, or its tables, that the time is set on, for a loop without `RecModel`:
-            iterating over this object then sets it as a batch comes out. Default: those of the
+        tables: the network, or its tables, whose event time is set, for a loop without `RecModel`:
+            iterating over this object then sets it with each batch. Default: the tables of the
             network that `RecModel` trains.
-        is_train: False for evaluation: no time is set, and a source whose columns have names need
-            not have it. Default: True.
+        is_train: whether to set the event time and to learn. False for evaluation: a source whose
+            columns have names then need not have the timestamp. Default: True.
 
     Attributes:
-        source: what it reads.
+        source: the source of raw batches.
 
     Yields:
         Dicts, or tuples where the columns have no names or features are given by place.
@@ -100,11 +99,11 @@ class FeatureBatches(BatchWrapper):
         return length
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over one pass for a loop of one's own: the time is set as a batch comes out."""
+        """Iterate over one pass, for your own loop; sets the event time with each batch."""
         if self._timed and self._tables is None:
             name = self._insert.timestamp.name if self._insert.timestamp is not None else ""
             raise ValueError(
-                f"tables must be given: feature '{name}' is the time they are told. Only RecModel, "
+                f"tables must be given: feature '{name}' sets their event time. Only RecModel, "
                 "which knows its network's tables, needs none"
             )
         return self._set_times()
@@ -117,7 +116,7 @@ class FeatureBatches(BatchWrapper):
             yield batch.plain
 
     def change(self, batch: Batch) -> Batch:
-        """Return the batch with features as keys, and the time of its timestamps."""
+        """Return the batch with features as keys, and its event time."""
         if not self._inserted:
             batch = self._with_keys(batch)
         if not self._is_train:
@@ -141,7 +140,7 @@ class FeatureBatches(BatchWrapper):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the columns that come out, as far as known before the first batch."""
+        """Names of the batches' columns; empty if not known before the first batch."""
         names = self.source.column_names
         if self._inserted:
             place = len(self._insert.pipeline.column_names)
@@ -157,10 +156,10 @@ class FeatureBatches(BatchWrapper):
         return pipeline.column_names + [name for name in names if name not in taken]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return the tables whose event time is set: `tables` of this object, where it has them.
+        """Return the tables whose event time is set: the argument `tables`, where it was given.
 
         Args:
-            tables: of the network that is trained.
+            tables: tables of the network that is trained.
 
         Raises:
             ValueError: a feature is the timestamp, and a table that evicts by age, or every table,

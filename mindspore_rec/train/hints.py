@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One sentence each, once, on what goes wrong without an error."""
+"""Warnings, once per process, of mistakes that raise no error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["forget_hints", "hint_mode", "hint_sink_mode", "hint_untrained", "hin
 
 logger = logging.getLogger("mindspore_rec")
 
-_FAR = 0.5  # share of a column's ids outside the vocabulary from which they were not made for it
+_FAR = 0.5  # share of a column's ids outside the vocabulary above which a warning is given
 
 _given: set[str] = set()
 
@@ -33,7 +33,7 @@ def _hint(what: str, text: str) -> None:
 
 
 def _caller() -> int:
-    """How many calls above `_hint` the program is that called this package, itself being 1."""
+    """Return the stack level, as of `_hint`, of the first caller outside this package."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame):
         depth, frame = depth + 1, frame.f_back
@@ -45,7 +45,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def forget_hints() -> None:
-    """Lets every hint be given once more.
+    """Forget which hints were given, so that each can be given again.
 
     Example:
         >>> forget_hints()
@@ -54,7 +54,7 @@ def forget_hints() -> None:
 
 
 def hint_mode() -> None:
-    """Says that training in PyNative mode is slow."""
+    """Warn that training in PyNative mode is slow."""
     if ms.get_context("mode") == ms.PYNATIVE_MODE:
         _hint(
             "mode",
@@ -64,7 +64,7 @@ def hint_mode() -> None:
 
 
 def hint_sink_mode(dataset_sink_mode: bool | None) -> None:
-    """Log a warning, once a process, that a sink mode which is asked for has no effect.
+    """Log a warning, once per process, that `dataset_sink_mode=True` has no effect.
 
     Args:
         dataset_sink_mode: the argument of `RecModel.train`, `online_train` or `eval`.
@@ -81,13 +81,13 @@ def hint_sink_mode(dataset_sink_mode: bool | None) -> None:
 
 
 def hint_untrained(network: nn.Cell) -> bool:
-    """Says that a network predicts before any training.
+    """Warn that a network predicts before any training.
 
     Args:
         network: the network.
 
     Returns:
-        Whether one of its tables has rows, so that there is nothing to say any more.
+        Whether one of its tables has rows, so that no later call can warn.
     """
     tables = tables_of(network)
     if not tables or any(table.step or table.stats()["rows"] for table in tables):
@@ -101,9 +101,9 @@ def hint_untrained(network: nn.Cell) -> bool:
 
 
 def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
-    """Says that ids are far outside the vocabulary of embeddings that may just read zeros there.
+    """Warn of ids far outside the vocabulary of an embedding, which may read zeros there.
 
-    Networks that have a hash table too are left alone: the ids may be for that.
+    Networks that also have a hash table are not checked: the ids may belong to it.
 
     Args:
         network: the network, or its training cell.
@@ -131,7 +131,7 @@ def hint_vocabulary(network: nn.Cell, batch: Sequence[Any]) -> None:
 
 
 def _vocabulary(cell: nn.Cell) -> int:
-    """How many ids an embedding has that says nothing of others, 0 for any other cell."""
+    """Return the vocabulary size of an embedding that accepts other ids silently, else 0."""
     if isinstance(cell, EmbeddingLookup):
         table: Any = cell.embedding_table
         silent = getattr(table, "out_of_range", "zeros") == "zeros"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which columns of a batch a network looks up in which table, learned by watching a step."""
+"""IdColumns: finds the columns of a batch that a network looks up in each table."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["IdColumns", "PrefetchIds"]
 logger = logging.getLogger("mindspore_rec")
 
 PrefetchIds = Callable[..., Mapping[str, Any]]
-"""From a batch's columns, NumPy arrays, to the ids that each table, by name, will look up."""
+"""Function from the columns of a batch, NumPy arrays, to the ids that each table will look up."""
 
-WATCHED_STEPS = 8  # in which columns that had equal ids by chance can be told apart
+WATCHED_STEPS = 8  # steps to tell columns apart that had equal ids by chance
 _native_module: Any = _native
 
 
 @dataclass(frozen=True)
 class _Window:
-    """Some fields of a column of ids: `column[:, start:stop]`, or all of a column without fields.
+    """Consecutive fields of a column of ids, `column[:, start:stop]`, or a column without fields.
 
-    Column -1 is all columns of ids of one or two dimensions, side by side.
+    Column -1 stands for all columns of ids of one or two dimensions, concatenated side by side.
     """
 
     column: int
@@ -47,7 +47,7 @@ class _Window:
 
 @dataclass
 class _Watched:
-    """For each lookup of one table, the windows whose ids it may have had."""
+    """Lookups of one table, each with the windows of a batch whose ids it may have had."""
 
     lookups: list[list[_Window]] = field(default_factory=list)
     steps: int = 0
@@ -62,17 +62,18 @@ class _Watched:
 
 
 class IdColumns:
-    """Find a batch's ids for each table before the network looks them up.
+    """Ids of a batch that each table will look up, known before the network runs.
 
-    Outside the network one sees only what arrives at a table: after a step, `recent_lookups` of
-    each table returns a hash of every array of ids that was looked up, and the columns of the batch
-    (each as a whole, each run of its fields, and all beside one another) are hashed likewise. Ids
-    that the network computes are in no column; `prefetch_ids` gives them.
+    After a step, `recent_lookups` of each table returns a hash of every array of ids that was
+    looked up. The columns of the batch (each as a whole, each run of its fields, and all side by
+    side) are hashed in the same way, and equal hashes show which column belongs to which lookup.
+    Ids that the network computes are in no column; `prefetch_ids` returns them.
 
     Args:
         tables: the tables.
         prefetch_ids: a function of the batch's columns that returns ids by table name: an array,
-            or a list of arrays. Tables it does not name are watched. Default: all are.
+            or a list of arrays. Columns of the other tables are found by hash. Default: those of
+            all tables are.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -98,13 +99,13 @@ class IdColumns:
         )
 
     def ids(self, columns: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """Return ids by table name, of the tables for which they are known.
+        """Return the ids by table name, for the tables whose ids are known.
 
         Args:
-            columns: of one batch.
+            columns: columns of one batch.
 
         Raises:
-            TypeError, ValueError: what `prefetch_ids` returned is not ids by table name.
+            TypeError, ValueError: `prefetch_ids` returned something other than ids by table name.
         """
         found = {}
         for name, watched in self._watched.items():
@@ -141,7 +142,7 @@ class IdColumns:
         return found
 
     def watch(self, columns: Sequence[np.ndarray]) -> None:
-        """Find columns; to be called after a step with the batch it trained, while `watching`."""
+        """Compare a batch with the lookups of its step; call after each step while `watching`."""
         for name, watched in self._watched.items():
             if watched.done:
                 continue
@@ -161,7 +162,7 @@ class IdColumns:
 
     @property
     def watching(self) -> bool:
-        """Whether columns are still to be found after the next step."""
+        """Whether columns of a table are still to be found."""
         return not all(watched.done for watched in self._watched.values())
 
 
@@ -170,8 +171,8 @@ def _warn_of_missing(name: str, found: list[list[_Window]]) -> None:
     if missing:
         logger.warning(
             "table '%s': %d of %d lookups are of ids that are in no column of the batch, so their "
-            "rows are not prefetched, and these lookups wait for the tiers below. Give the ids to "
-            "train() or online_train() with prefetch_ids=lambda *columns: {'%s': ids}, or have "
+            "rows are not prefetched, and these lookups wait for the lower tiers. Give the ids to "
+            "train() or online_train() with prefetch_ids=lambda *columns: {'%s': ids}, or set "
             "CacheConfig(prefetch=0).",
             name,
             missing,
@@ -181,7 +182,7 @@ def _warn_of_missing(name: str, found: list[list[_Window]]) -> None:
 
 
 def _matches(columns: Sequence[np.ndarray], digest: int, size: int) -> list[_Window]:
-    """Return the windows with that content, over several columns only where no other has it."""
+    """Return the windows with that content; of several columns only if no single one has it."""
     for places in (range(len(columns)), [-1]):
         found = [
             window
@@ -214,7 +215,7 @@ def _windows(place: int, columns: Sequence[np.ndarray], size: int) -> Iterator[_
 
 
 def _side_by_side(columns: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Return all columns of ids side by side, those of one dimension as one field, if several."""
+    """Return all columns of ids concatenated along the fields, or None for fewer than two."""
     parts = [
         column.reshape(len(column), -1)
         for column in columns

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C and SIGTERM in training: the step in hand is finished, a second one ends at once."""
+"""Interruption: Ctrl-C and SIGTERM end a training after the current step."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ __all__ = ["Interruption"]
 
 
 class Interruption:
-    """A context in which the first SIGINT or SIGTERM asks for a stop, and the second raises.
+    """Context in which the first SIGINT or SIGTERM requests a stop, and the second raises.
 
-    While the loop waits for data (`waiting` is True) there is no step to finish, and the first one
-    too raises KeyboardInterrupt, so that a source that is silent does not hold it up (a MindSpore
-    data pipeline does: inside it Python hears no signal before the next batch). Outside the
-    main thread, where Python delivers no signals, nothing is changed.
+    While the loop waits for data (`waiting` is True) there is no step to finish, and already the
+    first signal raises KeyboardInterrupt, so that a silent source does not delay the stop. (A
+    MindSpore data pipeline still does: Python handles no signal inside it before the next batch.)
+    Outside the main thread, where Python delivers no signals, the context changes nothing.
 
-    MindSpore 2.10 puts a SIGINT handler of its own in place with every graph it compiles or runs,
-    and leaves it there; that handler sends the process SIGTERM. So SIGTERM, which nobody replaces,
-    stands for SIGINT during a step, and `restore` takes SIGINT back after it.
+    MindSpore 2.10 installs its own SIGINT handler with every graph it compiles or runs, and leaves
+    it installed; that handler sends the process SIGTERM, whose handler it does not replace. So a
+    SIGTERM during a step is treated like SIGINT, and `restore` reinstalls the SIGINT handler after
+    the step.
 
     Attributes:
-        requested: whether a signal has come.
-        waiting: set by the loop around its wait for the next batch.
+        requested: whether a signal has arrived.
+        waiting: whether the loop waits for the next batch; set by the loop.
 
     Example:
         >>> with Interruption() as interruption:
@@ -47,7 +48,7 @@ class Interruption:
         return self
 
     def restore(self) -> None:
-        """Takes SIGINT back; to be called after a call of a cell."""
+        """Reinstall the SIGINT handler; call it after each call of a cell."""
         if self._before:
             signal.signal(signal.SIGINT, self._handle)
 

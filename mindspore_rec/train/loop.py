@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training loop: batches in, steps, callbacks, an ordered end."""
+"""TrainLoop: the training loop over batches, with callbacks and an orderly end."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class TrainLoop:
     one does not have.
 
     Args:
-        call: the train cell.
-        run: what callbacks see as `run_context.original_args()`.
+        call: caller of the train cell.
+        run: parameters that callbacks see as `run_context.original_args()`.
         callbacks: a callback, or the manager of several.
-        interruption: says whether Ctrl-C was pressed.
-        stage: hands the batches over.
+        interruption: request to stop by Ctrl-C or SIGTERM.
+        stage: stage that reads batches ahead.
         event_tables: tables whose event time is set to that of a batch just before its step.
-        max_steps: end after that many steps; None for no limit.
+        max_steps: most steps of the run; None for no limit.
 
     Attributes:
         summary: figures of the run.
@@ -68,13 +68,13 @@ class TrainLoop:
         self._stage = stage
         self._event_tables = event_tables
         self._max_steps = max_steps
-        self._last = max_steps  # more batches than these steps take are not read
+        self._last = max_steps  # no more batches than this many steps need are read
 
     def run_passes(self, source: BatchSource, epochs: int, epoch_steps: int | None) -> None:
-        """Trains for epochs, each one pass over the source or, if given, of that many steps.
+        """Train for a number of epochs of `epoch_steps` steps, or else of one pass over the source.
 
         Raises:
-            ValueError: a pass over the source gives no batch.
+            ValueError: a pass over the source yields no batch.
         """
         if epoch_steps is None:
             with _Begun(self._callbacks, self._context):
@@ -95,7 +95,7 @@ class TrainLoop:
                     break
 
     def run_stream(self, source: BatchSource, epoch_steps: int) -> None:
-        """Trains on one pass over the source, which need not end; an epoch is a number of steps."""
+        """Train on one pass over the source, which may be endless, in epochs of `epoch_steps`."""
         with _Begun(self._callbacks, self._context), self._reading(self._batches(source)):
             epoch = 0
             taken = epoch_steps
@@ -133,7 +133,7 @@ class TrainLoop:
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None]) -> Iterator[None]:
-        """Hands out this stream; whatever ends it, no batch that was read ahead stays behind."""
+        """Read batches of this stream inside the context, and drop those read ahead at its end."""
         self._stage.start(lambda: self._read(stream))
         try:
             with closing(stream):
@@ -155,7 +155,7 @@ class TrainLoop:
     def _next(self) -> Batch | None:
         most = None if self._last is None else self._last - self._run.cur_step_num
         batch = self._stage.next(most)
-        # Where Ctrl-C ended the wait for a batch to read ahead, those before it are not trained.
+        # If Ctrl-C ended the wait for a later batch, the batches read before it are not trained.
         return None if self._interruption.requested else batch
 
     def _limit(self, steps: int) -> None:
@@ -200,7 +200,7 @@ class TrainLoop:
         return self._max_steps is not None and self._run.cur_step_num >= self._max_steps
 
     def finish(self, seconds: float) -> TrainSummary:
-        """The figures of the run, which took that long."""
+        """Return the summary of the run, which took `seconds`."""
         run, summary = self._run, self.summary
         summary.steps = run.cur_step_num
         summary.samples = run.samples
@@ -213,7 +213,7 @@ class TrainLoop:
 
 
 class _Begun:
-    """Training between its first and last callback; the last is left out after an error."""
+    """Context that calls `on_train_begin`, and `on_train_end` unless there was an error."""
 
     def __init__(self, callbacks: Callback, context: RunContext) -> None:
         self._callbacks = callbacks
@@ -243,7 +243,7 @@ def _check_loss(outputs: Any, step: int) -> None:
     first = outputs[0] if isinstance(outputs, (tuple, list)) and outputs else outputs
     if not isinstance(first, Tensor):
         return
-    with operator_errors():  # of PyNative, which tells them where a result is read
+    with operator_errors():  # PyNative mode raises errors of the step when a result is read
         loss = loss_value(first)
     if not math.isfinite(loss):
         raise FloatingPointError(

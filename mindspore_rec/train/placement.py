@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the parts of a model run: tables on the host, the dense network on the device, with times.
+"""Reports of where the parts of a model run, on the host or on the device, with times.
 
-Training is placed by three things: `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` look
-up on the host; a table's optimizer step runs on the host, where its rows are; and the optimizer's
+Three settings place training: `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` look up on
+the host; a table's optimizer step runs on the host, where its rows are; and the optimizer's
 `target = "CPU"` moves the update of dense parameters there too. Everything else runs on the device.
 """
 
@@ -31,15 +31,15 @@ _Times = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Placement:
-    """An operator, or the dense network, and where it runs.
+    """Place where an operator, or the dense network, runs.
 
     Args:
-        operator: its name, as upstream's logs spell it, such as 'EmbeddingLookup' or
+        operator: name of the operator as in upstream's logs, such as 'EmbeddingLookup' or
             'FusedSparseLazyAdam'.
-        of: the table or parameter it works on.
+        of: name of the table or parameter it works on.
         place: 'host' or 'device (<target>)'.
-        calls: how often it has run; None where that is not counted.
-        milliseconds: time of all calls; None where it is not measured.
+        calls: number of calls; None if not counted.
+        milliseconds: time of all calls; None if not measured.
     """
 
     operator: str
@@ -51,10 +51,10 @@ class Placement:
 
 @dataclass(frozen=True)
 class PlacementReport:
-    """Placements; `print` it for a table.
+    """Placements of all operators of a model; `print` shows them as a table.
 
     Args:
-        rows: one an operator.
+        rows: one placement per operator.
 
     Example:
         >>> print(PlacementReport((Placement("EmbeddingLookup", "ads", "host", 2, 3.0),)))
@@ -88,18 +88,18 @@ class PlacementReport:
 def placement_report(
     net_or_model: nn.Cell | Model, optimizer: nn.Optimizer | None = None
 ) -> PlacementReport:
-    """Where each part of a model runs, with the host operators' calls and times so far.
+    """Return where each part of a model runs, with the host operators' calls and times so far.
 
     Args:
         net_or_model: a network, or a Model with its optimizer.
-        optimizer: the optimizer of a network; None for none.
+        optimizer: the optimizer of a network. Default: None, no optimizer.
 
     Returns:
         For each table on the host its lookup, the gradient's sum and the optimizer's step; each
         lookup on the device; the dense network; the update of its parameters.
 
     Raises:
-        TypeError: `net_or_model` is neither.
+        TypeError: `net_or_model` is neither a network nor a Model.
 
     Example:
         >>> from mindspore_rec import HashEmbeddingLookup
@@ -167,7 +167,7 @@ def _table_rows(table: Any, optimizer: Any, before: _Times) -> list[Placement]:
 def _step_name(table: Any, optimizer: Any) -> str | None:
     if optimizer is None:
         return None
-    # A combination comes first and its parts after it: the last that has the table updates it.
+    # A combined optimizer comes before its parts: the last one with the table updates it.
     name = None
     for _, cell in optimizer.cells_and_names():
         if table.id in getattr(cell, "table_bindings", {}):
@@ -177,14 +177,13 @@ def _step_name(table: Any, optimizer: Any) -> str | None:
 
 
 class PlacementMonitor(Callback):
-    """Logs where the parts of a model run, with the host operators' time in the last steps.
+    """Callback that logs where the parts of a model run, with the host operators' recent times.
 
     Args:
         every_steps: steps between two logs, at least 1. Default: 100.
 
     Attributes:
-        reports: `(step, PlacementReport)` of each log; calls and times are of the steps since the
-            one before.
+        reports: `(step, PlacementReport)` of each log, with calls and times since the log before.
 
     Example:
         >>> PlacementMonitor(every_steps=10).reports
@@ -198,11 +197,11 @@ class PlacementMonitor(Callback):
         self._before: dict[str, _Times] = {}
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Counts from here."""
+        """Start counting calls and times."""
         self._restart(run_context.original_args().network)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Logs where it is due."""
+        """Log a report every `every_steps` steps."""
         run = run_context.original_args()
         if run.cur_step_num % self.every_steps:
             return

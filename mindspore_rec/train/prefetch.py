@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read batches ahead of the train step, and promote their rows from lower tiers meanwhile.
+"""PrefetchStage: reads batches ahead of the train step and promotes their rows from lower tiers.
 
-Batches are read ahead, in the thread that trains: a MindSpore pipeline must not be read from
-another one. What takes time, the reading of rows, is done by native threads while a step runs.
+The batches are read in the thread that trains, because a MindSpore pipeline must not be read from
+another one. The slow part, reading rows from the tiers, is done by native threads during a step.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ def prefetched_tables(tables: Iterable[TableParameter]) -> list[TableParameter]:
 
 
 class PrefetchStage:
-    """Read batches ahead, promote their rows, and return the batches in their order.
+    """Stage that reads batches ahead, promotes their rows, and returns the batches in order.
 
-    Between `start` and `stop`, for each batch: `next`, then `begin_step`, the step, `end_step`.
-    Without a table to prefetch for it reads one batch at a time and does nothing else. A step
-    without prefetch is correct: lookups then fetch what they miss themselves.
+    Between `start` and `stop`, call for each batch: `next`, `begin_step`, the step, `end_step`.
+    Without a table that prefetches it reads one batch at a time and does nothing else. A step is
+    correct without prefetch too: its lookups then read missing rows themselves.
 
     Args:
-        tables: of the network, those without a cache too.
-        prefetch_ids: as for `IdColumns`. Default: columns are found by watching the first step.
+        tables: all tables of the network, those without a cache included.
+        prefetch_ids: as for `IdColumns`. Default: the columns of ids are found after the first
+            step.
 
     Raises:
         TypeError: `prefetch_ids` is not callable.
@@ -76,14 +77,14 @@ class PrefetchStage:
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether a batch may still be waiting when the source is asked for the next one."""
+        """Whether batches are read from the source before earlier ones have been trained."""
         return self._depth > 0
 
     def start(self, read: Callable[[], Batch | None]) -> None:
-        """Begin a stream of batches.
+        """Start reading a stream of batches.
 
         Args:
-            read: returns the next batch, whose columns are Tensors, or None at the end.
+            read: function that returns the next batch, with Tensors as columns, or None at the end.
         """
         self._read = read
         self._ended = False
@@ -92,11 +93,11 @@ class PrefetchStage:
     def next(self, most: int | None = None) -> Batch | None:
         """Return the next batch.
 
-        An error of the source is raised when the batches before it have been handed over.
+        An error of the source is raised after the batches before it have been returned.
 
         Args:
-            most: batches that will be asked for at most, this one included: no more are taken
-                from the source. Default: no limit.
+            most: most batches that will be requested, this one included: no more are read from
+                the source. Default: None, no limit.
 
         Returns:
             The batch, or None at the end.
@@ -132,14 +133,14 @@ class PrefetchStage:
         """Wait until the rows of the current batch are in host memory.
 
         Raises:
-            OSError, RuntimeError: a tier cannot be read.
+            OSError, RuntimeError: a lower tier cannot be read.
         """
         if self._current is not None:
             for name, number in self._current.tickets.items():
                 self._tables[name].wait_for_prefetch(number)
 
     def end_step(self) -> None:
-        """Let the rows of the batch that was trained be demoted again."""
+        """Allow the rows of the trained batch to be demoted again."""
         if self._current is None:
             return
         current, self._current = self._current, None
@@ -149,7 +150,7 @@ class PrefetchStage:
             self._columns.watch(_arrays(current.batch.columns))
 
     def stop(self) -> None:
-        """End the stream: drop batches that were read ahead, and release their rows."""
+        """Drop the batches that were read ahead, and release their rows."""
         given_up = [*([self._current] if self._current is not None else []), *self._ahead]
         self._current = None
         self._ahead.clear()

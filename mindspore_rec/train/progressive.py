@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ProgressiveValidation: every batch of a stream is scored before it is trained on."""
+"""ProgressiveValidation: metrics of each batch's predictions before it is trained on."""
 
 from __future__ import annotations
 
@@ -25,31 +25,32 @@ __all__ = ["ProgressiveValidation"]
 
 
 class ProgressiveValidation(Callback):
-    """Online AUC, log loss and calibration: of predictions made before the label was learned.
+    """Callback that computes AUC, log loss and calibration of each batch before its training step.
 
     A step's batch is predicted in evaluation mode just before the step, so every row of the stream
-    is a test row first and a training row after that, and nothing is held back. The figures are of
-    the last `window` rows, exact. They come into `run_context.original_args().metrics`, where the
-    progress bar shows them, together with `drift`: the log loss of the window minus that of all
-    rows so far, above 0 where the model does worse than it did.
+    is first a test row and then a training row, and no data need to be held back. The metrics are
+    exact over the last `window` rows. They are stored in `run_context.original_args().metrics`,
+    where the progress bar shows them, together with `drift`: the log loss of the window minus that
+    of all rows so far, above 0 if the model has become worse.
 
-    A forward pass more is what it costs.
+    The cost is one more forward pass per step.
 
     Args:
         model: the RecModel that trains, made with a `loss_fn`, so that a batch's last column is the
             label; or a function from a batch's columns to predictions.
-        window: rows that the figures are of, at least 1 (default 100,000).
+        window: number of last rows that the metrics are computed over, at least 1 (default
+            100,000).
         every_rows: rows between two reports, at least 1. Default: a tenth of the window.
         from_logits: whether predictions are logits (default True).
-        task: column, where predictions or labels are ``[B, T]`` (default 0).
+        task: column of predictions or labels of shape ``[B, T]`` (default 0).
 
     Attributes:
-        history: `(step, rows so far, figures)` of each report.
-        rows: rows scored.
+        history: `(step, rows so far, metrics)` of each report.
+        rows: number of rows scored.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or out of range; while training,
-            predictions that are not finite or labels that are not 0 or 1.
+        TypeError, ValueError: an argument is of the wrong type or out of range; during training,
+            predictions are not finite or labels are not 0 or 1.
 
     Progressive validation: Blum, Kalai, Langford 1999
     (https://doi.org/10.1145/307400.307439).
@@ -95,7 +96,7 @@ class ProgressiveValidation(Callback):
         self._held = 0
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Scores the batch of the step."""
+        """Score the batch of the step."""
         run = run_context.original_args()
         batch = run.train_dataset_element
         prediction = as_predictions(
@@ -110,17 +111,17 @@ class ProgressiveValidation(Callback):
             self._report(run)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Reports what the last report did not see."""
+        """Report the metrics if rows were scored since the last report."""
         if self.rows > self._reported:
             self._report(run_context.original_args())
 
     def figures(self) -> dict[str, float]:
-        """Of the last `window` rows: auc, log_loss, calibration (predicted / observed), drift.
+        """Return auc, log_loss, calibration (predicted / observed) and drift of the window.
 
-        A figure that is not defined, such as the AUC of one class, is NaN.
+        A metric that is not defined, such as the AUC of a single class, is NaN.
 
         Raises:
-            ValueError: no row was scored.
+            ValueError: no row has been scored.
         """
         if not self.rows:
             raise ValueError("no row was scored yet")
@@ -158,7 +159,7 @@ class ProgressiveValidation(Callback):
     # ---- state
 
     def state_dict(self) -> dict[str, Any]:
-        """What it has seen, as NumPy arrays and numbers: to go on after a restart."""
+        """Return the scored rows as NumPy arrays and numbers, to be restored after a restart."""
         empty = (np.zeros(0, np.float32), np.zeros(0, bool))
         parts = self._parts or [empty]
         return {
@@ -170,7 +171,7 @@ class ProgressiveValidation(Callback):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from there; `history` begins anew."""
+        """Restore the scored rows; `history` starts empty."""
         prediction, label = np.array(state["prediction"]), np.array(state["label"])
         check_same_length(prediction=prediction, label=label)
         self.rows, self._reported = int(state["rows"]), int(state["reported"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RecModel: `mindspore.train.Model` for networks with tables and data without end."""
+"""RecModel: `mindspore.train.Model` for networks with tables, on finite or endless data."""
 
 from __future__ import annotations
 
@@ -35,38 +35,38 @@ __all__ = ["RecModel"]
 
 
 class RecModel(Model):
-    """Training, evaluation and prediction of a recommendation model, also on endless data.
+    """Model for training, evaluation and prediction of a recommendation network.
 
-    A `mindspore.train.Model`, with these differences:
+    It is a `mindspore.train.Model` with these differences:
 
     * data are a `mindspore.dataset.Dataset`, a `mindspore_rec.stream.BatchSource`, or any iterable
       of whole batches: tuples or dicts of NumPy arrays. With `loss_fn`, a batch's last column is
-      the label and all others are the network's inputs. Neither training nor evaluation asks a data
-      set for its size;
-    * a batch that comes with an event time (`FeatureBatches`, `StreamingDataset`) sets it on the
-      network's hash tables just before its step;
+      the label and all others are the network's inputs. The data may be endless: their size is
+      never needed;
+    * the event time of a batch (of `FeatureBatches` or `StreamingDataset`) is set on the network's
+      hash tables just before the batch's step;
     * tables learn in training and never change in evaluation and prediction. Before the first step
-      it is checked that the optimizer covers every table;
+      the model checks that the optimizer covers every table;
     * batches may differ in size: see `mindspore_rec.graph.CellCaller`;
-    * Ctrl-C finishes the step in hand, runs the callbacks' `on_train_end` and returns; a second
-      one aborts;
-    * calls of the network hold `mindspore_rec.graph.graph_lock`, so that several threads may
-      predict while one trains;
+    * Ctrl-C finishes the current step, runs the callbacks' `on_train_end` and returns; a second
+      Ctrl-C aborts;
+    * calls of the network hold `mindspore_rec.graph.graph_lock`, so several threads may predict
+      while one trains;
     * `train` and `online_train` return a `TrainSummary`.
 
     Args:
-        network: from the inputs to the prediction; with the loss, where `loss_fn` is None; a whole
-            train step, where `optimizer` is None too.
-        loss_fn: from prediction and label to the loss. Default: None.
-        optimizer: of `mindspore_rec.optim`, given all of `network.trainable_params()`.
-            Default: None.
-        metrics: as for `Model`; of `mindspore_rec.metrics` for example. Default: None.
+        network: cell that computes the prediction from the inputs; the loss, if `loss_fn` is None;
+            or a whole train step, if `optimizer` is None too.
+        loss_fn: cell that computes the loss from prediction and label. Default: None.
+        optimizer: an optimizer of `mindspore_rec.optim`, made with all of
+            `network.trainable_params()`. Default: None.
+        metrics: as for `Model`, for example those of `mindspore_rec.metrics`. Default: None.
         eval_network: as for `Model`. Default: network and `loss_fn`.
         eval_indexes: as for `Model`. Default: None.
-        amp_level: only 'O0', for rows of tables are float32.
-        boost_level: only 'O0', whose steps are the ones a table knows.
+        amp_level: only 'O0' is supported, since rows of tables are float32.
+        boost_level: only 'O0' is supported: other levels change the train step.
         **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
-            the scale that the optimizer has as its `loss_scale`.
+            the same scale as the optimizer's `loss_scale`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not supported.
@@ -130,7 +130,7 @@ class RecModel(Model):
         )
         self._callers: dict[int, CellCaller] = {}
         self._caller_tables: dict[int, list[Any]] = {}
-        self._has_rows = False  # or it was said that there are none
+        self._has_rows = False  # or the warning was given
 
     # ---- what Model's constructor asks for
 
@@ -180,38 +180,38 @@ class RecModel(Model):
         prefetch_ids: PrefetchIds | None = None,
         stop_on_nan: bool = True,
     ) -> TrainSummary:
-        """Trains for a number of epochs.
+        """Train for a number of epochs.
 
         Args:
-            epoch: the last epoch's number, at least 1.
+            epoch: number of the last epoch, at least 1.
             train_dataset: a Dataset, or an iterable of batches. An epoch is one pass over it.
             callbacks: one or several. Default: none.
             dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
                 once. Default: False.
-            sink_size: steps of an epoch, if above 0; passes then follow each other without regard
-                to epochs. Default: -1, one pass.
-            initial_epoch: epochs that an earlier run has done. Default: 0.
-            max_steps: end after that many steps. Default: no limit.
-            progress: show a bar, or lines where there is no terminal, and a closing summary, on
+            sink_size: number of steps of an epoch, if above 0; an epoch may then end within a pass
+                over the data. Default: -1, an epoch is one pass.
+            initial_epoch: number of epochs that an earlier run has trained. Default: 0.
+            max_steps: most steps of the run. Default: None, no limit.
+            progress: show a progress bar, or lines where there is no terminal, and the summary on
                 standard error. Default: True.
-            prefetch_ids: a function of a batch's columns, NumPy arrays, that returns the ids each
-                table will look up, an array or a list of them by table name: for tables whose
-                cache prefetches, and whose ids the network computes. Default: ids are columns, or
-                fields of columns; which of which table is seen in the first step.
-            stop_on_nan: end with an error where a step's loss is NaN or infinite, before any
-                callback (a checkpoint for example) sees that step. With a `StopOnNaN` among the
-                callbacks that one decides. Default: True.
+            prefetch_ids: a function of a batch's columns, NumPy arrays, that returns by table name
+                the ids that will be looked up, an array or a list of arrays: for tables whose cache
+                prefetches and whose ids the network computes. Default: ids are columns, or fields
+                of columns; the first step shows which of them each table looks up.
+            stop_on_nan: raise an error if a step's loss is NaN or infinite, before any callback
+                (such as a checkpoint) sees that step. Ignored if `StopOnNaN` is among the
+                callbacks. Default: True.
 
-        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead, and a source
-        that reuses its arrays is copied. Batches read and not trained when a callback or Ctrl-C
-        ends the training are lost; `max_steps` ends it without.
+        With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead, and copied,
+        since the source may reuse its arrays. If a callback or Ctrl-C ends the training, batches
+        that were read and not trained are lost; with `max_steps` none is.
 
         Returns:
-            Figures of the run.
+            Summary of the run.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range; the data set
-                gives no batch.
+                yields no batch.
             RuntimeError: a table is not covered by the optimizer; the data set fails.
             FloatingPointError: the loss is NaN or infinite; rows of that step may hold NaN too.
         """
@@ -245,26 +245,26 @@ class RecModel(Model):
         prefetch_ids: PrefetchIds | None = None,
         stop_on_nan: bool = True,
     ) -> TrainSummary:
-        """Trains on a stream that need not end: until it ends, a callback stops it, or Ctrl-C.
+        """Train on a stream, until the stream ends, a callback requests a stop, or Ctrl-C.
 
         Args:
             train_dataset: a Dataset, or an iterable of batches; read once. A
-                `mindspore_rec.stream.StreamingDataset` says when to stop, by `StopWhen`, and from
-                where to go on.
+                `mindspore_rec.stream.StreamingDataset` can end by `StopWhen`, and resume from its
+                state.
             callbacks: one or several. Default: none.
             dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
                 once. Default: None, where upstream has True.
-            sink_size: steps of what callbacks see as an epoch, at least 1. Default: 1.
-            max_steps: end after that many steps. Default: no limit.
+            sink_size: number of steps of an epoch, as callbacks see it, at least 1. Default: 1.
+            max_steps: most steps of the run. Default: None, no limit.
             progress: as for `train`. Default: True.
             prefetch_ids: as for `train`.
             stop_on_nan: as for `train`. Default: True.
 
-        With a cache that prefetches, a batch is trained when `CacheConfig.prefetch` more have
-        come: on a stream with pauses a low number trains sooner.
+        With a cache that prefetches, a batch is trained once `CacheConfig.prefetch` more batches
+        have been read: on a stream with pauses use a small number.
 
         Returns:
-            Figures of the run.
+            Summary of the run.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -353,7 +353,7 @@ class RecModel(Model):
         return summary
 
     def _check_trainable(self) -> None:
-        """An optimizer made after this object may have taken a table over: look again."""
+        """Check the tables again: an optimizer made after this object may have bound one."""
         if self._optimizer is not None:
             check_covered(self._network, self._optimizer)
             return
@@ -369,20 +369,20 @@ class RecModel(Model):
         *,
         progress: bool = True,
     ) -> dict[str, Any]:
-        """The metrics over one pass; no table changes.
+        """Compute the metrics over one pass of the data; no table changes.
 
         Args:
             valid_dataset: a Dataset, or an iterable of batches.
             callbacks: one or several. Default: none.
             dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
                 once. Default: False.
-            progress: show a bar on a terminal, if it takes longer than two seconds. Default: True.
+            progress: show a bar on a terminal after two seconds. Default: True.
 
         Returns:
             Metrics by name.
 
         Raises:
-            ValueError: the model was made without metrics; no batch came.
+            ValueError: the model was made without metrics; the data have no batch.
         """
         from tqdm import tqdm
 
@@ -428,19 +428,19 @@ class RecModel(Model):
         manager.on_eval_end(context)
 
     def predict(self, *predict_data: Any, backend: str | None = None, config: Any = None) -> Any:
-        """What the network makes of inputs; no table changes.
+        """Return the network's output for the inputs; no table changes.
 
         Args:
             *predict_data: the network's inputs, Tensors or NumPy arrays.
-            backend: only None.
-            config: only None.
+            backend: only None is supported.
+            config: only None is supported.
 
         Returns:
             The network's output.
 
         Raises:
             TypeError: an input is neither array nor Tensor.
-            ValueError: `backend` or `config` is given, or no input is.
+            ValueError: `backend` or `config` is given, or no input is given.
         """
         if backend is not None or config is not None:
             raise ValueError("backend and config must be None: tables live in this process")
@@ -461,7 +461,7 @@ class RecModel(Model):
         run.loss_fn = self._loss_fn
         run.parallel_mode = self._parallel_mode
         run.device_number = self._device_number
-        run.loss_scale_mananger = self._loss_scale_manager  # spelled so where Model reads it
+        run.loss_scale_mananger = self._loss_scale_manager  # the spelling that Model reads
         run.dataset_sink_mode = False
         run.cur_step_num = 0
         return run
@@ -471,18 +471,18 @@ class RecModel(Model):
             self._callers[id(cell)] = CellCaller(cell, self._network, _is_labelled(cell))
             self._caller_tables[id(cell)] = tables_of(cell)
         for table in self._caller_tables[id(cell)]:
-            table.check_not_replaced()  # an operator's error would leave the graph useless
+            table.check_not_replaced()  # as an operator's error, it would break the graph
         return self._callers[id(cell)]
 
 
 def _is_labelled(cell: nn.Cell) -> bool:
-    """Return whether the last column of the cell's batches is a label that its network lacks."""
+    """Return whether the last column of the cell's batches is a label, no input of its network."""
     inside = cell.network if isinstance(cell, TrainStep) else cell
     return isinstance(inside, (LossCell, EvalCell))
 
 
 def _optimizers_in(cell: nn.Cell) -> list[nn.Optimizer]:
-    """All optimizers of a training cell, those in plain lists, tuples and dicts included."""
+    """Return all optimizers of a training cell, those in lists, tuples and dicts included."""
     found: list[nn.Optimizer] = []
     for _, inside in cell.cells_and_names():
         held: list[Any] = [inside]

@@ -15,20 +15,20 @@ __all__ = ["TrainStep"]
 
 
 class TrainStep(nn.Cell):
-    """Loss, gradients and one step of the optimizer.
+    """Cell that computes the loss and its gradients, and applies one optimizer step.
 
-    To be used instead of `mindspore.nn.TrainOneStepCell`, which computes the network once for the
+    Use it instead of `mindspore.nn.TrainOneStepCell`, which computes the network once for the
     loss and once more for the gradients: the graph compiler merges the two for pure operators, but
     a lookup that inserts and counts is never merged, so tables would count every key twice.
 
     Args:
-        network: gives the loss.
-        optimizer: covers all of the network's tables.
-        loss_scale: what the loss is multiplied by for the backward pass, the optimizer's
-            `loss_scale`, > 0. Default: 1.0.
+        network: cell that returns the loss.
+        optimizer: an optimizer that covers all tables of the network.
+        loss_scale: factor of the loss in the backward pass, equal to the optimizer's `loss_scale`,
+            > 0. Default: 1.0.
 
     Inputs:
-        Those of the network.
+        The inputs of the network.
 
     Outputs:
         The loss before the step, not scaled.
@@ -67,12 +67,12 @@ class TrainStep(nn.Cell):
         self.value_and_grad = ms.value_and_grad(self.scaled_loss, None, optimizer.parameters)
 
     def scaled_loss(self, *inputs: Any) -> Any:
-        """The loss that is differentiated."""
+        """Return the loss times `loss_scale`, which is differentiated."""
         loss = self.network(*inputs)
         return loss if self.loss_scale == 1.0 else loss * self.loss_scale
 
     def construct(self, *inputs: Any) -> Any:
-        """The loss; the network has learnt when it is there."""
+        """Return the loss, once the optimizer step is done."""
         loss, gradients = self.value_and_grad(*inputs)
         loss = ops.depend(loss, self.optimizer(gradients))
         return loss if self.loss_scale == 1.0 else loss / self.loss_scale

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training run did."""
+"""TrainSummary: figures of a training run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["TableSummary", "TrainSummary"]
 
 @dataclass(frozen=True)
 class TableSummary:
-    """One table at the end of a run.
+    """Figures of one table at the end of a run.
 
     Args:
-        name: the table's name.
-        dim: floats in a row.
-        rows: rows in memory.
-        bytes: memory held: rows, optimizer state and index, room for growth included.
+        name: name of the table.
+        dim: number of floats in a row's value.
+        rows: number of rows in memory.
+        bytes: bytes of memory of rows, optimizer state and index, room for growth included.
     """
 
     name: str
@@ -28,22 +28,22 @@ class TableSummary:
 
 @dataclass
 class TrainSummary:
-    """A run of `RecModel.train` or `RecModel.online_train`; `print` it for a closing report.
+    """Figures of a run of `RecModel.train` or `RecModel.online_train`; `print` shows a report.
 
     Args:
-        steps: completed optimizer steps.
-        samples: rows in their batches.
-        epochs: completed epochs.
-        seconds: wall time, everything included.
-        step_seconds: time of steps and of waiting for their data, without steps that compiled a
-            graph and without callbacks (evaluation is one).
-        step_samples: rows of those steps.
-        loss: of the last step; NaN before the first.
-        metrics: the last evaluation's metrics.
+        steps: number of completed optimizer steps.
+        samples: number of rows in their batches.
+        epochs: number of completed epochs.
+        seconds: wall time of the run.
+        step_seconds: time of the steps and of waiting for their data, without steps that compiled
+            a graph and without callbacks (such as evaluation).
+        step_samples: number of rows in the batches of those steps.
+        loss: loss of the last step; NaN before the first step.
+        metrics: metrics of the last evaluation.
         history: `(step, metrics)` of each evaluation.
-        tables: the tables at the end.
-        interrupted: whether SIGINT ended it.
-        stop_reason: why a callback, or the stream, ended it, or ''.
+        tables: figures of each table at the end.
+        interrupted: whether a signal (Ctrl-C, SIGTERM) ended the run.
+        stop_reason: reason why a callback or the stream ended the run, or ''.
 
     Example:
         >>> TrainSummary(step_samples=3000, step_seconds=2.0).samples_per_second
@@ -65,11 +65,11 @@ class TrainSummary:
 
     @property
     def samples_per_second(self) -> float:
-        """Rows a second over `step_seconds`; 0 where there was none."""
+        """Number of rows per second over `step_seconds`; 0.0 if there was no such step."""
         return self.step_samples / self.step_seconds if self.step_seconds else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as JSON values."""
+        """Return the figures as JSON values."""
         figures = {name: value for name, value in vars(self).items() if name != "tables"}
         figures["samples_per_second"] = round(self.samples_per_second, 1)
         figures["history"] = [{"step": step, **metrics} for step, metrics in self.history]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tables do while they train, for TensorBoard and Prometheus.
+"""TableStats: statistics of tables during training, for TensorBoard and Prometheus.
 
-`Table.stats()` is the source: whatever number it holds is published. `_METRICS` says what the known
-ones are; one that is not listed is published as a gauge under its own name.
+All numbers of `table.stats()` are published. `_METRICS` describes the known ones; a number that is
+not listed is published as a gauge under its own name.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ __all__ = ["TableStats"]
 _PREFIX = "mindspore_rec_table_"
 _RATE = "inserts_per_second"
 
-# Key of stats() -> whether it only grows, and what it is.
+# Key of stats() -> whether it only grows, and its description.
 _METRICS: dict[str, tuple[bool, str]] = {
     "rows": (False, "Rows in memory."),
     "candidates": (False, "Keys that are counted and not admitted yet."),
     "row_bytes": (False, "Bytes of rows: metadata, values, optimizer state, room for growth."),
     "metadata_bytes": (False, "Bytes of row_bytes that are metadata."),
     "index_bytes": (False, "Bytes of the index from keys to rows."),
-    "candidate_bytes": (False, "Bytes of what counts keys that are not admitted yet."),
+    "candidate_bytes": (False, "Bytes of the counters of keys that are not admitted yet."),
     "change_log_bytes": (False, "Bytes of the log of changed keys."),
     "buffer_bytes": (False, "Bytes of buffers for batches and gradients."),
-    "load_factor": (False, "Rows by slots of the index, between 0 and 1."),
+    "load_factor": (False, "Rows divided by entries of the index, between 0 and 1."),
     "state_width": (False, "Floats of optimizer state in a row."),
     "step": (False, "Optimizer steps of the table."),
     "event_time": (False, "Greatest event time so far, in seconds since the epoch."),
-    "inserted": (True, "Rows made, those that came back after eviction included."),
-    "admitted": (True, "Keys that admission let in."),
-    "rejected": (True, "Keys that admission did not let in, once a batch."),
-    "evicted": (True, "Rows dropped by an eviction policy."),
-    "evicted_by_age": (True, "Rows dropped since they were not seen for too long."),
-    "evicted_by_capacity": (True, "Rows dropped since there were too many."),
-    "evicted_by_norm": (True, "Rows dropped since their norm was too small."),
-    "erased": (True, "Rows dropped by erase or clear."),
+    "inserted": (True, "Rows inserted, those inserted again after eviction included."),
+    "admitted": (True, "Keys that were admitted."),
+    "rejected": (True, "Keys that were not admitted, counted once per batch."),
+    "evicted": (True, "Rows evicted, for whatever reason."),
+    "evicted_by_age": (True, "Rows evicted because they were not seen for too long."),
+    "evicted_by_capacity": (True, "Rows evicted because the table was over its capacity."),
+    "evicted_by_norm": (True, "Rows evicted because their norm was too small."),
+    "erased": (True, "Rows removed by erase or clear."),
     "host_rows": (False, "Rows in host memory."),
-    "host_capacity_rows": (False, "Most rows in host memory."),
+    "host_capacity_rows": (False, "Capacity of host memory in rows."),
     "host_hits": (True, "Keys of training lookups found in host memory."),
-    "host_misses": (True, "Keys of training lookups found in a tier below host memory."),
+    "host_misses": (True, "Keys of training lookups found in a lower tier."),
     "looked_up_keys": (True, "Distinct keys of training lookups."),
-    "prefetched_rows": (True, "Rows brought up before the step that looks them up."),
-    "prefetch_wait_seconds": (True, "Time that steps waited for rows that were brought up."),
-    "lookup_wait_seconds": (True, "Time that lookups waited for rows they had to fetch."),
-    "written_down_rows": (True, "Rows that left host memory for the tiers below."),
-    "queued_rows": (False, "Rows on their way down."),
-    "below_rows": (False, "Rows whose only place is below host memory."),
-    "failed_evictions": (True, "Parts of a step's eviction that a tier has put off."),
+    "prefetched_rows": (True, "Rows promoted by prefetch before the step that looks them up."),
+    "prefetch_wait_seconds": (True, "Time that steps waited for prefetched rows."),
+    "lookup_wait_seconds": (True, "Time that lookups waited for rows of lower tiers."),
+    "written_down_rows": (True, "Rows demoted from host memory to lower tiers."),
+    "queued_rows": (False, "Rows in the queue for demotion."),
+    "below_rows": (False, "Rows that are only in lower tiers."),
+    "failed_evictions": (True, "Parts of evictions that were postponed because a tier failed."),
     **{
         f"{tier}_{key}": (grows, text.format(where))
         for tier, where in (("remote", "the remote tier"), ("ssd", "the SSD tier"))
@@ -64,57 +64,58 @@ _METRICS: dict[str, tuple[bool, str]] = {
             ("rows", False, "Rows in {}, stale copies of rows in higher tiers included."),
             ("hits", True, "Rows found in {}."),
             ("written_rows", True, "Rows written to {}."),
-            ("spilled_rows", True, "Rows that {} handed on to the next tier."),
+            ("spilled_rows", True, "Rows demoted from {} to the next tier."),
             ("read_bytes", True, "Bytes read from {}."),
             ("written_bytes", True, "Bytes written to {}."),
             ("disk_bytes", False, "Bytes of the files of {}."),
-            ("index_bytes", False, "Bytes of memory for finding rows of {}."),
+            ("index_bytes", False, "Bytes of memory of the index of {}."),
             ("buffer_bytes", False, "Bytes of buffers of {}."),
         )
     },
-    _RATE: (False, "Rows made a second since the last report."),
+    _RATE: (False, "Rows inserted per second since the last report."),
 }
 
-# Where Prometheus' convention asks for a unit that the key does not have.
+# Names that differ from the key, since Prometheus' convention demands a unit.
 _NAMES = {"event_time": "event_time_seconds"}
 
 _Numbers = dict[str, float]
 
 
 class TableStats(Callback):
-    """Publishes the statistics of every table of the network while it trains.
+    """Callback that publishes the statistics of every table of the network during training.
 
-    Rows, bytes by kind, load factor, admissions, rejections, evictions, and with a cache what each
-    tier holds, found and moved (what `table.stats()` has), and rows inserted a second. At least one
-    of `log_dir`, `prometheus_file` and `prometheus_port` is needed.
+    The statistics are those of `table.stats()` (rows, bytes by kind, load factor, admissions,
+    rejections, evictions, and for a cache the rows and traffic of each tier) and the rows inserted
+    per second. At least one of `log_dir`, `prometheus_file` and `prometheus_port` is needed.
 
-    * TensorBoard: scalars `<table>/<key of stats()>` over the training step, as float32, which is
-      what its format has.
-    * Prometheus: `mindspore_rec_table_rows{table="..."}` and so on; what only grows is a counter
-      `..._total`, whose `rate()` is over a window of your choice.
+    * TensorBoard: scalars `<table>/<key of stats()>` over the training step, as float32, the dtype
+      of its format.
+    * Prometheus: `mindspore_rec_table_rows{table="..."}` and so on; a number that only grows is a
+      counter `..._total`, to which `rate()` can be applied.
 
-    Figures are taken between two steps. The HTTP endpoint shows the last ones taken, from the
-    training's begin to its end; the file stays after it.
+    The statistics are read between two steps. The HTTP endpoint serves the last ones from the
+    beginning to the end of the training; the file remains afterwards.
 
     Args:
-        every_steps: steps between two reports, at least 1; the end of training reports too.
-            Default: 100.
+        every_steps: steps between two reports, at least 1; there is another report at the end of
+            training. Default: 100.
         log_dir: directory for TensorBoard. Needs tensorboardX (`mindspore_rec[tensorboard]`).
-        prometheus_file: a `.prom` file in a directory that exists, replaced atomically: for the
-            textfile collector of Prometheus' node exporter. Needs prometheus_client
+        prometheus_file: path of a `.prom` file in an existing directory, replaced atomically: for
+            the textfile collector of Prometheus' node exporter. Needs prometheus_client
             (`mindspore_rec[prometheus]`).
-        prometheus_port: TCP port in [0, 65535] where `/metrics` is served; 0 takes any free one.
+        prometheus_port: TCP port in [0, 65535] where `/metrics` is served; 0 for any free one.
             Needs prometheus_client.
-        prometheus_address: address the port listens on. Default: '0.0.0.0', all interfaces.
+        prometheus_address: address that the server listens on. Default: '0.0.0.0', all interfaces.
 
     Attributes:
-        port: the port that is served, None while nothing is.
+        port: port of the server, None while it does not run.
 
     Raises:
         ImportError: an optional package is missing.
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is out of range; while training, the network has no table.
-        OSError: while training, the port cannot be listened on or the file not written.
+        ValueError: an argument is out of range; during training, the network has no table.
+        OSError: during training, the server cannot listen on the port or the file cannot be
+            written.
 
     Example:
         >>> import tempfile
@@ -153,7 +154,7 @@ class TableStats(Callback):
         self._reported_step = 0
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Opens what is written to, and reads the counters to start from."""
+        """Open the outputs, and read the counters' first values."""
         self._close()
         run = run_context.original_args()
         self._tables = tables_of(run.get("network") or run.train_network)
@@ -168,24 +169,24 @@ class TableStats(Callback):
             self._serve(self._requested_port)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Reports where it is due."""
+        """Report every `every_steps` steps."""
         step = run_context.original_args().cur_step_num
         if step % self.every_steps == 0:
             self._report(step)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Reports what the last report did not see, and closes."""
+        """Report once more if there was a step since, and close the outputs."""
         step = run_context.original_args().cur_step_num
         if step != self._reported_step:
             self._report(step)
         self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """Closes where training ended in an error."""
+        """Close the outputs after a training that failed."""
         self._close()
 
     def _take(self) -> None:
-        """Reads every table into the figures that are published."""
+        """Read the statistics of every table."""
         now = time.perf_counter()
         latest = {}
         for table in self._tables:
@@ -201,7 +202,7 @@ class TableStats(Callback):
             self._inserted[table.name] = inserted
             latest[table.name] = numbers
         self._taken = now
-        self._latest = latest  # a new object: the server's thread reads the old or the new one
+        self._latest = latest  # a new dict: the server's thread reads either the old or the new one
 
     def _report(self, step: int) -> None:
         self._take()
@@ -248,7 +249,7 @@ class TableStats(Callback):
 
 
 class _Collector:
-    """The latest figures as metric families, one a key of stats(), as prometheus_client asks."""
+    """Collector for prometheus_client: the latest statistics, one metric family per key."""
 
     def __init__(self, owner: TableStats) -> None:
         self._owner = owner

@@ -16,8 +16,9 @@ def as_tensors(batch: Any, *, copy: bool = False) -> tuple[Tensor, ...]:
     """Return a batch's columns as Tensors.
 
     Args:
-        batch: tuple or list of NumPy arrays and Tensors, or one of them alone.
-        copy: whether the arrays may change while the Tensors are in use. Default: they do not.
+        batch: tuple or list of NumPy arrays and Tensors, or a single one of them.
+        copy: whether to copy arrays, which is needed if they may change while the Tensors are in
+            use. Default: False.
 
     Returns:
         Tensors. On the CPU in GRAPH_MODE, where a step is over when its call returns, they share
@@ -25,7 +26,7 @@ def as_tensors(batch: Any, *, copy: bool = False) -> tuple[Tensor, ...]:
 
     Raises:
         TypeError: a column is neither array nor Tensor.
-        ValueError: there is no column.
+        ValueError: the batch has no column.
 
     Example:
         >>> as_tensors(np.zeros((2, 3), np.float32))[0].shape
