@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saving and loading a network with its tables.
 
-`save_checkpoint` and `load_checkpoint` write and read one state; `RecCheckpoint` is a callback that
-saves the whole state of a training as it goes, full checkpoints and the changes between them.
+`save_checkpoint` and `load_checkpoint` write and read one state. `RecCheckpoint` is a callback that
+saves the whole state during training, as full checkpoints and deltas between them.
 """
 
 from mindspore_rec.checkpoint.directory import load_checkpoint, save_checkpoint

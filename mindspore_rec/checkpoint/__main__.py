@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m mindspore_rec.checkpoint: look at checkpoints, check, compare, merge, export them."""
+"""python -m mindspore_rec.checkpoint: list, verify, compare, merge and export checkpoints."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit code.
+    """Run one command and return its exit code.
 
     Example:
         >>> main(["ls", "/nowhere"])
@@ -126,7 +126,7 @@ def _diff(first: Path, second: Path) -> int:
 
 
 def _printable(text: str) -> str:
-    """Without signs that a terminal obeys: names come from files."""
+    """Return a text without control characters: names come from files."""
     return text if text.isprintable() else ascii(text)
 
 

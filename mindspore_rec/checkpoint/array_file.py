@@ -23,7 +23,7 @@ _DTYPES = {
 
 
 def write_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
-    """Writes them, in order of their names.
+    """Write arrays, in the order of their names.
 
     Raises:
         OSError: the file cannot be written.
@@ -35,7 +35,7 @@ def write_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
         >>> read_arrays(path)
         {'weight': array([1., 1.], dtype=float32)}
     """
-    # Its own writing raises errors that are no OSError.
+    # safetensors' own function to write a file raises errors other than OSError.
     path.write_bytes(save(dict(sorted(arrays.items()))))
 
 
@@ -44,14 +44,14 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
     Raises:
         CheckpointError: the file is damaged.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     with _opened(path) as file:
         return dict(file.get_tensors())
 
 
 def check_arrays(path: Path) -> None:
-    """Raises what `read_arrays` would, without reading more than the header."""
+    """Raise the errors of `read_arrays`, reading only the header."""
     with _opened(path):
         pass
 
@@ -65,7 +65,7 @@ def _opened(path: Path) -> Iterator[Any]:
     if size < 8 or header > min(size - 8, _MOST_HEADER):
         most = min(max(size - 8, 0), _MOST_HEADER)
         raise CheckpointError(f"{path} is damaged: its header has {header} bytes of at most {most}")
-    # It compares shapes and places of all arrays with each other and with the size of the file.
+    # safe_open checks shapes and offsets of all arrays against the size of the file.
     with reading(path), safe_open(path, "np") as file:
         for name in file.keys():  # noqa: SIM118
             array = file.get_slice(name)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow IPC files, whose every part is checked before Arrow decodes it.
+"""Reader of Arrow IPC files that checks every part before Arrow decodes it.
 
-The writers here compress nothing, so a batch is a part of the file itself and takes no memory. A
-file with compressed buffers may be made to decode to any size, whatever it says of its rows: it is
-refused. That stands in the flatbuffers of footer and batches, which pyarrow does not show; the few
-fields that say it are read here.
+Files of checkpoints are not compressed, so a batch is a mapped part of the file and takes no
+memory. A file with compressed buffers could decode to any size, whatever its number of rows: it is
+refused. Compression is declared in the flatbuffers of footer and batches, which pyarrow does not
+expose; this module reads the few fields that it needs.
 
 Source: https://arrow.apache.org/docs/format/Columnar.html, File.fbs, Message.fbs; for the encoding,
 https://flatbuffers.dev/internals.
@@ -24,7 +24,7 @@ from mindspore_rec.checkpoint.errors import CheckpointError, reading
 __all__ = ["read_batches"]
 
 _MAGIC = b"ARROW1"
-_VERSION = 4  # V5; older ones may say of compression in other places
+_VERSION = 4  # V5; older versions may declare compression elsewhere
 _RECORD_BATCH = 3  # of the union MessageHeader
 _BLOCK_BYTES = 24  # offset, length of metadata, length of body
 _MOST_METADATA = 1 << 20
@@ -33,16 +33,16 @@ _MOST_METADATA = 1 << 20
 def read_batches(
     path: Path, schema: pa.Schema, rows: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The record batches of a file, each checked in full.
+    """Yield the record batches of a file, each fully validated.
 
     Args:
         path: the file.
-        schema: what its columns must be.
-        rows: how many it must have together. Default: any number.
+        schema: schema that the file must have.
+        rows: number of rows that the file must have. Default: None, any number.
 
     Raises:
-        CheckpointError: it is no such file, or is compressed.
-        OSError: it cannot be read.
+        CheckpointError: the file is not such a file, or is compressed.
+        OSError: the file cannot be read.
     """
     with reading(path):
         lengths = _lengths(path)
@@ -61,7 +61,7 @@ def read_batches(
                 batch = reader.get_batch(number)
                 batch.validate(full=True)
                 if batch.num_rows != length or any(_has_nulls(each) for each in batch.columns):
-                    raise CheckpointError(f"{path} is damaged: batch {number} is not as it says")
+                    raise CheckpointError(f"{path} is damaged: batch {number} contradicts itself")
                 yield batch
 
 
@@ -76,7 +76,7 @@ def _has_nulls(column: pa.Array) -> bool:
 
 
 def _lengths(path: Path) -> list[int]:
-    """Rows of each batch, as the headers say that Arrow will go by."""
+    """Return the number of rows of each batch, from the headers that Arrow uses."""
     with open(path, "rb") as file:
         size = file.seek(0, 2)
         tail = _part(file, size - 10, 10, size)
@@ -109,7 +109,7 @@ def _batch_length(path: Path, message: bytes) -> int:
     kind = _field(message, root, 1)
     at = _field(message, root, 2)
     if kind is None or at is None or _number("<B", message, kind) != _RECORD_BATCH:
-        raise CheckpointError(f"{path} is damaged: a record batch is none")
+        raise CheckpointError(f"{path} is damaged: a block is no record batch")
     batch = at + _number("<I", message, at)
     if _field(message, batch, 3) is not None or _field(message, root, 4) is not None:
         raise CheckpointError(f"{path} is damaged: it is compressed, which checkpoints are not")

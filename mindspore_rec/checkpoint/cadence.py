@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When something that is done now and then is due."""
+"""Cadence: an interval in steps or seconds."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _FOREVER = 1e9  # seconds
 
 
 class Cadence:
-    """Every so many steps or seconds, or never.
+    """Interval of an action in steps or seconds, or no action at all.
 
     Args:
-        argument: name of the arguments, without `_steps` and `_seconds`.
-        steps: at least 1, or None; then it is due at multiples.
-        seconds: above 0, or None; then it is due so long after the last time.
+        argument: name of the arguments in messages, without `_steps` and `_seconds`.
+        steps: steps between two actions, at least 1, or None: due at multiples of it.
+        seconds: seconds since the last action, above 0, or None.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or range, or both are given.
+        TypeError, ValueError: an argument is of the wrong type or out of range, or both are given.
 
     Example:
         >>> cadence = Cadence("every", 10, None)
@@ -46,20 +46,20 @@ class Cadence:
 
     @property
     def off(self) -> bool:
-        """Whether it is never due."""
+        """Whether the action is never due."""
         return self.steps is None and self.seconds is None
 
     @property
     def by_steps(self) -> bool:
-        """Whether it depends on the step only."""
+        """Whether the interval is in steps."""
         return self.steps is not None
 
     def restart(self, now: float) -> None:
-        """It was done at that moment, in seconds of a clock."""
+        """Start the interval anew at `now`, in seconds of a clock."""
         self._last = now
 
     def due(self, step: int, now: float) -> bool:
-        """Whether it is to be done after that step, at that moment."""
+        """Return whether the action is due after a step, at `now`."""
         if self.steps is not None:
             return step % self.steps == 0
         return self.seconds is not None and now - self._last >= self.seconds

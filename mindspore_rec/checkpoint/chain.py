@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory of a run: full checkpoints, and the deltas that lead from one state to the next.
+"""Directory of a run: full checkpoints, and deltas that lead from one state to the next.
 
     000000000120.full/   000000000180.delta/   000000000240.delta/   000000000240.full/
 
@@ -37,13 +37,13 @@ class Entry:
     """One checkpoint of a run.
 
     Attributes:
-        path: its directory.
+        path: directory of the checkpoint.
         kind: 'full' or 'delta'.
-        step: training steps before it, since the run began.
+        step: number of training steps since the run began.
         run: id of the run.
-        state: id of what it leads to.
-        parent: of a delta, the id of the state that it starts from; None of a full one.
-        manifest: all of the manifest.
+        state: id of the state that the checkpoint leads to.
+        parent: id of the state that a delta starts from; None for a full checkpoint.
+        manifest: the whole manifest.
     """
 
     path: Path
@@ -56,7 +56,7 @@ class Entry:
 
 
 def entry_name(step: int, kind: str) -> str:
-    """The name of a checkpoint's directory in its run's.
+    """Return the name of a checkpoint's directory inside its run's directory.
 
     Example:
         >>> entry_name(120, "delta")
@@ -66,7 +66,7 @@ def entry_name(step: int, kind: str) -> str:
 
 
 def parse_entry_name(name: str) -> tuple[int, str] | None:
-    """Step and kind of the checkpoint that a directory of this name holds; None of other names.
+    """Return step and kind of a checkpoint from its directory's name; None for other names.
 
     Example:
         >>> parse_entry_name("000000000120.delta")
@@ -77,11 +77,11 @@ def parse_entry_name(name: str) -> tuple[int, str] | None:
 
 
 def entry_at(path: Path) -> Entry:
-    """The checkpoint in a directory, whose manifest is checked; its files are not.
+    """Return the checkpoint in a directory; its manifest is checked, its files are not.
 
     Raises:
-        FileNotFoundError: there is none.
-        CheckpointError: the manifest is damaged, or is that of another directory.
+        FileNotFoundError: there is no checkpoint.
+        CheckpointError: the manifest is damaged, or belongs to another directory.
     """
     manifest = read_manifest(path)
     if parse_entry_name(path.name) not in (None, (manifest["step"], manifest["kind"])):
@@ -94,10 +94,10 @@ def entry_at(path: Path) -> Entry:
 
 
 def entries(root: Path) -> list[Entry]:
-    """All checkpoints of a run, by step; of one step the delta first.
+    """Return all checkpoints of a run in order of their steps; a delta before a full one.
 
     Raises:
-        FileNotFoundError: root is no directory.
+        FileNotFoundError: `root` is not a directory.
         CheckpointError: a manifest is damaged.
     """
     if not root.is_dir():
@@ -107,19 +107,19 @@ def entries(root: Path) -> list[Entry]:
 
 
 def newest_chain(root: Path, step: int | None = None) -> list[Entry]:
-    """The least that leads to the newest state: a full checkpoint and the deltas after it.
+    """Return the shortest chain to the newest state: a full checkpoint and the deltas after it.
 
     Args:
         root: the directory of a run.
-        step: the state of that step instead of the newest. Default: None.
+        step: step of the state. Default: None, the newest state.
 
     Returns:
-        In the order in which they apply; empty where there is no checkpoint.
+        Checkpoints in the order in which they apply; empty if there is no checkpoint.
 
     Raises:
-        FileNotFoundError: root is no directory.
-        CheckpointError: a delta of the chain is missing or of another run.
-        ValueError: no state is of that step.
+        FileNotFoundError: `root` is not a directory.
+        CheckpointError: a delta of the chain is missing or belongs to another run.
+        ValueError: there is no state of that step.
     """
     found = entries(root)
     if step is not None:
@@ -141,7 +141,7 @@ def newest_chain(root: Path, step: int | None = None) -> list[Entry]:
 
 
 def check_follows(before: Entry, entry: Entry) -> None:
-    """Raises CheckpointError unless `entry` is the delta that starts from the state of `before`."""
+    """Raise CheckpointError unless `entry` is a delta that starts from the state of `before`."""
     if entry.run != before.run:
         raise CheckpointError(
             f"{entry.path} is of run {entry.run}, {before.path} is of run {before.run}"
@@ -154,17 +154,18 @@ def check_follows(before: Entry, entry: Entry) -> None:
 
 
 def verify(entry: Entry) -> None:
-    """Compares size and checksum of every file of a checkpoint, and looks whether what is in it
-    can be read and is what the manifest says: checksums may have been made for other contents.
+    """Check size, checksum and contents of every file of a checkpoint against its manifest.
+
+    The contents are checked too because the checksums may be those of wrong contents.
 
     Raises:
-        CheckpointError: a file is missing or damaged; it is named.
+        CheckpointError: a file is missing or damaged; the message names it.
     """
     check_files(entry.path, entry.manifest)
     check_contents(entry.path, entry.manifest)
 
 
 def verify_chain(chain: Sequence[Entry]) -> None:
-    """The same of every checkpoint of a chain."""
+    """Verify every checkpoint of a chain; see `verify`."""
     for entry in chain:
         verify(entry)

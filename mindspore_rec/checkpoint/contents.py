@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the files of a checkpoint hold what its manifest says."""
+"""Check of a checkpoint's files against its manifest."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _INT32 = (-(1 << 31), (1 << 31) - 1)
 
 
 def check_contents(directory: Path, manifest: dict[str, Any]) -> None:
-    """Reads everything but values and states of rows, and keeps nothing.
+    """Check that the files hold what the manifest says, except for values and states of rows.
 
     Args:
-        directory: of the checkpoint, whose files are of the right sizes.
-        manifest: from `read_manifest`.
+        directory: directory of the checkpoint, with files of the right sizes.
+        manifest: the manifest, from `read_manifest`.
 
     Raises:
-        CheckpointError: a file holds something else; it is named.
+        CheckpointError: the contents of a file are wrong; the message names it.
     """
     for table in manifest["tables"].values():
         dtype, legal = row_type(table["dim"], table["state_width"]), legal_keys(table)
@@ -39,7 +39,7 @@ def check_contents(directory: Path, manifest: dict[str, Any]) -> None:
 
 
 def legal_keys(table: dict[str, Any]) -> tuple[int, int]:
-    """The lowest key of a table and the highest, from what a manifest says of it."""
+    """Return the lowest and the highest legal key of a table, from its entry in a manifest."""
     if table["vocabulary"]:
         return 0, table["vocabulary"] - 1
     return _INT32 if table["key_dtype"] == "Int32" else ALL_KEYS

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table knows of keys it has not admitted, as a file.
+"""Files of a table's counters of keys that are not admitted yet.
 
 Exact counters: Arrow IPC with columns `key` int64, `count`, `last_step`, `last_time` uint32, sorted
-by key. A sketch: its counters as they are in memory, with the ending `.sketch`; it loads into a
+by key. A sketch: its counters as they are in memory, with the suffix `.sketch`; it loads into a
 table with a sketch of the same size.
 """
 
@@ -31,7 +31,7 @@ Counters = bytes | dict[str, np.ndarray] | None
 
 
 def take_counters(table: TableParameter) -> Counters:
-    """A copy of the counters: of a sketch, of single keys, or None where there are none."""
+    """Return a copy of the counters, of a sketch or of single keys; None if there are none."""
     sketch = table.export_sketch()
     if sketch:
         return sketch
@@ -40,7 +40,7 @@ def take_counters(table: TableParameter) -> Counters:
 
 
 def write_counters(counters: Counters, path: Path) -> str | None:
-    """Writes them to `path` with an ending; the name, or None where there are none."""
+    """Write counters to `path` plus a suffix; return the file's name, None without counters."""
     if counters is None:
         return None
     if isinstance(counters, bytes):
@@ -57,10 +57,10 @@ def write_counters(counters: Counters, path: Path) -> str | None:
 
 
 def check_counters(path: Path, admission: str) -> None:
-    """Compares a file with how its table counts, `admission_of`.
+    """Check a file of counters against the admission of its table, from `admission_of`.
 
     Raises:
-        CheckpointError: it is damaged, or holds counters of another kind.
+        CheckpointError: the file is damaged, or holds counters of another kind.
     """
     expected = {".sketch": "sketch", ".arrow": "count"}[path.suffix]
     if admission.partition(" ")[0] != expected:
@@ -70,7 +70,7 @@ def check_counters(path: Path, admission: str) -> None:
 
 
 def read_counters(table: TableParameter, path: Path) -> None:
-    """Sets a table's counters from what `write_counters` wrote.
+    """Set a table's counters from a file that `write_counters` wrote.
 
     Raises:
         CheckpointError: the file is damaged.

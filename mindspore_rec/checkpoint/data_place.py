@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataPlace: what of the data's place a checkpoint saves, and what it refuses to lose."""
+"""DataPlace: the position in the training data as part of a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mindspore_rec.stream.read_watch import ReadWatch
 
 __all__ = ["DataPlace", "check_place"]
 
-NAME = "train_dataset"  # of the data among the states of a checkpoint
+NAME = "train_dataset"  # name of the data among the states of a checkpoint
 
 _WHAT_TO_DO = (
     "Train on the stream itself, with what changes its batches as the transform of a "
@@ -24,15 +24,15 @@ _LOST = f"its place cannot be saved: after a restart batches would be trained tw
 
 
 def check_place(data: Any, argument: str = NAME) -> None:
-    """Refuse data whose place would be lost.
+    """Raise ValueError for data whose position cannot be saved.
 
     Args:
-        data: what is trained on, or None.
-        argument: the name to put in the message.
+        data: the training data, or None.
+        argument: name of the data in the message.
 
     Raises:
-        TypeError: it is nothing that batches can come from.
-        ValueError: it cannot be resumed.
+        TypeError: `data` cannot be a source of batches.
+        ValueError: `data` cannot be resumed.
 
     Example:
         >>> check_place([1, 2])
@@ -50,11 +50,11 @@ def check_place(data: Any, argument: str = NAME) -> None:
 
 
 class DataPlace:
-    """Place in the data of one training, as a `RecCheckpoint` sees it.
+    """Position in the data of one training, for a `RecCheckpoint`.
 
     Args:
-        starts_over: whether the data may begin anew after a restart: nothing is then saved of them,
-            whatever they are, and nothing is refused.
+        starts_over: whether the data may start anew after a restart: their position is then not
+            saved, and any data are accepted.
     """
 
     def __init__(self, starts_over: bool) -> None:
@@ -64,27 +64,27 @@ class DataPlace:
         self._watch: ReadWatch | None = None
 
     def check(self, data: Any) -> None:
-        """Refuse data whose place would be lost; see `check_place`."""
+        """Raise ValueError for data whose position cannot be saved; see `check_place`."""
         if not self._starts_over:
             check_place(data)
 
     def stateful(self, data: Any) -> dict[str, BatchSource]:
-        """Return the data's source under its name, if it has a state that is to be saved."""
+        """Return a dict with the data's source if its state is to be saved, else an empty one."""
         if data is None or self._starts_over:
             return {}
         source = batch_source(data, NAME)
         return {NAME: source} if source.has_state else {}
 
     def check_restored(self, data: Any, saved: Mapping[str, Any] | None, path: Any) -> None:
-        """Refuse data other than those that a checkpoint's state was loaded into.
+        """Raise ValueError unless the data are those into which a checkpoint's state was loaded.
 
         Args:
-            data: what is trained on.
-            saved: the data's state in that checkpoint, None where it has none.
-            path: of that checkpoint, for the message.
+            data: the training data.
+            saved: the data's state in the checkpoint; None if it has none.
+            path: path of the checkpoint, for the message.
 
         Raises:
-            ValueError: the data would begin anew, or where they were not saved.
+            ValueError: the data would start anew, or at a position other than the saved one.
         """
         source = self.stateful(data).get(NAME)
         if saved is None and source is not None:
@@ -99,12 +99,12 @@ class DataPlace:
             )
 
     def begin(self, data: Any) -> None:
-        """Begin a training on data; `state` is then of them."""
+        """Begin a training on data, whose position `state` returns from now on."""
         self._source = self.stateful(data).get(NAME)
         self._began = 0 if self._source is None else self._source.batches
 
     def watch(self, data: Any) -> None:
-        """Refuse, from now on, streams that the training reads and that `state` does not cover."""
+        """Start to refuse streams that the training reads and that `state` does not cover."""
         if self._starts_over or data is None:
             return
         source = batch_source(data, NAME)
@@ -116,10 +116,10 @@ class DataPlace:
         self._watch.begin()
 
     def state(self, batch: Any) -> dict[str, Any]:
-        """Return the data's state as of a batch, under its name; nothing where it has none.
+        """Return a dict with the data's state as of a batch; an empty one for data without state.
 
         Args:
-            batch: the `Batch` that was trained last; None before the first.
+            batch: the `Batch` that was trained last; None before the first one.
         """
         if self._source is None:
             return {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dense parameters, and those of the optimizer, as arrays by parameter name."""
+"""Dense parameters, those of the optimizer included, as arrays by parameter name."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Arrays = dict[str, np.ndarray]
 
 
 def dense_arrays(cell: nn.Cell) -> Arrays:
-    """Copies of all parameters but the tables' anchors, by name.
+    """Return copies of all parameters except the tables' anchors, by name.
 
     Raises:
-        TypeError: NumPy has no such type (bfloat16).
+        TypeError: a parameter has a dtype that NumPy lacks (bfloat16).
     """
     arrays = {}
     for parameter in dense_parameters(cell):
@@ -36,15 +36,15 @@ def dense_arrays(cell: nn.Cell) -> Arrays:
 
 
 def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
-    """Gives the cell's parameters these values; those that it does not have are left out.
+    """Set the cell's parameters; values for parameters that it does not have are ignored.
 
     Args:
         cell: a network or a training cell.
-        arrays: by name.
-        source: where they come from, for messages.
+        arrays: values by parameter name.
+        source: origin of the values, for messages.
 
     Raises:
-        CheckpointError: a parameter has no value, or one of another shape or kind of numbers;
+        CheckpointError: a parameter has no value, or one of another shape or kind of dtype;
             nothing is changed.
     """
     pairs = matched(dense_parameters(cell), arrays, source)
@@ -52,7 +52,7 @@ def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
         parameter.name: Parameter(Tensor(array), name=parameter.name) for parameter, array in pairs
     }
     if new:
-        # With the anchors as they are: MindSpore warns of parameters that are not among these.
+        # The anchors are included because MindSpore warns of parameters without a value.
         new.update({each.name: each for each in cell.get_parameters() if _is_anchor(each)})
         ms.load_param_into_net(cell, new)
 
@@ -60,10 +60,10 @@ def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
 def matched(
     parameters: Sequence[Parameter], arrays: Arrays, source: Path
 ) -> list[tuple[Parameter, np.ndarray]]:
-    """Each parameter with its array.
+    """Return each parameter with its array.
 
     Raises:
-        CheckpointError: a parameter has no value, or one of another shape or kind of numbers.
+        CheckpointError: a parameter has no value, or one of another shape or kind of dtype.
     """
     lost = [parameter.name for parameter in parameters if parameter.name not in arrays]
     if lost:
@@ -83,13 +83,13 @@ def matched(
 
 
 def _kind(dtype: Any) -> str:
-    """Of MindSpore's dtypes and NumPy's; all floats are of one kind, and convert."""
+    """Return the kind of a MindSpore or NumPy dtype; all floats are of one kind, and convert."""
     name = str(dtype).lower().rstrip("_")
     return "float" if "float" in name else name
 
 
 def dense_parameters(cell: nn.Cell) -> list[Parameter]:
-    """All parameters but the tables' anchors."""
+    """Return all parameters except the tables' anchors."""
     return [each for each in cell.get_parameters() if not _is_anchor(each)]
 
 

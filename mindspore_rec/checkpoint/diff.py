@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between two states, of one run or of two."""
+"""Difference between two states, of the same run or of two runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["Difference", "TableDifference", "difference"]
 
 @dataclass
 class TableDifference:
-    """Of one table, in rows.
+    """Difference of one table, in numbers of rows.
 
     Attributes:
-        only_first, only_second: rows whose key the other has not.
-        changed: rows of both that are not the same bits.
-        same: the others.
-        largest: the greatest absolute difference of a value.
+        only_first, only_second: rows whose key only one state has.
+        changed: rows of both states whose bits differ.
+        same: rows of both states with the same bits.
+        largest: greatest absolute difference of a value.
     """
 
     only_first: int = 0
@@ -36,12 +36,12 @@ class TableDifference:
 
 @dataclass
 class Difference:
-    """Of two states.
+    """Difference of two states.
 
     Attributes:
-        tables: by name, of those that both have.
-        only_first, only_second: names of tables and parameters that the other has not.
-        dense: the greatest absolute difference by name, of parameters that differ.
+        tables: differences by name, of the tables that both states have.
+        only_first, only_second: names of tables and parameters that only one state has.
+        dense: greatest absolute differences by name, of the parameters that differ.
     """
 
     tables: dict[str, TableDifference] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Difference:
 
     @property
     def same(self) -> bool:
-        """Whether both are the same, bit for bit."""
+        """Whether both states are the same, bit for bit."""
         return not (self.only_first or self.only_second or self.dense) and all(
             not (each.only_first or each.only_second or each.changed)
             for each in self.tables.values()
@@ -59,10 +59,10 @@ class Difference:
 
 
 def difference(first: Sequence[Entry], second: Sequence[Entry]) -> Difference:
-    """Compares the states that two chains lead to, a part of the rows at a time.
+    """Compare the states that two chains lead to, a part of the rows at a time.
 
     Raises:
-        CheckpointError: a file of one of them is damaged.
+        CheckpointError: a file of a chain is damaged.
     """
     for chain in (first, second):
         verify_chain(chain)
@@ -102,14 +102,14 @@ def _compare(first: Iterator[np.ndarray], second: Iterator[np.ndarray]) -> Table
 
 
 def _bits(rows: np.ndarray) -> np.ndarray:
-    """Each row as one value that compares by its bytes."""
+    """Return each row as one value that compares by its bytes."""
     return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize)))
 
 
 def _side_by_side(
     first: Iterator[np.ndarray], second: Iterator[np.ndarray]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Parts of both that cover the same range of keys."""
+    """Yield parts of both states that cover the same range of keys."""
     one, two = next(first, None), next(second, None)
     while one is not None or two is not None:
         if one is not None and not len(one):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Saving and loading a network by a call.
+"""Functions that save and load a network.
 
-manifest.json       what is there, with checksums; see `mindspore_rec.checkpoint.manifest`
+manifest.json       description and checksums; see `mindspore_rec.checkpoint.manifest`
 dense.safetensors   the dense parameters and the optimizer's
-table_<n>.arrow     one a table
-deleted_<n>.arrow   of a delta: keys that are gone
-counters_<n>.*      counts of keys without a row: .arrow, or .sketch where admission is by sketch
-states.*            what else a run has: its place in the stream, metrics, random generators
+table_<n>.arrow     rows of a table
+deleted_<n>.arrow   keys that a delta removes
+counters_<n>.*      counts of keys without a row: .arrow, or .sketch for admission by sketch
+states.*            other states of a run: position in the stream, metrics, random generators
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ def save_checkpoint(
     overwrite: bool = False,
     states: Mapping[str, Any] | None = None,
 ) -> None:
-    """Saves tables with optimizer state, dense parameters and the optimizer's own.
+    """Save tables with optimizer state, dense parameters and the optimizer's parameters.
 
-    The directory is written beside its place, synced and renamed: after a crash there is either the
-    whole checkpoint or none. Counts of keys that are not admitted yet are saved too.
+    The directory is written under a temporary name, synced and renamed: after a crash there is
+    either the whole checkpoint or none. Counts of keys that are not admitted yet are saved too.
 
     Args:
         model: a `RecModel` or other `Model`, or a Cell (a network for its weights only, a training
             cell for everything).
         path: directory to make; its parent must exist.
-        overwrite: replace the checkpoint that is there: at every moment, also after a crash, the
-            old or the new one is at path. Default: False.
-        states: by name, objects with `state_dict()` and `load_state_dict(state)` that belong to the
-            model: a `QuantileScale`, for example. Default: none.
+        overwrite: whether to replace an existing checkpoint. At every moment, also after a crash,
+            either the old or the new one is at `path`. Default: False.
+        states: objects by name with `state_dict()` and `load_state_dict(state)` that belong to the
+            model, for example a `QuantileScale`. Default: none.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        FileExistsError: there is something at path already; with `overwrite`, something that this
-            function did not write. Nothing was written.
-        OSError: a file cannot be written; what was there before is there then.
+        FileExistsError: `path` exists already, or, with `overwrite`, is not a checkpoint that this
+            function wrote. Nothing was written.
+        OSError: a file cannot be written; an existing checkpoint is unchanged.
         RuntimeError: weights without the rows of a table were loaded; see `keep_rows()`.
 
     Example:
@@ -116,7 +116,7 @@ def save_checkpoint(
 
 
 def _check_target(target: Path, overwrite: bool) -> bool:
-    """Whether a checkpoint is there that is to be replaced."""
+    """Return whether there is a checkpoint to be replaced."""
     if not isinstance(overwrite, bool):
         raise TypeError(f"overwrite must be a bool, got {overwrite!r}")
     if not os.path.lexists(target):
@@ -149,7 +149,7 @@ def _check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _exchange(made: Path, target: Path) -> None:
-    """Puts what was made in the place of what is there, and that in the place of what was made."""
+    """Exchange the new directory and the existing one atomically."""
     libc = ctypes.CDLL(None, use_errno=True)
     before, after = os.fsencode(made), os.fsencode(target)
     if libc.renameat2(_HERE, before, _HERE, after, _EXCHANGE) != 0:
@@ -176,29 +176,30 @@ def load_checkpoint(
     workers: int = 1,
     states: Mapping[str, Any] | None = None,
 ) -> None:
-    """Makes the network what it was when a checkpoint was written.
+    """Load a checkpoint into a network.
 
-    Every file is checked before anything changes. Rows that a table has now are dropped. Optimizer
-    state is loaded where an optimizer covers the table, which must then be of the kind that was
-    saved.
+    Every file is checked before anything changes. The present rows of the tables are dropped.
+    Optimizer state is loaded where an optimizer covers the table, which must then be of the kind
+    that was saved.
 
     Args:
         model: as for `save_checkpoint`, built the same way, with tables of the same names.
-        path: what `save_checkpoint` wrote; or the directory of a `RecCheckpoint`, of which the
-            newest state is loaded.
-        worker: with several processes that share the tables, which this is, from 0 on.
-        workers: how many these are, whatever their number was at the time of writing. Each gets the
-            rows of the keys it owns, all of them together every row once. Default: 1.
-        states: by name, objects that `save_checkpoint` was given under these names, or
-            `RecCheckpoint`: they become what they were. Those not named here are left out.
+        path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
+            `RecCheckpoint`, whose newest state is loaded.
+        worker: index of this process, from 0, if several processes share the tables. Default: 0.
+        workers: number of these processes; it may differ from the number that wrote the checkpoint.
+            Each loads the rows of the keys it owns, so that all together load every row once.
+            Default: 1.
+        states: objects by name, saved under these names by the `states` of `save_checkpoint` or
+            `RecCheckpoint`, whose states are restored. Other saved states are ignored.
             Default: none.
 
     Raises:
-        FileNotFoundError: there is no checkpoint at path.
+        FileNotFoundError: there is no checkpoint at `path`.
         CheckpointError: (a ValueError) a file is damaged, or the network's tables are not those of
             the checkpoint; the message names the file, and nothing has changed.
-        ValueError: it has no state of such a name; or, a CheckpointError, one of `states` refuses
-            what was saved. Nothing has changed.
+        ValueError: the checkpoint has no state of such a name; or, a CheckpointError, one of
+            `states` refuses its saved state. Nothing has changed.
     """
     objects = _check_states(states)
     workers = check_int("workers", workers, 1, 1 << 16)
@@ -223,7 +224,7 @@ def _saved_states(source: Path) -> dict[str, Any]:
 
 
 def _load_states(objects: dict[str, Any], saved: dict[str, Any], source: Path) -> None:
-    """All of them, or none."""
+    """Load all states, or none."""
     before: list[tuple[Any, Any]] = []
     try:
         for name, each in objects.items():
@@ -247,15 +248,15 @@ def _state_of(name: str, source: Path) -> Iterator[None]:
 
 
 def chain_at(path: Path, step: int | None = None) -> list[Entry]:
-    """The chain that leads to a full checkpoint, or to a state of the run in a directory.
+    """Return the chain that leads to a full checkpoint, or to a state of the run in a directory.
 
     Args:
-        path: a checkpoint, or the directory of a run.
-        step: of a run, the state of that step instead of the newest.
+        path: a full checkpoint, or the directory of a run.
+        step: step of the state of a run. Default: None, the newest state.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        CheckpointError: a manifest is damaged; `path` is a delta, which is nothing by itself.
+        CheckpointError: a manifest is damaged, or `path` is a delta, which is not a whole state.
     """
     if not (path / MANIFEST).is_file() and path.is_dir():
         chain = newest_chain(path, step)
@@ -268,10 +269,10 @@ def chain_at(path: Path, step: int | None = None) -> list[Entry]:
 
 
 def training_cell(model: Any) -> nn.Cell:
-    """The cell with all parameters of a model, the optimizer's too where there is one.
+    """Return the cell with all parameters of a model, the optimizer's included if there is one.
 
     Raises:
-        TypeError: it is neither a Model nor a Cell.
+        TypeError: `model` is neither a Model nor a Cell.
     """
     if isinstance(model, nn.Cell):
         return model

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exception of checkpoints that cannot be read."""
+"""CheckpointError: the exception of checkpoints that cannot be read."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _DAMAGE = (
 
 
 class CheckpointError(ValueError):
-    """A checkpoint with a file that is damaged, was made up, or does not fit the others.
+    """Error of a checkpoint whose file is damaged, forged, or does not fit the other files.
 
-    The message names the file and says what is wrong. Nothing has been changed.
+    The message names the file and the damage. Nothing has been changed.
     """
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Whatever goes wrong while a file's contents are taken apart is said of that file.
+    """Context that turns errors while a file is decoded into a CheckpointError that names it.
 
     Raises:
-        CheckpointError: the contents are not what they must be.
+        CheckpointError: the contents of the file are wrong.
         OSError: the file cannot be read.
 
     Example:
@@ -56,7 +56,7 @@ def reading(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             raise
-        # Of Arrow, where a file ends too early.
+        # Arrow raises it where a file ends too early.
         raise CheckpointError(f"{path} is damaged: {_words(error)}") from error
 
 

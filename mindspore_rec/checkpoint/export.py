@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table's rows of one state as a file for other tools."""
+"""Export of a table's rows of one state to a file for other tools."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ ENDINGS = (".parquet", ".arrow", ".csv")
 
 
 def export_table(chain: Sequence[Entry], name: str, path: Path, with_state: bool = False) -> int:
-    """Writes the rows in order of their keys; returns how many.
+    """Write the rows in the order of their keys and return their number.
 
     Args:
-        chain: from `newest_chain`.
-        name: of the table.
-        path: a new file, with one of the `ENDINGS`. Of a `.csv` the columns are key, value_0,
-            value_1, ..., [state_0, ...], count, last_step, last_time.
-        with_state: with the optimizer's state. Default: False.
+        chain: checkpoints from `newest_chain`.
+        name: name of the table.
+        path: a new file, with one of the suffixes `ENDINGS`. A `.csv` file has the columns key,
+            value_0, value_1, ..., [state_0, ...], count, last_step, last_time.
+        with_state: whether to write the optimizer's state. Default: False.
 
     Raises:
-        FileExistsError: there is something at path.
+        FileExistsError: `path` exists already.
         CheckpointError: a file of the chain is damaged, or there is no such table.
-        ValueError: the ending is another.
+        ValueError: `path` has another suffix.
     """
     if path.suffix not in ENDINGS:
         raise ValueError(f"the file must end with one of {', '.join(ENDINGS)}, got {path.name!r}")

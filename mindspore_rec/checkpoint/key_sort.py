@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows in the order of their keys, in bounded memory: a sort in parts through files."""
+"""KeySort: sorts rows by key in bounded memory, through files."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _PART_BYTES = 256 << 20
 
 
 class KeySort:
-    """Takes rows in any order and gives them by ascending key.
+    """External sort of rows by ascending key.
 
-    Rows that do not fit into one part go to files, one a range of keys, which are sorted one by
-    one. The ranges are chosen from the first rows that come.
+    Rows that do not fit into one part are written to files, one per range of keys, which are sorted
+    one by one. The ranges are chosen from the first rows added.
 
     Args:
-        directory: for the files; it is made when it is needed, and removed by `close`.
-        dtype: of a row, a structured type with a field `key`.
-        rows: how many will come, about.
-        part_bytes: what is sorted at a time. Default: 256 MiB.
+        directory: directory of the files; made when it is needed, and removed by `close`.
+        dtype: structured dtype of a row, with a field `key`.
+        rows: approximate number of rows that will be added.
+        part_bytes: bytes of rows that are sorted in memory at a time. Default: 256 MiB.
 
     Example:
         >>> import tempfile
@@ -47,7 +47,7 @@ class KeySort:
         self._held: list[np.ndarray] = []
 
     def add(self, rows: np.ndarray) -> None:
-        """Takes rows, an array of the dtype; they may be changed afterwards.
+        """Add rows, an array of the dtype, which may be changed afterwards.
 
         Raises:
             OSError: a file cannot be written.
@@ -71,7 +71,7 @@ class KeySort:
                     file.write(mine.tobytes())
 
     def sorted_parts(self) -> Iterator[np.ndarray]:
-        """All rows in order, a part at a time; each part may be kept."""
+        """Yield all rows in order, a part at a time; each part may be kept."""
         for number in range(self._parts):
             if self._parts == 1:
                 rows = np.concatenate(self._held) if self._held else np.empty(0, self._dtype)
@@ -84,7 +84,7 @@ class KeySort:
             yield rows[np.argsort(rows["key"], kind="stable")]
 
     def close(self) -> None:
-        """Removes the files."""
+        """Remove the files."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _file(self, number: int) -> Path:

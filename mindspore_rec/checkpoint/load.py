@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making a network what it was at a state of a run."""
+"""Loading a state of a run into a network."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ __all__ = ["TableUpdate", "check_load", "check_tables", "load_chain"]
 
 
 def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: int = 1) -> None:
-    """Loads the state that a chain leads to: tables, parameters, the optimizer's state.
+    """Load the state that a chain leads to: tables, parameters and optimizer state.
 
-    Tables and parameters are compared, and what could go wrong has been tried, before anything
-    changes. Rows that a table has now are dropped.
+    Everything is checked before anything changes. The present rows of the tables are dropped.
 
     Args:
         cell: a network for its weights only, a training cell for everything.
-        chain: from `newest_chain`, its files checked by `verify_chain`.
-        worker: which part of the rows, of `workers`; the owner of a key is a function of the key.
-        workers: default: 1, all rows.
+        chain: checkpoints from `newest_chain`, whose files `verify_chain` has checked.
+        worker: index of the worker whose rows are loaded; the owner of a key is a function of the
+            key. Default: 0.
+        workers: number of workers. Default: 1, which loads all rows.
 
     Raises:
         CheckpointError: tables, parameters or optimizers are not those that were saved.
@@ -63,7 +63,7 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: 
 
 
 def check_load(cell: nn.Cell, chain: Sequence[Entry]) -> None:
-    """Raises what `load_chain` would, and changes nothing."""
+    """Raise the errors of `load_chain`, without changing anything."""
     last = chain[-1]
     tables = {table.name: table for table in tables_of(cell)}
     check_tables(tables, last)
@@ -71,13 +71,13 @@ def check_load(cell: nn.Cell, chain: Sequence[Entry]) -> None:
     for name in tables:
         check_alike(chain, name)
         if len({dtype_of(entry, name) for entry in chain}) > 1:
-            # Whether the last optimizer's states are there for every row shows at the end only.
+            # Only reading to the end shows whether every row has the last optimizer's state.
             for _ in rows_at(chain, name):
                 pass
 
 
 def check_tables(tables: dict[str, TableParameter], entry: Entry) -> None:
-    """Compares names, shapes, counting and optimizers of a network's tables with a checkpoint's.
+    """Check names, shapes, admission and optimizers of a network's tables against a checkpoint.
 
     Raises:
         CheckpointError: they differ.
@@ -129,14 +129,14 @@ def _set_clock(table: TableParameter, saved: dict[str, Any]) -> None:
 
 
 class TableUpdate:
-    """What a checkpoint does to a table that is at its parent, read and ready to be applied.
+    """Change that a checkpoint makes to a table in its parent state, read and ready to be applied.
 
     Args:
         entry: a delta; or a full checkpoint, which replaces all rows.
-        name: of the table.
+        name: name of the table.
 
     Raises:
-        CheckpointError: the checkpoint has no such table, or a file of it is damaged.
+        CheckpointError: the checkpoint has no such table, or a file of the checkpoint is damaged.
     """
 
     def __init__(self, entry: Entry, name: str) -> None:
@@ -146,16 +146,16 @@ class TableUpdate:
         self._parts = [to_arrays(rows) for rows in table_rows(entry, name) if len(rows)]
 
     def apply(self, table: TableParameter) -> None:
-        """Changes the table; nothing else may change it meanwhile.
+        """Apply the change to the table; nothing else may change it meanwhile.
 
-        Optimizer state is left out where no optimizer covers the table.
+        Optimizer state is ignored if no optimizer covers the table.
         """
         saved = self._saved
         if self._replaces:
             table.clear_rows()
             _set_clock(table, saved)
         elif table.event_time is None and saved["first_time"]:
-            table.set_event_time(saved["first_time"])  # rows from before it have it from now on
+            table.set_event_time(saved["first_time"])  # older rows get it
         if len(self._deleted) and not table.vocabulary:
             table.erase_rows(self._deleted)
         for arrays in self._parts:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A checkpoint's directory and its manifest.
+"""Directory of a checkpoint, and its manifest.
 
-A directory appears whole or not at all: it is written beside its place, synced and renamed. The
-manifest, `manifest.json`, says what it is (`kind`, `step`, `run`, `state`, `parent`), what its
-tables are, and size and CRC32C of every other file; `crc32c` is the checksum of the manifest
-without that line itself.
+A directory appears whole or not at all: it is written under a temporary name, synced and renamed.
+The manifest, `manifest.json`, has the checkpoint's identity (`kind`, `step`, `run`, `state`,
+`parent`), a description of its tables, and size and CRC32C of every other file; `crc32c` is the
+checksum of the manifest without that line itself.
 
-A `full` checkpoint holds all rows, a `delta` what changed since the state it names as its parent.
-The id `state` names what a directory leads to: one `run` of training passes through a line of
-states. Both are random and never used twice.
+A `full` checkpoint holds all rows, a `delta` the changes since the state that is its parent. The id
+`state` identifies the state that a directory leads to; one `run` of training passes through a
+sequence of states. Both ids are random and never used twice.
 
 A manifest is checked field by field (`manifest_fields`) wherever one is read or written: a file
 that it names is in its directory, and nowhere else.
@@ -49,7 +49,7 @@ _MOST_BYTES = 64 << 20  # of a manifest
 
 
 def new_id() -> str:
-    """A name for a run or a state, of 16 hexadecimal digits.
+    """Return a new random id of a run or a state, 16 hexadecimal digits.
 
     Example:
         >>> len(new_id())
@@ -60,10 +60,10 @@ def new_id() -> str:
 
 @contextmanager
 def new_directory(target: Path) -> Iterator[Path]:
-    """A directory to write into, which becomes `target` at the end; an error leaves nothing.
+    """Yield a directory to write into, renamed to `target` at the end and removed after an error.
 
     Raises:
-        FileExistsError: there is something at target already.
+        FileExistsError: `target` exists already.
         OSError: a file cannot be written.
 
     Example:
@@ -91,11 +91,11 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 
 def write_manifest(directory: Path, fields: dict[str, Any]) -> dict[str, Any]:
-    """Writes the manifest of the directory's files with these fields; the whole of it.
+    """Write a manifest with these fields and the directory's files; return the whole manifest.
 
     Raises:
         OSError: it cannot be written.
-        ValueError: a field is what `read_manifest` would refuse.
+        ValueError: a field has a value that `read_manifest` refuses.
     """
     files = {
         path.name: {"size": path.stat().st_size, "crc32c": _checksum(path)}
@@ -110,11 +110,11 @@ def write_manifest(directory: Path, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest, checked by its own checksum, and field by field.
+    """Return the manifest of a directory, after a check of its checksum and of each field.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        CheckpointError: it is damaged, or of another format.
+        CheckpointError: the manifest is damaged, or of another format version.
     """
     path = directory / MANIFEST
     try:
@@ -153,10 +153,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def check_files(directory: Path, manifest: dict[str, Any]) -> None:
-    """Compares size and CRC32C of every file.
+    """Check size and CRC32C of every file.
 
     Raises:
-        CheckpointError: a file is missing, a link, or damaged; it is named.
+        CheckpointError: a file is missing, a link, or damaged; the message names it.
     """
     for name, expected in manifest["files"].items():
         path = directory / name
@@ -171,7 +171,7 @@ def check_files(directory: Path, manifest: dict[str, Any]) -> None:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file that is in the directory itself: a link may lead anywhere."""
+    """Return the size of a file in bytes; refuse links, which may lead out of the directory."""
     found = os.lstat(path)
     if not stat.S_ISREG(found.st_mode):
         what = "a link" if stat.S_ISLNK(found.st_mode) else "no file"

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of a manifest: the type and range of each field, and the names of files.
 
-The checksum says that a manifest is as it was written, not who wrote it. Whoever reads one can rely
-on what is checked here: files are in the directory itself, under names that their kind has, and are
-large enough for the rows that they are said to hold.
+A checksum detects damage, not forgery. These checks guarantee that files are in the directory
+itself, under names of their kind, and large enough for the rows that they hold by the manifest.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ _MOST_WORDS = 10_000
 
 
 def check_fields(manifest: Any) -> None:
-    """Compares a manifest, without its checksum, with what may stand there.
+    """Check type and range of each field of a manifest without its checksum.
 
     Raises:
-        ValueError: something else does; it is named.
+        ValueError: a field is wrong; the message names it.
 
     Example:
         >>> check_fields({"kind": "half"})
@@ -104,7 +103,7 @@ def _check_table(where: str, table: Any, kind: str, files: dict[str, Any], taken
         text = table.get(name)
         fits = isinstance(text, str) and len(text) <= _MOST_WORDS
         _require(fits, f"{where}.{name}", "a text", text)
-    # The ranges of the native clock, which must not refuse what the rows were loaded for.
+    # The ranges of the native clock, which is set after the rows are loaded and must not fail.
     step = _int("step", table, 0, _MOST_TIME, where)
     time = _int("event_time", table, 0, _MOST_TIME, where)
     _int("first_time", table, 0, _MOST_TIME, where)
@@ -139,7 +138,7 @@ def _check_file(
 def _check_rows(
     where: str, name: str, table: dict[str, Any], file: dict[str, Any], size: int
 ) -> None:
-    """The rows of a file are not compressed: so many take their place."""
+    """Check that a file is large enough for its rows, which are not compressed."""
     rows = _int(name, table, 0, _MOST_ROWS, where)
     most = file["size"] // size
     _require(rows <= most, f"{where}.{name}", f"at most {most}, which the file has room for", rows)

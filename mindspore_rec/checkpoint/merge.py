@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A full checkpoint from another one and the deltas after it, without any network."""
+"""Merge of a full checkpoint and the deltas after it into a new one, without a network."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _NOT_TAKEN = ("format_version", "files", "crc32c")
 
 
 def merge_chain(chain: Sequence[Entry], target: Path) -> None:
-    """Writes the state that a chain leads to as a full checkpoint.
+    """Write the state that a chain leads to as a full checkpoint.
 
-    Its table files are those that saving the network itself would have written, byte for byte.
+    Its table files are byte for byte those that saving the network itself would write.
 
     Args:
-        chain: from `newest_chain`; every file is checked.
+        chain: checkpoints from `newest_chain`; every file is checked.
         target: the directory to make; its parent must exist.
 
     Raises:
-        FileExistsError: there is something at target already.
+        FileExistsError: `target` exists already.
         CheckpointError: a file of the chain is damaged.
-        OSError: a file cannot be written; there is no directory then.
+        OSError: a file cannot be written; `target` is not made.
     """
     verify_chain(chain)
     last = chain[-1]
@@ -53,7 +53,7 @@ def merge_chain(chain: Sequence[Entry], target: Path) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same file once more: files of a checkpoint are never changed."""
+    """Hard-link a file, or copy it: files of a checkpoint are never changed."""
     try:
         os.link(source, target)
     except OSError:  # another file system, or one without links

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RecCheckpoint: checkpoints and deltas while training goes on."""
+"""RecCheckpoint: callback that writes checkpoints and deltas during training."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ _INPUT = re.compile(r"[^:]+:[A-Z]+[0-9]*:-?\d+(,-?\d+)*")
 
 @dataclass(frozen=True)
 class Save:
-    """Figures of one directory that was written.
+    """Figures of one checkpoint that was written.
 
     Attributes:
-        step: training steps before it.
+        step: number of training steps before it.
         kind: 'full' or 'delta'.
-        rows: that are in it.
-        stall_seconds: what training waited for it.
-        write_seconds: how long the writing took, mostly beside the training.
-        bytes: of its files.
+        rows: number of rows in it.
+        stall_seconds: seconds that training waited for it.
+        write_seconds: seconds of writing, mostly in the background.
+        bytes: size of its files.
     """
 
     step: int
@@ -76,55 +76,56 @@ class Save:
 
 
 class RecCheckpoint(Callback):
-    """Saves the whole state of a training now and then, in the background.
+    """Callback that saves the whole state of a training at intervals, in the background.
 
-    The directory gets one full checkpoint when training begins, if it is empty, and from then on
-    deltas: what changed since the last one, with all that is needed to go on from there. Training
-    waits for copies of what changed only. A new full checkpoint is merged from the last one and the
-    deltas, by another thread; what is older than the `keep` newest full ones is then removed.
+    When training begins, a full checkpoint is written if the directory is empty; from then on
+    deltas, each with the changes since the last one. Training waits only while the changes are
+    copied. A new full checkpoint is merged from the last one and its deltas in another thread;
+    checkpoints older than the `keep` newest full ones are then removed.
 
-    It runs after all other callbacks of a step. The state is that of tables (rows, optimizer state,
-    counters), dense parameters and optimizer, the stream's place, the generators of random numbers
-    of Python, NumPy and MindSpore, and of `states`. A training that goes on from it has the same
-    bits as one that was never interrupted, as far as its data and its callbacks depend on nothing
-    else. (Eviction by capacity picks from samples, and picks others after a restart.)
+    The callback runs after all other callbacks of a step. The state consists of tables (rows,
+    optimizer state, counters), dense parameters, optimizer, position in the data, the random number
+    generators of Python, NumPy and MindSpore, and `states`. A training that is resumed from it has
+    the same bits as one that was never interrupted, if its data and callbacks depend on nothing
+    else. (Eviction by capacity chooses victims from random samples, which differ after a restart.)
 
-    What is trained on is a source of batches with a state (a `StreamingDataset`, or a
-    `BatchWrapper` of one such as `FeatureBatches`), or begins anew with each run and has a length:
-    a list, a finite Dataset. Anything else, such as a generator or a `GeneratorDataset` over a
-    stream, is refused before the first step with the reason why it cannot be resumed, unless
-    `data_starts_over` says that its place may be lost.
+    The training data must be a source of batches with a state (a `StreamingDataset`, or a
+    `BatchWrapper` of one such as `FeatureBatches`), or start anew with each run and have a length:
+    a list, a finite Dataset. Other data, such as a generator or a `GeneratorDataset` over a stream,
+    are refused before the first step with the reason why they cannot be resumed, unless
+    `data_starts_over` is True.
 
-    Where nothing can be written, as on a full disk, a warning is logged, training goes on, and the
-    next delta has all since the last one that is there.
+    If a checkpoint cannot be written, for example because the disk is full, a warning is logged,
+    training continues, and the next delta has all changes since the last one that was written.
 
     Args:
-        directory: of the run; made if it is missing. One process at a time may write to it.
+        directory: directory of the run; made if missing. One process at a time may write to it.
         every_steps: steps between two full checkpoints, at least 1; or
         every_seconds: seconds between them, above 0. One of the two must be given.
-        keep: full checkpoints that are kept, with the deltas since the oldest, at least 1.
-            Default: 2.
+        keep: number of full checkpoints that are kept, with the deltas since the oldest, at least
+            1. Default: 2.
         delta_every_steps: steps between two deltas, at least 1; or
-        delta_every_seconds: seconds between them, above 0. Default: no deltas but those that full
-            checkpoints are made of.
-        states: by name, objects with `state_dict()` and `load_state_dict(state)` that belong to the
-            state: a `ProgressiveValidation`, for example. The `train_dataset` is one by itself,
-            where it has these.
-        data_starts_over: the data may begin anew after a restart: their place is not saved,
-            whatever they are. Default: False.
-        announce: called with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`,
-            `watermark` and `saved_at` when a directory is there, from another thread. What it
-            raises is logged.
-        builder: 'package.module:function', which makes the network, for `serving.Predictor`.
-        builder_arguments: its keyword arguments, JSON values.
-        builder_inputs: what that network takes, as texts such as 'ids:INT64:-1,26'; a predictor
-            then need not be told. Default: None, as the network's `set_inputs` says.
+        delta_every_seconds: seconds between them, above 0. Default: None, only the deltas that
+            full checkpoints are merged from.
+        states: objects by name with `state_dict()` and `load_state_dict(state)` that belong to the
+            state, for example a `ProgressiveValidation`. The `train_dataset` need not be among
+            them.
+        data_starts_over: whether the data may start anew after a restart: their position is then
+            not saved, and any data are accepted. Default: False.
+        announce: function that is called from another thread, when a checkpoint has been written,
+            with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and
+            `saved_at`. Its exceptions are logged.
+        builder: function that makes the network for `serving.Predictor`, as
+            'package.module:function'.
+        builder_arguments: keyword arguments of `builder`, JSON values.
+        builder_inputs: inputs of that network, as texts such as 'ids:INT64:-1,26', for predictors.
+            Default: None, those of the network's `set_inputs`.
 
     Attributes:
-        directory: the directory.
-        step: training steps since the run began, over all restarts.
-        saves: a `Save` of each directory that this object wrote.
-        failures: how often writing failed.
+        directory: directory of the run.
+        step: number of training steps since the run began, over all restarts.
+        saves: a `Save` of each checkpoint that this object wrote.
+        failures: number of writes that failed.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type, out of range, or excludes another.
@@ -197,7 +198,7 @@ class RecCheckpoint(Callback):
         self.saves: list[Save] = []
         self.failures = 0
         self._run: str | None = None
-        self._last: Entry | None = None  # the newest state that is in the directory
+        self._last: Entry | None = None  # id of the newest state in the directory
         self._began = 0  # self.step when this training began
         self._saved_step = -1
         self._restored: dict[str, Any] | None = None  # states, until the training begins
@@ -209,20 +210,22 @@ class RecCheckpoint(Callback):
     # ---- going on
 
     def restore(self, model: Any, train_dataset: Any = None, step: int | None = None) -> int | None:
-        """Makes everything what it was at the newest state; to be called before training.
+        """Restore the newest state, before training.
 
         Args:
             model: the RecModel (or training cell), built as when it was saved.
-            train_dataset: what will be trained on, if it has a state: before its first batch.
-            step: go back to the state of this step; what is newer is removed. Default: the newest.
+            train_dataset: the training data, if they have a state; before their first batch.
+            step: step of the state to restore; newer checkpoints are removed. Default: None, the
+                newest state.
 
         Returns:
-            Training steps until then; None where there is no checkpoint, and nothing changed.
+            Number of training steps of that state; None if there is no checkpoint, and nothing has
+            changed.
 
         Raises:
-            ValueError: a file is damaged (a CheckpointError); the model, data set or `states` are
-                not those that were saved: a place in a stream and no stream, or the other way
-                round; the place in the data set could not be saved; there is no such step.
+            ValueError: a file is damaged (a CheckpointError); the model, data or `states` are not
+                those that were saved (only one of checkpoint and data has a position in a stream);
+                the position in the data cannot be saved; there is no such step.
             RuntimeError: training has begun, or another process writes to the directory.
         """
         if self._lock is not None:
@@ -248,7 +251,7 @@ class RecCheckpoint(Callback):
                     f"states of {sorted(states['objects'])}, given are {sorted(wanted)}"
                 )
             check_load(training_cell(model), chain)
-            # Before the tables: whatever these raise, no row has changed.
+            # Before the tables, so that no row has changed if these raise an error.
             for name, each in wanted.items():
                 try:
                     each.load_state_dict(states["objects"][name])
@@ -276,11 +279,11 @@ class RecCheckpoint(Callback):
     # ---- the callback
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Opens the directory; writes the first checkpoint of a run.
+        """Open the directory, and write the first checkpoint of a run.
 
         Raises:
-            ValueError: the place in the data cannot be saved, or is not the one that was restored;
-                the directory is another run's.
+            ValueError: the position in the data cannot be saved, or is not the one that was
+                restored; the directory belongs to another run.
         """
         run = run_context.original_args()
         cell = run.train_network
@@ -305,7 +308,7 @@ class RecCheckpoint(Callback):
         self._delta.restart(now)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Takes a snapshot where one is due and the last one is written."""
+        """Take a snapshot if one is due and the last one has been written."""
         run = run_context.original_args()
         self.step = self._began + run.cur_step_num
         now = time.monotonic()
@@ -316,7 +319,7 @@ class RecCheckpoint(Callback):
             self._save(run, full)
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Writes what is not saved yet, and waits for it.
+        """Save the last state, and wait until it is written.
 
         Raises:
             OSError: it cannot be written.
@@ -334,7 +337,7 @@ class RecCheckpoint(Callback):
             self._close()
 
     def __exit__(self, *error: Any) -> None:
-        """Ends the writing where training ended in an error."""
+        """Stop writing after a training that failed."""
         self._close()
 
     # ---- saving
@@ -381,7 +384,7 @@ class RecCheckpoint(Callback):
             self._full.restart(now)
 
     def _finish_write(self) -> None:
-        """Waits for the delta that is being written; where it failed, the next one has it all."""
+        """Wait for the delta that is being written; after a failure the next one includes it."""
         assert self._writer is not None
         marks, self._unsaved = self._unsaved, []
         try:
@@ -396,7 +399,7 @@ class RecCheckpoint(Callback):
     def _merge(self) -> None:
         assert self._merger is not None
         if self._merger.busy:
-            return  # it takes longer than the time between two full ones
+            return  # merging takes longer than the time between two full ones
 
         def merge() -> None:
             begin = time.perf_counter()
@@ -449,7 +452,7 @@ class RecCheckpoint(Callback):
 
     def _all_states(self, run: Any) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._states.items()}
-        # The batch, not the source: that one may have read ahead of the training.
+        # As of the trained batch: the source may have been read ahead.
         objects.update(self._data.state(run.get("train_batch")))
         return {"objects": objects, "random": random_state()}
 

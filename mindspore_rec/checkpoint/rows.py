@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a run as of one of its states, sorted by key: a full checkpoint with deltas over it.
+"""Rows of a state, sorted by key, from a full checkpoint and the deltas after it.
 
-Memory is needed for what changed since the full checkpoint, and for a part of the rest.
+This needs memory for the rows changed since the full checkpoint, and for a part of the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["check_alike", "deleted_keys", "dtype_of", "rows_at", "table_entry", 
 
 
 def table_entry(entry: Entry, name: str) -> dict[str, Any]:
-    """Return what the manifest says of a table.
+    """Return the manifest's entry of a table.
 
     Raises:
         CheckpointError: the checkpoint has no such table.
@@ -32,20 +32,20 @@ def table_entry(entry: Entry, name: str) -> dict[str, Any]:
 
 
 def dtype_of(entry: Entry, name: str) -> np.dtype:
-    """The structured type of a table's rows."""
+    """Return the structured dtype of a table's rows."""
     table = table_entry(entry, name)
     return row_type(table["dim"], table["state_width"])
 
 
 def table_rows(entry: Entry, name: str) -> Iterator[np.ndarray]:
-    """Rows that are in the checkpoint: all of them, or those that a delta changes; by key."""
+    """Yield the rows in a checkpoint, all rows or those that a delta changes, by key."""
     table = table_entry(entry, name)
     path, dtype = entry.path / table["file"], dtype_of(entry, name)
     return read_rows(path, dtype, table["rows"], legal_keys(table))
 
 
 def deleted_keys(entry: Entry, name: str) -> np.ndarray:
-    """Keys that a delta removes, in ascending order; none of a full checkpoint."""
+    """Return the keys that a delta removes, in ascending order; none for a full checkpoint."""
     table = table_entry(entry, name)
     if "deleted" not in table:
         return np.empty(0, np.int64)
@@ -53,10 +53,10 @@ def deleted_keys(entry: Entry, name: str) -> np.ndarray:
 
 
 def check_alike(chain: Sequence[Entry], name: str) -> None:
-    """Looks whether a table has one shape and one kind of key all along a chain.
+    """Check that a table has the same shape and kind of key in all checkpoints of a chain.
 
     Raises:
-        CheckpointError: it has not.
+        CheckpointError: they differ.
     """
     first, *others = chain
     for entry in others:
@@ -70,10 +70,10 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
 
 
 def rows_at(chain: Sequence[Entry], name: str) -> Iterator[np.ndarray]:
-    """All rows of a table after a chain (`newest_chain`), a part at a time.
+    """Yield all rows of a table in the state that a chain leads to, a part at a time.
 
-    As a full checkpoint of that state would have them: rows whose age has reached the table's limit
-    are left out, and those from before the first event time have that time.
+    They are the rows that a full checkpoint of that state has: rows whose age has reached the
+    table's limit are left out, and rows from before the first event time have that time.
 
     Raises:
         CheckpointError: a file is damaged, or the checkpoints do not fit together.
@@ -100,7 +100,7 @@ def rows_at(chain: Sequence[Entry], name: str) -> Iterator[np.ndarray]:
 
 
 def _changes(chain: Sequence[Entry], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The last word on every key that any delta has: rows by key, and keys that are gone."""
+    """Return the newest row of every key that a delta changed, by key, and the removed keys."""
     dtype = dtype_of(chain[0], name)
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
     for entry in chain[1:]:
@@ -117,7 +117,7 @@ def _changes(chain: Sequence[Entry], name: str) -> tuple[np.ndarray, np.ndarray]
 
 
 def _joined(rows: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Both, by key; they have no key in common."""
+    """Return the rows of both by key; they have no key in common."""
     if not len(more):
         return rows
     if not len(rows):
@@ -134,7 +134,7 @@ def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def _first_time(chain: Sequence[Entry], name: str) -> int:
-    """The first event time, if it came within the chain."""
+    """Return the first event time, if it was set within the chain."""
     if table_entry(chain[0], name)["event_time"] != 0:
         return 0
     times = (table_entry(entry, name)["first_time"] for entry in chain)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes to the directory of a run besides its growth: who may write, and what goes."""
+"""Lock of a run's directory, and removal of old checkpoints."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["lock", "remove", "remove_left_over", "remove_old"]
 
 
 def lock(root: Path) -> FileLock:
-    """Makes this process the only one that writes there, until the lock is closed.
+    """Return a lock that makes this process the only writer until it is closed.
 
-    A child that is forked meanwhile, as a data set's workers are, has no part in it.
+    Child processes forked meanwhile, such as a data set's workers, do not share the lock.
 
     Raises:
-        RuntimeError: another process does.
+        RuntimeError: another process has the lock.
     """
     try:
         return FileLock(root / ".lock")
@@ -33,25 +33,25 @@ def lock(root: Path) -> FileLock:
 
 
 def remove(old: Iterable[Entry]) -> None:
-    """Removes checkpoints, the newest first, so that no delta is left whose parent is gone."""
+    """Remove checkpoints, the newest first, so that no delta remains without its parent."""
     for entry in sorted(old, key=lambda each: -each.step):
-        # By one step out of sight: what is half removed must not be taken for a checkpoint.
+        # Renamed first, so that a half removed directory is never taken for a checkpoint.
         hidden = entry.path.with_name(f"{TEMPORARY}{entry.path.name}.removed")
         os.rename(entry.path, hidden)
         shutil.rmtree(hidden, ignore_errors=True)
 
 
 def remove_old(root: Path, keep: int) -> None:
-    """Removes all from before the newest `keep` full checkpoints."""
+    """Remove all checkpoints older than the newest `keep` full ones."""
     found = entries(root)
     fulls = [entry.step for entry in found if entry.kind == "full"]
     if len(fulls) <= keep:
         return
-    oldest = (fulls[-keep], "full")  # a delta of that step comes before it
+    oldest = (fulls[-keep], "full")  # a delta of the same step comes before it
     remove(entry for entry in found if (entry.step, entry.kind) < oldest)
 
 
 def remove_left_over(root: Path) -> None:
-    """Removes what a process left that was killed."""
+    """Remove the temporary directories of a process that was killed."""
     for path in root.glob(f"{TEMPORARY}*"):
         shutil.rmtree(path, ignore_errors=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a checkpoint is made of, taken from a network between two steps, and written later.
+"""Snapshots of a network between two steps, from which checkpoints are written.
 
-A full checkpoint is written straight from the tables, a part at a time. A `Delta` holds copies of
-what changed: taking it is all that training waits for.
+A full checkpoint is written directly from the tables, a part at a time. A `Delta` holds copies of
+the changes and is written later: training waits only until the copies are made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["DENSE", "Delta", "admission_of", "check_has_rows", "describe", "writ
 
 
 def admission_of(table: TableParameter) -> str:
-    """How the table counts keys without a row: two that count alike can exchange counts."""
+    """Return the kind of admission counters; tables of the same kind can exchange counters."""
     if not isinstance(table, MapParameter):
         return "none"
     arguments = table.admission.native_arguments()
@@ -44,7 +44,7 @@ def admission_of(table: TableParameter) -> str:
 
 
 def describe(table: TableParameter) -> dict[str, Any]:
-    """What a manifest says of a table, but for its files: shape, clock and the rules of age."""
+    """Return a table's entry of a manifest without its files: shape, clock and age limits."""
     eviction = getattr(table, "eviction", None)
     return {
         "dim": table.dim,
@@ -62,10 +62,10 @@ def describe(table: TableParameter) -> dict[str, Any]:
 
 
 def check_has_rows(tables: Iterable[TableParameter]) -> None:
-    """Refuses to save tables whose rows are elsewhere: they would be saved as if they had none.
+    """Raise RuntimeError if a table lacks its rows, which would be saved as an empty table.
 
     Raises:
-        RuntimeError: other weights were loaded into the network, without a table's rows.
+        RuntimeError: weights without a table's rows were loaded into the network.
     """
     for table in tables:
         if table.rows_missing:
@@ -82,7 +82,7 @@ def write_full(
     states: dict[str, Any],
     directory: Path,
 ) -> dict[str, Any]:
-    """Writes all rows, parameters and states; what the manifest says of the tables.
+    """Write all rows, parameters and states; return the tables' entries of the manifest.
 
     Raises:
         OSError: a file cannot be written.
@@ -108,13 +108,13 @@ class _Changes:
 
 
 class Delta:
-    """Copies of what changed in a network since marks of its tables.
+    """Copies of the changes of a network since marks of its tables.
 
     Args:
         cell: the training cell.
-        tables: its tables by name.
-        marks: the mark of each.
-        states: what else belongs to the state; not copied.
+        tables: the cell's tables by name.
+        marks: marks of the tables by name, since which changes are copied.
+        states: other states to write; not copied.
 
     Raises:
         RuntimeError: a table's rows are missing.
@@ -140,7 +140,7 @@ class Delta:
         self._states = states
 
     def write(self, directory: Path) -> dict[str, Any]:
-        """Writes the files; what the manifest says of the tables.
+        """Write the files; return the tables' entries of the manifest.
 
         Raises:
             OSError: a file cannot be written.

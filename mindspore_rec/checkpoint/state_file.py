@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run has besides tables and parameters: nested dicts and lists of numbers, texts, arrays.
+"""Files of states other than tables and parameters: nested dicts and lists of JSON values, arrays.
 
-`states.json` holds all but the arrays, `states.safetensors` the arrays, by their path.
+`states.safetensors` holds the arrays by their path, `states.json` everything else.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _ARRAY = "__array__"
 
 
 def write_states(states: dict[str, Any], directory: Path) -> None:
-    """Writes the two files.
+    """Write the two files of states.
 
     Raises:
-        TypeError: something is neither a number, text, None, array, nor a dict or list of those.
+        TypeError: a value is neither a number, text, None, array, nor a dict or list of those.
     """
     arrays: dict[str, np.ndarray] = {}
     plain = _without_arrays(states, "states", arrays)
@@ -41,7 +41,7 @@ def read_states(directory: Path) -> dict[str, Any]:
 
     Raises:
         CheckpointError: a file is damaged.
-        OSError: one cannot be read.
+        OSError: a file cannot be read.
     """
     arrays = read_arrays(directory / ARRAYS)
     with reading(directory / JSON):
@@ -81,7 +81,7 @@ def _with_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def random_state() -> dict[str, Any]:
-    """Of Python's, NumPy's and MindSpore's global generators.
+    """Return the states of the global random generators of Python, NumPy and MindSpore.
 
     Example:
         >>> state = random_state()
@@ -100,7 +100,7 @@ def random_state() -> dict[str, Any]:
 
 
 def check_random_state(state: dict[str, Any]) -> None:
-    """Tries a state with generators that nobody uses; raises whatever they raise at a wrong one."""
+    """Try a state on unused generators, which raise an error for a wrong one."""
     python, numpy = _of_generators(state)
     random.Random().setstate(python)
     np.random.RandomState().set_state(numpy)  # noqa: NPY002
@@ -119,7 +119,7 @@ def _of_generators(state: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Puts the generators where they were."""
+    """Restore the global random generators."""
     python, numpy = _of_generators(state)
     random.setstate(python)
     np.random.set_state(numpy)  # noqa: NPY002

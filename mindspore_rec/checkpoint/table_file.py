@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of a table as an Arrow IPC file, which pandas, Polars and DuckDB open as it is.
+"""Files of a table's rows: Arrow IPC, which pandas, Polars and DuckDB can open.
 
 Columns: `key` int64, `value` fixed-size list of float32, `state` the same (optimizer state),
-`count`, `last_step` and `last_time` uint32. Rows are sorted by key and come in record batches of
-65,536, so equal tables give equal files, wherever their rows live. Neither writing nor reading
-needs memory for more than a part of the table.
+`count`, `last_step` and `last_time` uint32. Rows are sorted by key, in record batches of 65,536, so
+equal tables have equal files, whatever tiers their rows are in. Writing and reading need memory for
+a part of the table only.
 
 In memory rows are NumPy structured arrays with these fields.
 """
@@ -46,7 +46,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def row_type(dim: int, state_width: int) -> np.dtype:
-    """The structured type of a row.
+    """Return the structured dtype of a row.
 
     Example:
         >>> row_type(2, 0).names
@@ -59,7 +59,7 @@ def row_type(dim: int, state_width: int) -> np.dtype:
 
 
 def to_rows(arrays: Arrays, dtype: np.dtype) -> np.ndarray:
-    """Rows from the arrays of `TableParameter.export_rows`."""
+    """Return rows from the arrays of `TableParameter.export_rows`."""
     rows = np.empty(len(arrays["keys"]), dtype)
     rows["key"] = arrays["keys"]
     rows["value"] = arrays["values"]
@@ -71,7 +71,7 @@ def to_rows(arrays: Arrays, dtype: np.dtype) -> np.ndarray:
 
 
 def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
-    """The arguments of `TableParameter.import_rows` from rows."""
+    """Return the arguments of `TableParameter.import_rows` from rows."""
     names = {"key": "keys", "value": "values", "state": "states", **_INTEGERS}
     if not with_state:
         del names["state"]
@@ -83,7 +83,7 @@ def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
 
 
 def write_table(table: TableParameter, path: Path) -> int:
-    """Writes every row of a table; returns how many."""
+    """Write every row of a table; return the number of rows."""
     stats = table.stats()
     dtype = row_type(table.dim, stats["state_width"])
     sort = KeySort(path.with_name(path.name + ".sort"), dtype, stats["rows"])
@@ -95,7 +95,7 @@ def write_table(table: TableParameter, path: Path) -> int:
 
 
 def write_rows(parts: Iterable[np.ndarray], dtype: np.dtype, path: Path) -> int:
-    """Writes rows that come sorted by key, a part at a time; returns how many."""
+    """Write parts of rows that are sorted by key; return the number of rows."""
     schema = _schema(dtype)
     written = 0
     rest = np.empty(0, dtype)
@@ -115,16 +115,16 @@ def write_rows(parts: Iterable[np.ndarray], dtype: np.dtype, path: Path) -> int:
 def read_rows(
     path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int] = ALL_KEYS
 ) -> Iterator[np.ndarray]:
-    """The rows of a file, a part at a time.
+    """Yield the rows of a file, a part at a time.
 
     Args:
         path: the file.
-        dtype: of the rows, from `row_type`.
-        rows: how many there are.
-        legal: the lowest key and the highest. Default: any int64.
+        dtype: dtype of the rows, from `row_type`.
+        rows: number of rows in the file.
+        legal: the lowest and the highest legal key. Default: any int64.
 
     Raises:
-        CheckpointError: it holds something else.
+        CheckpointError: the file has other contents.
     """
     for batch in _row_batches(path, dtype, rows, legal):
         part = np.empty(batch.num_rows, dtype)
@@ -138,7 +138,7 @@ def read_rows(
 
 
 def check_rows(path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int] = ALL_KEYS) -> None:
-    """Raises what `read_rows` would, without copying the rows."""
+    """Raise the errors of `read_rows`, without copying the rows."""
     for _ in _row_batches(path, dtype, rows, legal):
         pass
 
@@ -167,7 +167,7 @@ def _check_order(path: Path, keys: np.ndarray, last: Any, legal: tuple[int, int]
 
 
 def write_keys(keys: np.ndarray, path: Path) -> None:
-    """Writes keys in ascending order, as an Arrow IPC file with the column `key`."""
+    """Write keys in ascending order, as an Arrow IPC file with the column `key`."""
     batch = pa.record_batch([pa.array(np.sort(keys), pa.int64())], schema=KEYS)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -177,7 +177,7 @@ def read_keys(path: Path, rows: int, legal: tuple[int, int] = ALL_KEYS) -> np.nd
     """Return the keys that `write_keys` wrote.
 
     Raises:
-        CheckpointError: it holds something else, or another number of keys.
+        CheckpointError: the file has other contents, or another number of keys.
     """
     parts = [np.array(batch["key"].to_numpy()) for batch in read_batches(path, KEYS, rows)]
     keys = np.concatenate([np.empty(0, np.int64), *parts])
@@ -194,7 +194,7 @@ def _schema(dtype: np.dtype) -> pa.Schema:
 
 
 def to_batch(rows: np.ndarray, with_state: bool = True, flat: bool = False) -> pa.RecordBatch:
-    """Rows as columns; flat: a column for each number of a value, with its place in its name."""
+    """Return rows as columns; with `flat`, a column for each float of a value, with its index."""
     fields = [field for field in _schema(rows.dtype) if with_state or field.name != "state"]
     if not flat:
         return _record_batch(rows, pa.schema(fields))

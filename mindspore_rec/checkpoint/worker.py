@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work beside the training."""
+"""Worker: a background thread with low priority."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Worker"]
 
 
 class Worker:
-    """A thread that does one thing at a time, and yields to the training.
+    """Background thread that runs one function at a time, with lower priority than training.
 
     Args:
-        name: of the thread.
+        name: name of the thread.
 
     Example:
         >>> worker = Worker("doc")
@@ -34,24 +34,24 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether it is at work."""
+        """Whether a function is running."""
         return self._future is not None and not self._future.done()
 
     def begin(self, work: Callable[[], Any]) -> None:
-        """Starts the work; it must be idle."""
+        """Start a function; the worker must be idle."""
         self._future = self._pool.submit(work)
 
     def wait(self) -> None:
-        """Until it is idle; raises what the work raised, once."""
+        """Wait until the worker is idle; raise the function's exception, once."""
         future, self._future = self._future, None
         if future is not None:
             future.result()
 
     def close(self) -> None:
-        """Ends the thread, after its work."""
+        """End the thread, after its function."""
         self._pool.shutdown(wait=True)
 
 
 def _yield_to_training() -> None:
-    if sys.platform == "linux":  # where a thread has a priority of its own
+    if sys.platform == "linux":  # on Linux a thread has its own priority
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)
