@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of arguments, for cells and configurations of your own as well.
+"""Checks of arguments, also for your own cells and configurations.
 
-Each returns the value, or raises an exception whose message names the argument, the legal range and
-what was given.
+Each function returns the value, or raises an exception whose message names the argument, its legal
+range and the given value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REPR.maxlevel = 3
 
 
 def _shown(value: Any) -> str:
-    """Return a value as one line of text; of what is large only the beginning."""
+    """Return a value as one line of text, cut off if long."""
     text = " ".join(_REPR.repr(value).split())
     return text if len(text) <= 120 else f"{text[:117]}..."
 
@@ -29,8 +29,8 @@ def check_int(argument: str, value: Any, low: int, high: int) -> int:
     """Return `value` as an int in `[low, high]`.
 
     Raises:
-        TypeError: it is not an int (a bool is not).
-        ValueError: it is outside the range.
+        TypeError: `value` is not an int (a bool is not).
+        ValueError: `value` is out of range.
 
     Example:
         >>> check_int("dim", 16, 1, 8192)
@@ -56,15 +56,15 @@ def check_number(
 
     Args:
         argument: name of the argument, for the message.
-        value: what was passed.
+        value: value of the argument.
         low: least legal value. Default: no limit.
         high: greatest legal value. Default: no limit.
-        low_open: whether `low` itself is illegal.
-        high_open: whether `high` itself is illegal.
+        low_open: whether `low` itself is illegal. Default: False.
+        high_open: whether `high` itself is illegal. Default: False.
 
     Raises:
-        TypeError: it is not a number (a bool is not).
-        ValueError: it is NaN, infinite or outside the range.
+        TypeError: `value` is not a number (a bool is not).
+        ValueError: `value` is NaN, infinite or out of range.
 
     Example:
         >>> check_number("max_norm", 1)
@@ -95,10 +95,10 @@ def _range(low: float, high: float, low_open: bool, high_open: bool) -> str:
 
 
 def check_one_of(argument: str, value: Any, legal: tuple[str, ...]) -> str:
-    """Return `value` where it is one of the legal names.
+    """Return `value` if it is one of the legal names.
 
     Raises:
-        ValueError: it is not.
+        ValueError: `value` is not one of them.
 
     Example:
         >>> check_one_of("mode", "sum", ("sum", "mean"))

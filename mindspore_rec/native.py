@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native core as Python and MindSpore see it.
+"""Access to the native core: operators of tables, exceptions, number of threads.
 
-`_native` is both a Python module and the library that holds the operators a graph calls; keeping
-one shared object is what lets both see the same tables.
+`_native` is both a Python module and the library with the operators that a graph calls; both see
+the same tables because they are one shared object.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ if _malloc not in ("keep", "system"):
 if _malloc == "keep":
     _native.keep_freed_memory()
 
-# MindSpore opens and closes the library around each shape inference; holding it keeps that cheap.
+# MindSpore opens and closes the library for each shape inference; keeping it open makes that cheap.
 _held = ctypes.CDLL(LIBRARY)
 
 
-# What is wrong with keys is an error of the call that got them.
+# Operators that get keys from users: a call raises the errors of its own keys.
 _WITH_USERS_KEYS = frozenset(
     f"Msr{name}"
     for name in (
@@ -62,27 +62,27 @@ _WITH_USERS_KEYS = frozenset(
 
 
 class TableOperator(ops.Custom):
-    """One of the library's operators, which outside a graph also takes NumPy arrays.
+    """Operator of the native library that also accepts NumPy arrays outside a graph.
 
-    A Tensor that is initialised lazily gets its data: MindSpore does that for a graph's inputs
-    only. Keys and values may be NumPy arrays, where `takes_arrays` was called.
+    A lazily initialised Tensor is initialised, which MindSpore does for the inputs of graphs only.
+    Keys and values may be NumPy arrays if `takes_arrays` was called.
     """
 
     raises_at_once = False  # whether a call outside a graph waits for its own errors
     _table: tuple[str, bool] | None = None
 
     def takes_arrays(self, table: str, int32_keys: bool) -> TableOperator:
-        """Let the first input, keys, and the second, values, be NumPy arrays.
+        """Accept NumPy arrays for the first input, keys, and the second, values.
 
         Args:
-            table: the table's name, for messages.
-            int32_keys: whether its keys are int32; keys of int64 must then be in that range.
+            table: name of the table, for messages.
+            int32_keys: whether the table's keys are int32; int64 keys must then be in that range.
         """
         self._table = table, int32_keys
         return self
 
     def __call__(self, *args: Any) -> Any:
-        """Run it, outside a graph."""
+        """Run the operator outside a graph."""
         ready = tuple(self._ready(i, each) for i, each in enumerate(args))
         with operator_errors():
             result = super().__call__(*ready)
@@ -130,15 +130,15 @@ def custom_op(
     """Return one of the operators in `csrc/ops`, for graph and PyNative mode and dynamic shapes.
 
     Args:
-        name: the C++ function; `<name>InferShape` must exist beside it.
-        dtype: the output's dtype, or a tuple of them.
-        bprop: the gradient function, as `ops.Custom` takes it.
-        multi_output: True where the operator has more than one output.
+        name: name of the C++ function; `<name>InferShape` must exist too.
+        dtype: dtype of the output, or a tuple of dtypes.
+        bprop: gradient function, as for `ops.Custom`. Default: None.
+        multi_output: whether the operator has more than one output. Default: False.
     """
     op = TableOperator(f"{LIBRARY}:{name}", None, dtype, "aot", bprop=bprop)
     op.add_prim_attr("reg_op_name", name)
     op.raises_at_once = name in _WITH_USERS_KEYS
-    # Keeps calls in program order, keeps those whose result is unused, never merges two of them.
+    # Calls stay in program order, those with an unused result are kept, and no two are merged.
     op.add_prim_attr("side_effect_mem", True)
     if multi_output:
         op.add_prim_attr("multi_output", True)
@@ -146,16 +146,16 @@ def custom_op(
 
 
 def set_num_threads(num_threads: int) -> None:
-    """Set how many threads one operator of the tables uses, the calling one included.
+    """Set the number of threads that one table operator uses, the calling thread included.
 
-    The first value is the environment variable `MINDSPORE_REC_NUM_THREADS`, or the number of CPUs
-    the process may run on. Results do not depend on it.
+    The initial value is the environment variable `MINDSPORE_REC_NUM_THREADS`, or else the number of
+    CPUs the process may run on. Results do not depend on it.
 
     Args:
-        num_threads: 1 to 1024.
+        num_threads: number of threads, 1 to 1024.
 
     Raises:
-        ValueError: outside that range.
+        ValueError: `num_threads` is out of range.
 
     Warns:
         RuntimeWarning: the system lets the process start fewer threads; those are used.
@@ -179,5 +179,5 @@ def set_num_threads(num_threads: int) -> None:
 
 
 def get_num_threads() -> int:
-    """Return how many threads one operator of the tables uses."""
+    """Return the number of threads that one table operator uses."""
     return int(_native.get_num_threads())

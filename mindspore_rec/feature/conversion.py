@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a conversion changed."""
+"""Conversion: the record of a converted network's changes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in the way of a conversion: features a table has not, and other users of the rows."""
+"""Checks before a conversion: features that tables lack, and other users of the rows."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def new_lookup(
         new = HashEmbeddingLookup(target.dim, table=table, padding_key=padding)
     else:
         new = TableLookup(table, None, padding)
-    # What code around an embedding may ask it for.
+    # Attributes that code around an embedding may read.
     for attribute in ("vocab_size", "embedding_size", "num_embeddings", "embedding_dim"):
         if attribute in vars(old):
             setattr(new, attribute, getattr(old, attribute))

@@ -18,9 +18,9 @@ from mindspore import Tensor, ops
 __all__ = ["RULES", "Numbers", "Rule"]
 
 
-# What a step's formula needs beside the rule's constants, float32 `[1]` each: learning rate, weight
-# decay, gradient scale, and Adam's learning rate and epsilon with their corrections. A plain tuple:
-# a graph knows no NamedTuple.
+# Numbers that change with the step, float32 `[1]` each: learning rate, weight decay, gradient
+# scale, and Adam's learning rate and epsilon with their corrections. A plain tuple, since a graph
+# has no NamedTuple.
 Numbers = tuple[Any, Any, Any, Any, Any]
 Rule = Callable[[Any, Any, Any, Numbers], tuple[Any, Any]]
 

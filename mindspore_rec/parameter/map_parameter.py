@@ -204,12 +204,12 @@ class MapParameter(DynamicTable):
 
     @property
     def unknown_value(self) -> float | tuple[float, ...] | None:
-        """What a key without a row reads, as given: `config.unknown_value`."""
+        """Value that a key without a row reads, as given: `config.unknown_value`."""
         return self.config.unknown_value
 
     @property
     def serving_unknown_value(self) -> float | tuple[float, ...] | None:
-        """What a key without a row reads in evaluation: `config.serving_unknown_value`."""
+        """Value that a key without a row reads in evaluation: `config.serving_unknown_value`."""
         return self.config.serving_unknown_value
 
     @property

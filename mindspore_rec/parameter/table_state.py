@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a table has besides rows: number, shape, clock, counters of keys without a row."""
+"""State of a table besides its rows: id, shape, clock, counters of keys without a row."""
 
 from __future__ import annotations
 

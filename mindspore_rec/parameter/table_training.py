@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What optimizers and the training loop ask of a table, outside a graph."""
+"""Functions of a table for optimizers and the training loop, outside a graph."""
 
 from __future__ import annotations
 

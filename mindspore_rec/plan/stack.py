@@ -74,7 +74,7 @@ class StackDistances:
 
     @property
     def returns(self) -> np.ndarray:
-        """How many of `distinct_lookups` an LRU table of more than d rows hits, by distance d."""
+        """Number of `distinct_lookups` by stack distance d: an LRU table of more than d rows hits."""
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:

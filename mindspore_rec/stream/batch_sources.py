@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""batch_source: whatever can be trained on, as a BatchSource."""
+"""batch_source: converts any training data to a BatchSource."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ __all__ = ["DatasetBatches", "IterableBatches", "batch_source"]
 
 
 def batch_source(data: Any, argument: str = "data") -> BatchSource:
-    """Return data that can be trained on as a source of batches.
+    """Return training data as a source of batches.
 
-    This is the one place that knows what data may be:
+    This function is the one place that knows what the data may be:
 
-    * a `BatchSource`, such as `StreamingDataset` and `FeatureBatches`, stays what it is;
+    * a `BatchSource`, such as `StreamingDataset` and `FeatureBatches`, is returned unchanged;
     * a `mindspore.dataset.Dataset`;
-    * an iterable of batches: tuples, lists or dicts of arrays, or single arrays. With
-      `state_dict(batches=N)` and `load_state_dict`, as a `StreamingDataset` has them, it can be
-      resumed.
+    * an iterable of batches: tuples, lists or dicts of arrays, or single arrays. It can be resumed
+      if it has `state_dict(batches=N)` and `load_state_dict`, as a `StreamingDataset` has.
 
     Args:
-        data: what is trained on.
-        argument: the name to put in messages (default "data").
+        data: the training data.
+        argument: name of the argument in messages (default "data").
 
     Raises:
-        TypeError: batches cannot come from it.
+        TypeError: `data` is none of these.
 
     Example:
         >>> batch_source([(1,), (2,)]).length
@@ -51,14 +50,14 @@ def batch_source(data: Any, argument: str = "data") -> BatchSource:
 
 
 class IterableBatches(BatchSource):
-    """Batches of an iterable.
+    """Source of the batches of an iterable.
 
     Args:
-        data: of tuples, lists or dicts of arrays, or of single arrays. The columns of dicts come in
-            the order of the first one's.
+        data: iterable of tuples, lists or dicts of arrays, or of single arrays. Columns of dicts
+            are in the order of the first dict.
 
     Raises:
-        ValueError: while it is read, dicts with other columns than the first one's.
+        ValueError: while reading, a dict has other columns than the first one.
 
     Example:
         >>> source = IterableBatches([{"a": 1, "b": 2}, {"b": 4, "a": 3}])
@@ -94,7 +93,7 @@ class IterableBatches(BatchSource):
 
     @property
     def length(self) -> int | None:
-        """Length of the iterable, where it has one."""
+        """Length of the iterable; None if it has none."""
         return _length(self._data)
 
     @property
@@ -114,7 +113,7 @@ class IterableBatches(BatchSource):
 
     @property
     def cannot_resume(self) -> str | None:
-        """Why its place would be lost: it is read once, without an end, or has another state."""
+        """Reason why the position cannot be saved, such as a missing length, or None."""
         if self._stateful:
             if self._names_batches():
                 return None
@@ -138,7 +137,7 @@ class IterableBatches(BatchSource):
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Have the iterable go on where that state was taken."""
+        """Load a state into the iterable."""
         if not self._stateful:
             super().load_state_dict(state)
         data: Any = self._data
@@ -169,12 +168,12 @@ class IterableBatches(BatchSource):
 
 
 class DatasetBatches(BatchSource):
-    """Batches of a MindSpore data set, whole batches already.
+    """Source of the batches of a MindSpore data set, which yields whole batches.
 
     Args:
         dataset: any `mindspore.dataset.Dataset`.
-        numpy: whether columns are NumPy arrays, with names. Default: they are Tensors without, but
-            for text.
+        numpy: whether columns are NumPy arrays with names. Default: False, Tensors (arrays for
+            text) without names.
     """
 
     def __init__(self, dataset: Dataset, *, numpy: bool = False) -> None:
@@ -183,7 +182,7 @@ class DatasetBatches(BatchSource):
 
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass of the data set."""
-        # Asking for the names has MindSpore copy the pipeline.
+        # MindSpore copies the pipeline to return the names.
         names = tuple(self.column_names) if self._numpy else None
         # Not in a thread of its own, which could be left at Ctrl-C: an error inside the pipeline
         # crashes MindSpore 2.10 there.
@@ -199,7 +198,7 @@ class DatasetBatches(BatchSource):
 
     @property
     def length(self) -> int | None:
-        """Number of batches of a pass, where it is known at no cost.
+        """Number of batches in a pass, if MindSpore knows it without reading; else None.
 
         `Dataset.get_dataset_size()` runs through a generator that has no length, so an unbounded
         one would never return: such data sets are not asked.
@@ -211,7 +210,7 @@ class DatasetBatches(BatchSource):
 
     @property
     def cannot_resume(self) -> str | None:
-        """Why its place would be lost: Python code without an end, or with a state, is in it."""
+        """Reason why the position cannot be saved, such as an endless Python generator, or None."""
         for each in _generators(self._dataset):
             source = each.source
             if hasattr(source, "state_dict") and hasattr(source, "load_state_dict"):
@@ -222,7 +221,7 @@ class DatasetBatches(BatchSource):
 
     @property
     def reads_in_pipeline(self) -> bool:
-        """Whether a `GeneratorDataset` is part of it."""
+        """Whether a `GeneratorDataset` is part of the data set."""
         return bool(_generators(self._dataset))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch and BatchSource: the one protocol of whatever yields batches for training."""
+"""Batch and BatchSource: the one protocol of everything that yields batches for training."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _STATES_KEPT = 1024
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of a source, with what belongs to this very batch.
+    """Batch of a source: columns, event time and number.
 
     Args:
         columns: arrays ``[B, ...]`` or Tensors, the label last.
-        names: of the columns. Default: None, they have none.
-        event_time: the latest of the batch's events, whole seconds since 1970, 1 to 2**32 - 1.
+        names: names of the columns. Default: None, they have none.
+        event_time: latest event time of the batch's rows, whole seconds since 1970, 1 to 2**32 - 1.
             Default: None, no time is known.
-        number: batches of the source's life up to and with this one: what
-            `BatchSource.state_dict(batches=number)` takes to name the state after this batch.
+        number: number of batches that the source has yielded in its life, this one included;
+            `BatchSource.state_dict(batches=number)` returns the state after this batch.
             Default: None, the source has no state.
 
     Example:
@@ -41,31 +41,32 @@ class Batch:
 
     @property
     def plain(self) -> dict[str, Any] | tuple[Any, ...]:
-        """The columns alone: a dict by name, or a tuple where they have no names."""
+        """Columns alone: a dict by name, or a tuple if they have no names."""
         if self.names is None:
             return self.columns
         return dict(zip(self.names, self.columns, strict=True))
 
 
 class BatchSource(ABC):
-    """What training, evaluation and checkpoints ask of data; `batch_source` makes it of others'.
+    """Source of batches for training, evaluation and checkpoints.
 
-    A source is one of three kinds:
+    `batch_source` makes one of other data. A source is one of three kinds:
 
-    * it has a state (`has_state`): `state_dict` says where it is, `load_state_dict` goes on there;
-    * it begins anew with each pass and has an end: an epoch begins at its beginning, and there is
-      no state to keep;
-    * neither: it cannot be resumed, and `cannot_resume` says why.
+    * it has a state (`has_state`): `state_dict` returns its position in the data, and
+      `load_state_dict` resumes there;
+    * it starts anew with each pass and has an end: an epoch begins at its beginning, and there is
+      no state to save;
+    * neither: it cannot be resumed, and `cannot_resume` is the reason.
 
-    A subclass must have `read`, and whatever else differs from "no state, no known length". One
-    that changes batches of another source is a `BatchWrapper`.
+    A subclass must define `read`; the defaults of the others are "no state, no known length". A
+    source that changes the batches of another one is a `BatchWrapper`.
     """
 
     @abstractmethod
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass.
 
-        The arrays of a batch may be used again by the source when the next one is asked for.
+        The source may reuse the arrays of a batch when the next batch is requested.
         """
 
     def __iter__(self) -> Iterator[Any]:
@@ -75,17 +76,17 @@ class BatchSource(ABC):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the columns, as far as known before the first batch."""
+        """Names of the columns; empty if not known before the first batch."""
         return []
 
     @property
     def length(self) -> int | None:
-        """Number of batches in a pass; None where it is not known or there is no end."""
+        """Number of batches in a pass; None if not known or endless."""
         return None
 
     @property
     def stop_reason(self) -> str:
-        """Why the last pass ended, or nothing."""
+        """Reason why the last pass ended, or ""."""
         return ""
 
     @property
@@ -93,16 +94,16 @@ class BatchSource(ABC):
         """Number of messages of a stream that are in no batch yet; None for other data."""
         return None
 
-    # ---- going on after a restart
+    # ---- resuming after a restart
 
     @property
     def has_state(self) -> bool:
-        """Whether `state_dict` and `load_state_dict` save and restore the place in the data."""
+        """Whether `state_dict` and `load_state_dict` save and restore the position in the data."""
         return False
 
     @property
     def cannot_resume(self) -> str | None:
-        """Why the place in the data would be lost, to be put after the data's name; or None."""
+        """Reason why the position cannot be saved, to follow the data's name, or None."""
         if self.has_state or self.length is not None:
             return None
         return f"is a {type(self).__name__} without a state or a length"
@@ -113,28 +114,29 @@ class BatchSource(ABC):
         return 0
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return the place in the data as JSON values, `batches` among them.
+        """Return the position in the data as JSON values, `batches` among them.
 
         Args:
-            batches: as it was after so many batches in the source's life, which is a batch's
-                `number`; for a reader that is ahead of the training. Default: after the last one.
+            batches: number of batches after which the state is taken, which is the `number` of the
+                last one, for data that are read ahead of training. Default: None, all that were
+                read.
 
         Raises:
-            ValueError: the source has no state, or that one is not known any more.
+            ValueError: the source has no state, or no longer knows the requested one.
         """
         raise ValueError(f"a {type(self).__name__} has no state")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where that state was taken; before the first batch only.
+        """Resume where a state was taken; call it before the first batch.
 
         Raises:
-            TypeError, ValueError: it is no state of such a source.
+            TypeError, ValueError: `state` is not a state of such a source.
             RuntimeError: batches have been read.
         """
         raise ValueError(f"a {type(self).__name__} has no state")
 
     def covered_streams(self) -> list[Any]:
-        """Return the objects whose place in a stream is part of `state_dict`."""
+        """Return the objects whose position in a stream is part of `state_dict`."""
         return []
 
     @property
@@ -145,31 +147,31 @@ class BatchSource(ABC):
     # ---- event time
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
-        """Return those of a network's tables whose event time the batches set: all of them.
+        """Return the tables whose event time the batches set; by default all of the network.
 
         Args:
-            tables: of the network that is trained.
+            tables: tables of the network that is trained.
 
         Raises:
-            ValueError: a table that the source sets the time of is not among them.
+            ValueError: a table whose event time the source sets is not among them.
         """
         return list(tables)
 
 
 class BatchWrapper(BatchSource):
-    """Changes the batches of another source; everything else is as of that source.
+    """Source that changes the batches of another source and delegates everything else to it.
 
-    So a wrapper around a wrapper around a stream has the stream's state. A batch may be left out:
-    the state is that after the batch that was trained last, whatever its place among those that
-    came out.
+    So a wrapper around a wrapper around a stream has the stream's state. A wrapper may leave out
+    batches; the state is still the one after the batch that was trained last.
 
     Args:
-        source: what batches come from.
-        learner: what learns of the batches in `change`, with `state_dict` and `load_state_dict`:
-            what it had learned by a batch is then part of the state. Default: nothing does.
+        source: source of the batches.
+        learner: object that learns from batches in `change`, with `state_dict` and
+            `load_state_dict`; its state as of each batch becomes part of the wrapper's state.
+            Default: None.
 
     Attributes:
-        source: the same.
+        source: source of the batches.
 
     Example:
         >>> import numpy as np
@@ -196,7 +198,7 @@ class BatchWrapper(BatchSource):
         self._learned: deque[tuple[int, Any]] = deque(maxlen=_STATES_KEPT)  # by batch
 
     def change(self, batch: Batch) -> Batch | None:
-        """Return the batch that comes out for one that comes in; None leaves it out."""
+        """Return the changed batch, or None to leave it out."""
         return batch
 
     def read(self) -> Iterator[Batch]:
@@ -212,17 +214,17 @@ class BatchWrapper(BatchSource):
 
     @property
     def column_names(self) -> list[str]:
-        """Names of the columns, as far as known before the first batch."""
+        """Names of the columns; empty if not known before the first batch."""
         return self.source.column_names
 
     @property
     def length(self) -> int | None:
-        """Number of batches in a pass; None where it is not known or there is no end."""
+        """Number of batches in a pass; None if not known or endless."""
         return self.source.length
 
     @property
     def stop_reason(self) -> str:
-        """Why the last pass ended, or nothing."""
+        """Reason why the last pass ended, or ""."""
         return self.source.stop_reason
 
     @property
@@ -232,12 +234,12 @@ class BatchWrapper(BatchSource):
 
     @property
     def has_state(self) -> bool:
-        """Whether the source's place can be saved."""
+        """Whether the source's position can be saved."""
         return self.source.has_state
 
     @property
     def cannot_resume(self) -> str | None:
-        """Why the source's place would be lost, or None."""
+        """Reason why the source's position cannot be saved, or None."""
         reason = self.source.cannot_resume
         if reason is None and self._learner is not None and not self.has_state:
             return f"is {type(self).__name__} that learns of data without a state"
@@ -245,11 +247,11 @@ class BatchWrapper(BatchSource):
 
     @property
     def batches(self) -> int:
-        """Number of batches read of the source in its life."""
+        """Number of batches read from the source in its life."""
         return self.source.batches
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Return the source's place, with what was learned; see `BatchSource.state_dict`."""
+        """Return the source's state and the learner's; see `BatchSource.state_dict`."""
         if self._learner is None:
             return self.source.state_dict(batches=batches)
         number = self.source.batches if batches is None else batches
@@ -257,12 +259,12 @@ class BatchWrapper(BatchSource):
         if number < min(learned):
             raise ValueError(f"batches must be at least {min(learned)}, got {number}")
         place = self.source.state_dict(batches=number)
-        # Nothing is learned of batches that the source leaves out.
+        # The learner does not see batches that the source leaves out.
         latest = max(known for known in learned if known <= number)
         return {"batches": number, "source": place, "learned": learned[latest]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where that state was taken; before the first batch only."""
+        """Resume where a state was taken; call it before the first batch."""
         if self._learner is None:
             self.source.load_state_dict(state)
             return
@@ -273,7 +275,7 @@ class BatchWrapper(BatchSource):
         self._learned.clear()
 
     def covered_streams(self) -> list[Any]:
-        """Return the streams whose place is part of the source's state."""
+        """Return the streams whose position is part of the source's state."""
         return self.source.covered_streams()
 
     @property

@@ -25,28 +25,28 @@ Transform = Callable[[pa.RecordBatch], Mapping[str, np.ndarray]]
 
 
 class StreamingDataset(BatchSource):
-    """Batches of a stream as tuples of arrays, for `RecModel.online_train` and `FeatureBatches`.
+    """Source of a stream's batches, for `RecModel.online_train` and `FeatureBatches`.
 
-    Its state is the stream's place and what the transform has learned, both as of one batch. A
-    reader that is ahead of the training asks for the state after the batches that were trained:
-    `state_dict(batches=...)`. `RecCheckpoint` does that where this object, or a `BatchWrapper` of
-    it such as `FeatureBatches`, is what is trained on. It refuses what hides it, such as a
-    `mindspore.dataset.GeneratorDataset` or a generator expression over it: nobody could tell how
-    many of its batches were trained.
+    Its state is the position in the stream and the state of the transform, both as of one batch.
+    `state_dict(batches=...)` returns the state after the batches that were trained, even if more
+    have been read ahead. `RecCheckpoint` saves it if the training data are this object or a
+    `BatchWrapper` of it such as `FeatureBatches`. It refuses data that hide it, such as a
+    `mindspore.dataset.GeneratorDataset` or a generator expression over it, since the number of its
+    trained batches is then not known.
 
-    Where the source has `event_time=`, or a feature of the transform is the timestamp, a batch
-    comes with the latest time of its own events. `RecModel` sets it just before the batch's step,
-    however far batches are read ahead, on the hash tables of its network: on those that the
-    transform's features are looked up in, or on all of them.
+    If the source has `event_time=`, or a feature of the transform is the timestamp, each batch has
+    the latest time of its own events. `RecModel` sets it just before the batch's step, however far
+    batches are read ahead, on the tables of its network in which the transform's features are
+    looked up, or else on all hash tables.
 
     Args:
         source: a `KafkaSource`, `DataReceiver` or other `StreamSource`.
-        transform: from a record batch to columns by name, arrays of whole batches, the label last;
-            a `FeaturePipeline` for example. One with `state_dict` and `load_state_dict` is part of
-            the state. Default: the columns as they are, see `to_arrays`. A batch that it leaves
-            without rows is passed over.
-        columns: names of those that come out, in their order, the label last; the time of events,
-            for example, need not be an input of the network. Default: all.
+        transform: function, for example a `FeaturePipeline`, from a record batch to columns by
+            name, arrays of whole batches, the label last. If it has `state_dict` and
+            `load_state_dict`, its state is part of the state. A batch without rows after the
+            transform is skipped. Default: `to_arrays`, the columns unchanged.
+        columns: names of the columns of a batch, in order, the label last; the event time, for
+            example, need not be an input of the network. Default: None, all columns.
 
     Raises:
         TypeError: `source`, `transform` or `columns` is of the wrong type.
@@ -81,7 +81,7 @@ class StreamingDataset(BatchSource):
             made = source.format.schema.names
         self._stage = transform if isinstance(transform, FeaturePipeline) else None
         if self._stage is not None and self._stage.keep_rest:
-            made = None  # what other columns there are, the first batch tells
+            made = None  # the first batch has the names
         self._chosen = _check_columns(columns, made)
         self._select = self._chosen if transform is None else None  # others need not be numbers
         self._names = tuple(self._chosen or made or ())
@@ -98,7 +98,7 @@ class StreamingDataset(BatchSource):
         return self._next().columns
 
     def read(self) -> Iterator[Batch]:
-        """Return an iterator over the batches to come, to the stream's end."""
+        """Return an iterator over the next batches, to the stream's end."""
         while True:
             try:
                 batch = self._next()
@@ -144,7 +144,7 @@ class StreamingDataset(BatchSource):
 
     @property
     def has_state(self) -> bool:
-        """True: a stream's place can be saved."""
+        """True: the position in a stream can be saved."""
         return True
 
     @property
@@ -153,14 +153,14 @@ class StreamingDataset(BatchSource):
         return self._batches
 
     def covered_streams(self) -> list[Any]:
-        """Return the source, whose place is part of the state."""
+        """Return the source, whose position is part of the state."""
         return [self.source]
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
         """Return the tables whose event time is set: those of the transform's features, or all.
 
         Args:
-            tables: of the network that is trained.
+            tables: tables of the network that is trained.
 
         Raises:
             ValueError: a feature is the timestamp, and a table that evicts by age, or every table,
@@ -175,23 +175,23 @@ class StreamingDataset(BatchSource):
 
     @property
     def lag(self) -> int:
-        """Messages in the topic that are not in a batch yet, as far as known."""
+        """Number of messages in the topic that are in no batch yet, as far as known."""
         return self.source.lag
 
     @property
     def stop_reason(self) -> str:
-        """Why the stream ended, or nothing."""
+        """Reason why the stream ended, or ""."""
         return self.source.stop_reason
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
-        """Where it is, as JSON values.
+        """Return the position in the stream and the transform's state as JSON values.
 
         Args:
-            batches: as it was after so many batches in the stream's life. The last 1024 are known.
-                Default: after the last one.
+            batches: number of batches in the stream's life after which the state is taken, one of
+                the last 1024. Default: None, after the last batch.
 
         Raises:
-            ValueError: that state is not known.
+            ValueError: the state after that batch is not known.
         """
         with self._lock:
             places = list(self._places)
@@ -203,11 +203,11 @@ class StreamingDataset(BatchSource):
         return {"batches": number, "source": source, "transform": learned}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where that state was taken; before the first batch only.
+        """Resume where a state was taken; call it before the first batch.
 
         Raises:
-            TypeError, ValueError: it is no state, or one of another stream or transform.
-            RuntimeError: batches have been taken.
+            TypeError, ValueError: `state` is not a state of such a stream and transform.
+            RuntimeError: batches have been read.
         """
         if not isinstance(state, Mapping) or not {"batches", "source", "transform"} <= set(state):
             raise TypeError(f"state must be what state_dict() returned, got {state!r:.100}")
@@ -222,7 +222,7 @@ class StreamingDataset(BatchSource):
         self._remember(self.source.batches)
 
     def close(self) -> None:
-        """Ends the reading; states can still be asked for."""
+        """Stop reading; `state_dict` still works."""
         self.source.close()
 
     def __enter__(self) -> StreamingDataset:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds a stream that a training reads and whose place its checkpoints do not save.
+"""ReadWatch: detects streams that a training reads and whose position no checkpoint saves.
 
-A stream can hide in anything that passes its batches on, such as an iterable with a length. What
-cannot be seen from outside is seen when the stream is read.
+A stream can be hidden inside any data that pass on its batches, such as an iterable with a length.
+It is detected when it is read.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _watches: list[ReadWatch] = []
 
 
 class ReadWatch:
-    """Refuses, while it is on, streams that the training reads and that are not known.
+    """Watch that refuses, while it is on, unknown streams that the training reads.
 
     Args:
-        known: the streams whose place is saved.
+        known: streams whose position is saved.
         pipelines: whether the training reads through MindSpore's pipelines, in their threads.
-        refusal: the message of the ValueError.
+        refusal: message of the ValueError.
     """
 
     def __init__(self, known: list[Any], pipelines: bool, refusal: str) -> None:
@@ -35,16 +35,16 @@ class ReadWatch:
         self._refusal = refusal
 
     def begin(self) -> None:
-        """Switch it on."""
+        """Switch the watch on."""
         _watches.append(self)
 
     def end(self) -> None:
-        """Switch it off."""
+        """Switch the watch off."""
         if self in _watches:
             _watches.remove(self)
 
     def check(self, stream: Any) -> None:
-        """Refuse a stream that is read for the training and not known."""
+        """Raise ValueError for an unknown stream that is read for the training."""
         if any(stream is each for each in self._known):
             return
         if getattr(_local, "reading", False) or (self._pipelines and _in_pipeline()):
@@ -63,12 +63,12 @@ def reading() -> Iterator[None]:
 
 
 def check_read(stream: Any) -> None:
-    """Refuse a stream that is about to be read where its place would be lost.
+    """Raise ValueError if a stream is about to be read by a training that cannot save its position.
 
     Every stream calls this before a batch.
 
     Raises:
-        ValueError: it is read for a training whose checkpoints do not have its place.
+        ValueError: the checkpoints of the training do not save the stream's position.
 
     Example:
         >>> watch = ReadWatch([], False, "its place would be lost")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StopWhen: when a stream ends by itself."""
+"""StopWhen: conditions that end a stream."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ __all__ = ["StopWhen"]
 
 @dataclass(frozen=True)
 class StopWhen:
-    """Ends a stream at the first of these; what is None does not count.
+    """Conditions that end a stream, whichever is met first; None is no condition.
 
     Args:
-        batches: so many batches of this run, at least 1.
-        seconds: so long after the first batch was asked for, above 0. Rows that wait for their
+        batches: number of batches of this run, at least 1.
+        seconds: seconds since the first batch was requested, above 0. Rows that wait for their
             batch to be full stay in the topic.
-        watermark: an event of that time (seconds since 1970) or later is in a batch.
-        idle_seconds: so long no row came, above 0. The rows that are there make a last batch, maybe
-            a small one; with several partitions, rows behind the turn of a silent one stay in the
-            topic.
+        watermark: event time in seconds since 1970; the stream ends after a batch with an event of
+            that time or later.
+        idle_seconds: seconds without a new row, above 0. The rows read so far make a last batch,
+            which may be small; with several partitions, rows that wait for messages of a silent
+            partition stay in the topic.
 
     Raises:
         ValueError: an argument is out of range.
@@ -46,7 +47,7 @@ class StopWhen:
             raise ValueError(f"watermark must be finite, got {self.watermark}")
 
     def before(self, batches: int, seconds: float, watermark: float | None) -> str:
-        """Why no further batch is to be made, or nothing."""
+        """Return the reason to make no further batch, or ""."""
         if self.batches is not None and batches >= self.batches:
             return f"{batches} batches"
         if self.seconds is not None and seconds >= self.seconds:
@@ -56,7 +57,7 @@ class StopWhen:
         return ""
 
     def waiting(self, seconds: float, idle: float) -> str:
-        """Why waiting for rows is to end, or nothing."""
+        """Return the reason to stop waiting for rows, or ""."""
         if self.seconds is not None and seconds >= self.seconds:
             return f"{self.seconds} seconds"
         if self.idle_seconds is not None and idle >= self.idle_seconds:
@@ -64,11 +65,11 @@ class StopWhen:
         return ""
 
     def keeps_rest(self, reason: str) -> bool:
-        """Whether what waits for its batch to be full makes a last one."""
+        """Return whether the rows of an incomplete batch become a last batch."""
         return reason.startswith("idle")
 
     def next_look(self, now: float, began: float, last_row: float) -> float:
-        """When `waiting` may have another answer."""
+        """Return the time at which to call `waiting` again."""
         found = [now + 1.0]
         if self.seconds is not None:
             found.append(began + self.seconds)

@@ -54,7 +54,7 @@ size_t HostRows::Demote(size_t rows, bool prefetched) {
         shard->DemotionCandidates(n, by_count, prefetched, candidates);
       });
   if (device != nullptr && !device->shared()) {
-    // What is out of the host's reach keeps its place.
+    // Rows whose newest values are in memory of the device stay in the host.
     victims.erase(std::remove_if(victims.begin(), victims.end(),
                                  [&](const VictimCandidate& each) {
                                    const int64_t key = core_.shards[each.shard]->KeyAt(each.place);

@@ -23,7 +23,7 @@ void LowerEviction::NoteFailure() noexcept {
 }
 
 size_t LowerEviction::Evict(const std::vector<int64_t>& keys, const ReasonOf& reason) {
-  // What a walk gave may be older than the row is now.
+  // The walk's copies may be older than the rows are now, so read them again.
   std::vector<char> rows;
   std::unique_ptr<bool[]> found;
   tiers_.Read(keys, &rows, &found);

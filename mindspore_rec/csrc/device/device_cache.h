@@ -3,8 +3,8 @@
 // DeviceCache: lookups and steps of a table whose rows are, while they are trained, in the slots of
 // a device cache (device_rows.h). A slot is a row's place there.
 //
-// Where the cache is in memory that the host shares, it moves rows by itself. Elsewhere the caller
-// moves them (RowMoves, FinishMove), and the optimizer's formula runs on the device too: the graph
+// If the host shares the cache's memory, the cache moves rows by itself. Otherwise the caller moves
+// them (RowMoves, FinishMove), and the optimizer's formula runs on the device too: the graph
 // reports which lookups have a gradient, asks for the slots of their rows and updates these.
 //
 // A part of Table, under its mutex. Throws std::invalid_argument for bad arguments and

@@ -86,7 +86,7 @@ void SlotMap::Free(uint32_t slot) {
   EraseFromIndex(slot);
   used_[slot] = 0;
   --size_;
-  // What reads the slot in this step may still have to come.
+  // A lookup of this step may still read a pinned slot, so it is reused in the next step only.
   (IsPinned(slot) ? freed_pinned_ : free_).push_back(slot);
 }
 

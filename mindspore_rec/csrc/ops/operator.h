@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What MindSpore's operators on tables have in common. They are ahead-of-time Custom operators:
-// each Msr<Name> comes with an Msr<Name>InferShape, which makes it work with dynamic shapes too,
-// and MindSpore turns an exception into a Python RuntimeError with its message.
+// Common parts of MindSpore's operators on tables. They are ahead-of-time Custom operators: each
+// Msr<Name> has an Msr<Name>InferShape, which makes it work with dynamic shapes too, and MindSpore
+// turns an exception into a Python RuntimeError with its message.
 //
 // Every operator names its table by a `descriptor`, an int64 tensor (LookupDescriptor).
 // `like` is a constant of shape [dim]: shape inference sees shapes only, and takes the dim from it.

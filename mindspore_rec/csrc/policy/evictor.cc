@@ -95,7 +95,7 @@ void Evictor::SetClock(int64_t step, uint32_t time) {
     throw std::invalid_argument(
         core_.Where("step must be in [0, 2^32), got " + std::to_string(step)));
   }
-  // What is due now must not come back; forward, it stays due.
+  // Rows due now must not return. If the clock moves forward, they stay due.
   if (step < context.step || time < context.time) EvictDue();
   context.step = step;
   context.time = time;
@@ -149,7 +149,7 @@ void Evictor::Trigger(bool at_once) {
   }
   if (eviction.max_idle_seconds >= 0 && core_.context.time == 0) core_.RefuseWithoutTime();
   if (core_.device != nullptr && eviction.by_norm()) core_.device->WriteBackAll();
-  // What is due at the old horizon stays due at the new one: time only goes forward.
+  // Rows due at the old horizon stay due at the new one: time only moves forward.
   core_.context.horizon = {core_.context.step, core_.context.time};
   over_capacity_ = true;
   ForAllShards([&](int s) {

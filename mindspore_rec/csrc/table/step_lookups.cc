@@ -104,7 +104,7 @@ void StepLookups::Accumulate(int64_t ticket, const float* grad, size_t grad_rows
                                              std::to_string(it->second->grad_rows)));
   }
   const int dim = core_->config.dim;
-  // What can fail comes first: the lookup is known until its gradient is in.
+  // First what can fail, so that the lookup stays known until its gradient is added.
   if (outstanding_.begin()->first < ticket) {
     const size_t floats = grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * dim;
     Deferred& waiting = deferred_[ticket];

@@ -97,8 +97,8 @@ class Table {
   // Does that lookup's work on the host ahead of it. Without shared memory the caller then moves
   // the rows and says so by FinishMove before it does anything else with the table.
   RowMoves Prepare(const IdView& ids, const IdFilter& filter);
-  // What is only on the device, to be fetched by the caller and handed to FinishMove. With shared
-  // memory it does all by itself and returns nothing.
+  // Returns the changed rows on the device, which the caller fetches and passes to FinishMove. With
+  // shared memory it writes them back by itself and returns nothing.
   RowMoves FetchDirty();
   // values, states: how many numbers there are; throws std::invalid_argument, and nothing is taken
   // over, unless they are those of the rows being moved.
@@ -108,7 +108,7 @@ class Table {
   void Touched(int32_t* slots, size_t room);
   // The gradient of the lookup with that ticket has been added on the device.
   void ReportGradient(int64_t ticket);
-  // What the step's formula needs beside the rule's constants: adam_lr, adam_eps.
+  // Returns adam_lr and adam_eps, which the step's formula needs besides the rule's constants.
   std::array<float, 2> BeginDeviceStep(const StepInput& input);
   // The touched rows have been updated on the device.
   void FinishDeviceStep();

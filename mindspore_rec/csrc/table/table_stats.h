@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Table::Stats reports: how much there is now, and what has happened since the table was made.
-// ForEachStatistic is the one place that knows the names under which users see it.
+// Statistics of a table (Table::Stats): present amounts, and counts since the table was made.
+// ForEachStatistic is the one place that knows the names under which users see them.
 #pragma once
 
 #include <cstdint>
