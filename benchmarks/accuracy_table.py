@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AUC and log loss of all models beside logistic regression and boosted trees, on the same rows.
+"""AUC and log loss of all models, logistic regression and boosted trees on the same rows.
 
     python -m benchmarks.accuracy_table --set movielens --data DIR --seeds 0,1,2,3,4 --json OUT
 
-Each model trains as its own configuration for the data set says, once with each seed; the split of
-the rows is the same for all. Needs scikit-learn for the baselines. A table in Markdown goes to the
-output; where the best possible AUC is known, it says which share of the way to it from logistic
-regression each model goes. With `--twins` each model's PyTorch twin trains too, with one seed:
-from the same first weights, on the same batches, at the same rates; the table has its AUC and how
-far the model goes by how far its twin does. `--known` takes baselines' figures from an earlier
-result instead of fitting them again.
+Each model trains with its own configuration for the data set, once with each seed; the split of the
+rows is the same for all. Needs scikit-learn for the baselines. The output is a table in Markdown;
+if the best possible AUC is known, it has the share of the gap between logistic regression and the
+best that each model closes. With `--twins` each model's PyTorch twin trains too, with one seed:
+from the same first weights, on the same batches, at the same rates; the table has its AUC and the
+model's gain relative to the twin's. `--known` takes the baselines' figures from an earlier result
+instead of fitting them again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def model_of(name: str) -> ZooModel:
 
 
 def config_of(name: str, options: argparse.Namespace) -> Any:
-    """The configuration of a model for the chosen data, with the rows asked for.
+    """Return the configuration of a model for the chosen data, with `--rows` rows.
 
     Raises:
         ValueError: `--rows` is given for data that are not synthetic.

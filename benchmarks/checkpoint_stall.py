@@ -64,14 +64,14 @@ def batches(seconds: float, batch: int, rows: int, seed: int) -> Iterator[tuple[
 
 
 class Pace(Callback):
-    """Steps a second from the first step to the last one, whatever callbacks did between them."""
+    """Callback that measures the steps a second, the time of callbacks included."""
 
     def __init__(self) -> None:
         super().__init__()
         self._begins: list[float] = []
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Looks at the clock."""
+        """Record the time."""
         self._begins.append(time.monotonic())
 
     @property

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What admission and eviction cost a training step, and how long the longest pause of a sweep is.
+"""Cost of admission and eviction for a training step, and the longest pause of a sweep.
 
 First part: the same graph step (lookup, gradient, LazyAdam) on two full tables, one with a policy
-and one without, in turn, on the same batches. Of each step two times are taken: the whole graph
-step, and what was spent inside the table's own operators. A batch holds a share of new keys; see
+and one without, in turn, on the same batches. Two times of each step are measured: the whole graph
+step, and the time inside the table's operators. A batch holds a share of new keys; see
 `dynamic_table.Stream` for the two kinds, 'returning' (the fair one: with a threshold of 2 the
 policy saves no inserts) and 'once'. Ages are spread so that with eviction by age, norm or capacity
 about as many rows leave in a step as new keys come.
@@ -36,7 +36,7 @@ WARMUP = 12
 
 
 def policies(rows: int, leaving: int, min_norm: float, candidates: int) -> dict[str, Any]:
-    """Name -> admission, eviction, kind of stream.
+    """Return the policies by name: admission, eviction, kind of stream.
 
     Args:
         rows: of the table.

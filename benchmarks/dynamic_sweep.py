@@ -58,7 +58,7 @@ def sweep(name: str, args: Any) -> dict[str, float]:
     shape = (args.batch, args.fields)
     subject = Subject(f"dynamic_sweep.{name}", args.fields, args.dim, eviction=rules)
     rows = args.sweep_rows
-    # What is not seen in the steps before is due at the trigger, or just after those steps.
+    # Rows that the steps before do not look up are due at the trigger, or just after those steps.
     age = IDLE - BEFORE - (rules.trigger == "step")
     subject.fill(rows, (age, age), 0, args.seed)
     if recorded:
@@ -101,7 +101,7 @@ def sweep(name: str, args: Any) -> dict[str, float]:
     subject.close()
     times = np.array([each.step for each in samples]) * 1e3
     inside = np.array([each.table for each in samples]) * 1e3
-    # What asks for the eviction stands in the way of the first step.
+    # The first step includes the call that starts the eviction.
     times[BEFORE] += asked * 1e3
     quiet = times[BEFORE // 4 : BEFORE]  # the first steps compile the graph and touch memory
     swept = slice(BEFORE, BEFORE + during)

@@ -24,7 +24,7 @@ CHUNK = 500_000
 
 
 def choose(names: list[str], asked: list[str] | None, option: str) -> list[str]:
-    """Those of the names that were asked for; None is all.
+    """Return the requested names; None requests all.
 
     Raises:
         SystemExit: there is no such name.
@@ -64,10 +64,10 @@ class Subject:
         self.net = embedding_step.TrainStep(net, optimizer).set_train()
 
     def fill(self, rows: int, idle: tuple[int, int], spare: int, seed: int) -> None:
-        """Rows with the keys of the numbers 0 .. rows - 1.
+        """Fill the table with rows of the keys of the numbers 0 .. rows - 1.
 
         Args:
-            rows: how many.
+            rows: number of rows.
             idle: least and greatest number of steps (and seconds) since they were last seen; evenly
                 spread.
             spare: rows that were used before, as eviction leaves them: new keys take these, so that

@@ -241,7 +241,7 @@ def main() -> None:
 
 
 def touch_memory(size: int) -> None:
-    """Has the system hand out `size` bytes once and takes nothing.
+    """Touch `size` bytes of memory once and free them.
 
     On a virtual machine the first touch of memory that the host never gave before costs 20 times a
     page fault, and would be counted as the table's growth.

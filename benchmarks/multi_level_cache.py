@@ -55,7 +55,7 @@ class Setup(NamedTuple):
     """Tiers to measure.
 
     Attributes:
-        text: for people.
+        text: description for people.
         zipf: exponent of the ids.
         device, host: share of the rows that these tiers hold at most; device 0: none.
         lower: 'ssd' or 'redis'.
@@ -132,8 +132,10 @@ class Subject:
         self._fill(options.rows, name, exponent)
 
     def _fill(self, rows: int, name: str, exponent: float) -> None:
-        """Rows with the keys of the ranks 0 .. rows - 1 as they are after some steps: the most
-        frequent ones were seen last, and as often as chance has it."""
+        """Fill the table with rows of the ranks 0 .. rows - 1 as they are after some steps.
+
+        The most frequent ones were seen last, and as often as is likely.
+        """
         rng = np.random.default_rng(7)
         seen = CLOCK * 100_000 / np.sum(np.arange(1, rows + 1, dtype=np.float64) ** -exponent)
         values = rng.normal(0, 0.01, (min(CHUNK, rows), DIM)).astype(np.float32)
@@ -147,7 +149,7 @@ class Subject:
         self.table.set_clock(CLOCK, 0)
 
     def run(self, batches: list[Any]) -> float:
-        """Samples a second over the steps between the first ones and the last.
+        """Return the samples a second over the steps between the first ones and the last.
 
         The first steps fill the pipeline, and while the last batches are trained there is nothing
         left to prefetch.
@@ -209,7 +211,7 @@ def difference(before: dict[str, Any], after: dict[str, Any], steps: int) -> dic
 def measure(
     subjects: dict[str, Subject], batches: Batches, options: argparse.Namespace, progress: str
 ) -> dict[str, Any]:
-    """Blocks of steps in turn: memory, then the tiers with prefetch and without.
+    """Measure blocks of steps in turn: in memory, then tiers with prefetch and without.
 
     No batch comes twice to a table: its rows would be in host memory from the time before.
     """

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an event to its effect in the predictor's answer: seconds, while 5,000 events/s come.
+"""Seconds from an event to its effect in the predictor's answer, with 5,000 events/s.
 
     PYTHONPATH=. python benchmarks/online_freshness.py --json output/online_freshness.json
 
 All parts of examples/online_learning run as processes of this machine: Kafka, a producer of the
 synthetic stream, the feature worker, the trainer (a delta a second) and a `Predictor`, which is in
-this process. Now and then one event with keys that nobody has seen goes into the producer's topic.
-They are asked for until the answer is another one than for keys that never come: the time from just
-before the event is sent until that answer is there is its freshness. An event waits for Kafka, for
-batches of worker and trainer, for the next delta, for the predictor to find it: all is in it.
+this process. At random times one event with new keys is sent to the producer's topic, and the
+predictor is asked for these keys until its answer differs from that for keys that never occur. The
+freshness is the time from just before the event is sent until that answer: it includes the waits
+for Kafka, for batches of worker and trainer, for the next delta and for the predictor to find it.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ ASK_SECONDS = 0.02
 
 @dataclass
 class Probe:
-    """One event, on its way.
+    """Event that was sent and has had no effect yet.
 
     Args:
-        value: of all its fields.
-        sent: when, in seconds since 1970.
+        value: value of all its fields.
+        sent: time of sending, in seconds since 1970.
     """
 
     value: int
@@ -55,12 +55,12 @@ class Probe:
 
 
 class Prober:
-    """Send events of new keys and wait for answers that know them.
+    """Sender of events with new keys that waits for answers that know them.
 
     Args:
-        events: the stream they are put in.
-        brokers: of Kafka.
-        predictor: what is asked.
+        events: events of the stream to which these are added.
+        brokers: addresses of Kafka.
+        predictor: predictor that is asked.
     """
 
     def __init__(self, events: Clicks, brokers: str, predictor: Predictor) -> None:

@@ -61,7 +61,7 @@ def send(broker: str, events: Ratings, first: int, last: int) -> None:
 
 def stream(broker: str, events: Ratings, batch: int) -> StreamingDataset:
     """Return the topic from its beginning, as features."""
-    # What is left at the end is a smaller batch.
+    # The last batch has the remaining rows.
     source = KafkaSource(
         broker, TOPIC, events.schema, batch_size=batch, stop=StopWhen(idle_seconds=2.0)
     )

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the machine itself allows: the memory work of one embedding step and nothing else. Compiled by
+// Limit of the machine: the memory work of one embedding step and nothing else. Compiled by
 // the benchmark that uses it, with the machine's own instruction set.
 //
 //   gather   read the value of each distinct row at a known random address, write it out once a lookup

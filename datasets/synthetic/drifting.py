@@ -107,7 +107,7 @@ class DriftingModel:
         ]
 
     def rows(self, start: int, stop: int) -> DriftingRows:
-        """Rows ``start`` to ``stop - 1``, the same however a range is cut into calls.
+        """Return rows ``start`` to ``stop - 1``, the same however a range is cut into calls.
 
         Raises:
             ValueError: the range does not start at 0 or later.
@@ -133,7 +133,7 @@ class DriftingModel:
         return DriftingRows(values, bayes, draws < bayes)
 
     def lifetime(self, field: int, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The first row in which each value may occur, and the first in which it no longer does.
+        """Return the first row in which each value may occur, and the first after its last.
 
         The first may be below 0: at row 0 the population is in the middle of its turnover.
         """

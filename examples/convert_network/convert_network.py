@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts a model that knows nothing of tables, trains it on ids it never had, and goes back.
+"""Convert a network with static embeddings to tables, train it on new ids, and convert it back.
 
 1. DeepFM is trained with MindSpore's optimizer on a fixed vocabulary.
-2. mindspore_rec.convert moves its embeddings into tables: the predictions stay.
-3. Training goes on, on a stream in which new ids keep appearing: the tables grow.
-4. mindspore_rec.revert puts its own embeddings back, without the ids it has no rows for: what it
-   predicts of the ids of its vocabulary stays.
+2. mindspore_rec.convert moves its embeddings into tables: the predictions do not change.
+3. Training continues on a stream with new ids: the tables grow.
+4. mindspore_rec.revert restores the static embeddings, without the ids outside the vocabulary: the
+   predictions for ids of the vocabulary do not change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIELDS, BATCH = 4, 512
 
 
 class DeepFM(nn.Cell):
-    """As somebody else wrote it, in MindSpore alone (Guo et al., https://arxiv.org/abs/1703.04247)."""
+    """DeepFM in plain MindSpore (Guo et al., https://arxiv.org/abs/1703.04247)."""
 
     def __init__(self, vocabulary: int, fields: int, dim: int = 8) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class DeepFM(nn.Cell):
 
 
 def batches(steps: int, low: int, high: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Ids in [low, high), clicked where most of a sample's ids are of the clickable kind."""
+    """Yield ids in [low, high), clicked if most of a sample's ids are of the clickable kind."""
     rng = np.random.default_rng(seed)
     for _ in range(steps):
         ids = rng.integers(low, high, (BATCH, FIELDS))
@@ -53,7 +53,7 @@ def batches(steps: int, low: int, high: int, seed: int) -> Iterator[tuple[np.nda
 
 
 def run(steps: int, vocabulary: int) -> dict[str, float]:
-    """The four parts, and the figures they give."""
+    """Run the four parts and return their figures."""
     net = DeepFM(vocabulary, FIELDS)
     known = Tensor(next(batches(1, 0, vocabulary, seed=99))[0])
     loss = nn.BCEWithLogitsLoss()
@@ -66,7 +66,7 @@ def run(steps: int, vocabulary: int) -> dict[str, float]:
         plain(Tensor(ids), Tensor(label))
     net.set_train(False)
     before = net(known).asnumpy()
-    del plain  # with its optimizer: both are of the old weights, of which convert will warn
+    del plain  # with its optimizer; convert warns of both, which use the old weights
 
     print("\nconverted:")
     conversion = mindspore_rec.convert(net)
@@ -99,7 +99,7 @@ def run(steps: int, vocabulary: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

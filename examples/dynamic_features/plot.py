@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the curves of `train.py`."""
+"""Draw the curves of `train.py`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ COLORS = {"unbounded": "#b35806", "bounded": "#2b6cb0"}
 
 
 def draw(figures: dict[str, Any], path: Path) -> None:
-    """Rows and AUC over the stream, for both models.
+    """Draw rows and AUC over the stream, for both models.
 
     Args:
-        figures: what `train.compare` returned.
-        path: of the picture, .png or .svg.
+        figures: the result of `train.compare`.
+        path: path of the picture, .png or .svg.
     """
     import matplotlib
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stream whose ids come and go, trained with and without admission and eviction.
+"""Train on a stream whose ids come and go, with and without admission and eviction.
 
 Every value of the stream lives for a known number of rows, and some ids occur a single time. The
 table without policies keeps them all; the one with admission by count and eviction by idle steps
@@ -43,7 +43,7 @@ class ClickModel(nn.Cell):
 
 
 class Progress(Callback):
-    """Predicts each batch before it is trained on; a point of the curve every `every` steps."""
+    """Callback that predicts each batch before its step, with a point of the curve at intervals."""
 
     def __init__(self, model: RecModel, net: ClickModel, every: int, rows: int) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Progress(Callback):
 
 
 def run(args: argparse.Namespace, name: str, **policies: Any) -> list[dict[str, float]]:
-    """Trains one model on the whole stream; its curve."""
+    """Train one model on the whole stream and return its curve."""
     ms.set_seed(args.seed)
     config = stream_config(args)
     net = ClickModel(config.fields, args.dim, name=f"dynamic_features.{name}", **policies)
@@ -91,26 +91,26 @@ def run(args: argparse.Namespace, name: str, **policies: Any) -> list[dict[str, 
 def batches(
     args: argparse.Namespace, config: DriftingConfig
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Ids and labels; the same for both models."""
+    """Yield batches of ids and labels, the same for both models."""
     for block in drifting(args.samples, args.seed, block_rows=args.batch, config=config):
         yield block["ids"], block["label"]
 
 
 def best_auc(args: argparse.Namespace, config: DriftingConfig) -> float:
-    """What the true probabilities would reach on a part of the stream."""
+    """Return the AUC of the true probabilities on a part of the stream."""
     part = next(drifting(100_000, args.seed, block_rows=100_000, config=config))
     return bayes_auc(part["bayes"])
 
 
 def stream_config(args: argparse.Namespace) -> DriftingConfig:
-    """The stream the arguments ask for."""
+    """Return the stream's configuration from the arguments."""
     return DriftingConfig(
         fields=args.fields, alive=args.alive, life=args.life, once_share=args.once
     )
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
-    """Both models, and what there is to say of them."""
+    """Train both models and return their figures."""
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
     config = stream_config(args)
     unbounded = run(args, "unbounded")
@@ -143,7 +143,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -168,7 +168,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Runs both models, prints and writes the figures."""
+    """Run both models, print and write the figures."""
     args = parse(arguments)
     figures = compare(args)
     for key, value in figures.items():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a table of which a tenth fits into memory, and the same table all in memory, and compares.
+"""Train a table with a tenth of its rows in memory beside the same table all in memory.
 
-The click data are synthetic (datasets/synthetic). With tiers, rows that a batch needs come up from
-the SSD, or from Redis with `--remote`, while the step before runs; rows over the limit go down.
-Both tables learn the same bits.
+The click data are synthetic (datasets/synthetic). With tiers, rows that a batch needs are promoted
+from the SSD, or from Redis with `--remote`, while the step before runs; rows over the limit are
+demoted. Both tables learn the same bits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ClickModel(nn.Cell):
 
 
 def batches(args: argparse.Namespace, start: int, count: int) -> Iterator[dict[str, np.ndarray]]:
-    """Batches from that one on."""
+    """Yield the batches from number `first` on."""
     for block in generate(
         count * args.batch,
         args.seed,
@@ -59,7 +59,7 @@ def batches(args: argparse.Namespace, start: int, count: int) -> Iterator[dict[s
 def train(
     args: argparse.Namespace, cache: CacheConfig | None
 ) -> tuple[ClickModel, RecModel, TrainSummary]:
-    """A trained model."""
+    """Train a model and return it."""
     ms.set_seed(args.seed)
     net = ClickModel("multi_level_cache.ids", args.dim, cache)
     optimizer = LazyAdam(net.trainable_params(), learning_rate=args.learning_rate)
@@ -69,7 +69,7 @@ def train(
 
 
 def result(args: argparse.Namespace, cache: CacheConfig | None) -> dict[str, Any]:
-    """Figures of one model; its table is closed."""
+    """Train and evaluate one model, and return its figures; closes its table."""
     net, model, summary = train(args, cache)
     table = net.embedding.embedding_table
     stats = table.stats()  # before the evaluation reads rows too
@@ -88,7 +88,7 @@ def result(args: argparse.Namespace, cache: CacheConfig | None) -> dict[str, Any
 
 
 def compare(args: argparse.Namespace, directory: str) -> dict[str, Any]:
-    """In memory first, which tells how many rows there are, then with tiers."""
+    """Train in memory first, to know the number of rows, then with tiers; return the figures."""
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
     print("in memory:", file=sys.stderr)
     memory = result(args, None)
@@ -105,7 +105,7 @@ def compare(args: argparse.Namespace, directory: str) -> dict[str, Any]:
 
 
 def show(figures: dict[str, Any]) -> None:
-    """Prints what happened."""
+    """Print the figures."""
     memory, tiers = figures["memory"], figures["tiers"]
     stats = tiers["stats"]
     lower = "remote" if stats.get("remote_rows") else "ssd"
@@ -119,9 +119,9 @@ def show(figures: dict[str, Any]) -> None:
     for text, value in (
         ("rows in host memory", stats["host_rows"]),
         ("keys found there", stats["host_hits"]),
-        ("keys found below", stats["host_misses"]),
-        ("rows brought up ahead", stats["prefetched_rows"]),
-        ("rows written down", stats[f"{lower}_written_rows"]),
+        ("keys found in lower tiers", stats["host_misses"]),
+        ("rows prefetched", stats["prefetched_rows"]),
+        ("rows demoted", stats[f"{lower}_written_rows"]),
     ):
         print(f"{text:28}{'':12}{value:>12,}")
     print(f"{'time waited for rows, s':28}{'':12}{stats['prefetch_wait_seconds']:>12.2f}")
@@ -129,7 +129,7 @@ def show(figures: dict[str, Any]) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -151,7 +151,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Trains both, prints and writes the figures."""
+    """Train both models, print and write the figures."""
     args = parse(arguments)
     if args.ssd_path is not None:
         args.ssd_path.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The events that the example replays: ratings of MovieLens, or clicks of a drifting stream."""
+"""Events that the example replays: ratings of MovieLens, or clicks of a drifting stream."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _OWN = [("row", pa.int64()), ("sent", pa.float64())]
 
 
 class EventSet(ABC):
-    """Events in order, each a function of its number, so that a producer can go on anywhere.
+    """Events in order, each a function of its number, so that a producer can start anywhere.
 
     Attributes:
-        schema: of an event in the topic; `row` is its number, `sent` when it was sent, in seconds
-            since 1970.
-        ranges: of values that are legal, by column.
-        count: how many there are; None is no end.
-        fields: categorical features that the pipeline makes.
-        dense: numbers that it makes.
+        schema: schema of an event in the topic; `row` is its number, `sent` the time it was sent,
+            in seconds since 1970.
+        ranges: ranges of legal values by column.
+        count: number of events; None if endless.
+        fields: number of categorical features that the pipeline makes.
+        dense: number of dense features that the pipeline makes.
     """
 
     schema: pa.Schema
@@ -39,28 +39,28 @@ class EventSet(ABC):
 
     @abstractmethod
     def rows(self, start: int, stop: int) -> dict[str, pa.Array]:
-        """Columns of the events `start` to `stop - 1`, without `row` and `sent`."""
+        """Return the columns of the events `start` to `stop - 1`, without `row` and `sent`."""
 
     @abstractmethod
     def pipeline(self) -> FeaturePipeline:
-        """Makes features of them."""
+        """Return the pipeline that makes features of the events."""
 
     def seconds(self, start: int, stop: int) -> np.ndarray | None:
-        """When they happened, in seconds since 1970; None where they have no time of their own."""
+        """Return the times of the events in seconds since 1970; None if they have none."""
         return None
 
     def batch(self, start: int, stop: int, sent: float) -> pa.RecordBatch:
-        """Events as they are sent at that time."""
+        """Return the events as messages sent at the time `sent`."""
         own = [np.arange(start, stop), np.full(stop - start, sent)]
         columns = {**dict(zip(("row", "sent"), own, strict=True)), **self.rows(start, stop)}
         return pa.RecordBatch.from_pydict(columns, self.schema)
 
 
 class Clicks(EventSet):
-    """A click stream whose values come and go; see `datasets.synthetic.drifting`.
+    """Clicks of a stream whose values come and go; see `datasets.synthetic.drifting`.
 
     Args:
-        seed: of the truth and the rows (default 1).
+        seed: seed of the true weights and the rows (default 1).
 
     Example:
         >>> Clicks().batch(5, 7, sent=0.0).column("row").to_pylist()
@@ -76,24 +76,24 @@ class Clicks(EventSet):
         self.ranges = {"click": (0, 1)}
 
     def rows(self, start: int, stop: int) -> dict[str, pa.Array]:
-        """Columns."""
+        """Return the columns."""
         made = self._model.rows(start, stop)
         values = dict(zip(self._names, made.values.T, strict=True))
         return {**values, "click": made.clicks.astype(np.int8)}
 
     def pipeline(self) -> FeaturePipeline:
-        """Makes features of them."""
+        """Return the pipeline that makes features of the events."""
         return synthetic_pipeline(self.fields)
 
 
 class Ratings(EventSet):
-    """The ratings of MovieLens in order of time.
+    """Ratings of MovieLens in order of time.
 
     Args:
-        directory: with `ratings.csv` and `movies.csv`, see `datasets.movielens.load`.
+        directory: directory of `ratings.csv` and `movies.csv`, see `datasets.movielens.load`.
 
     Raises:
-        ValueError: they are not there.
+        ValueError: a file is missing.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -105,20 +105,20 @@ class Ratings(EventSet):
         self.ranges = {"rating": (0, 5)}
 
     def rows(self, start: int, stop: int) -> dict[str, pa.Array]:
-        """Columns."""
+        """Return the columns."""
         part = self._ratings.iloc[start:stop]
         return {name: pa.array(part[name]) for name in self.schema.names[len(_OWN) :]}
 
     def pipeline(self) -> FeaturePipeline:
-        """Makes features of them."""
+        """Return the pipeline that makes features of the events."""
         return movielens_pipeline()
 
     def seconds(self, start: int, stop: int) -> np.ndarray | None:
-        """When the ratings were given."""
+        """Return the times of the ratings in seconds since 1970."""
         made: np.ndarray = self._ratings["timestamp"].to_numpy(np.float64)[start:stop]
         return made
 
 
 def open_events(data: Path | None) -> EventSet:
-    """MovieLens where a directory is given, else the drifting stream."""
+    """Return the events of MovieLens if a directory is given, else of the drifting stream."""
     return Clicks() if data is None else Ratings(data)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The feature pipelines of the events: keys, numbers, a label, and the time it was sent."""
+"""Feature pipelines of the events: keys, numbers, a label, and the time they were sent."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SENT = FeatureSpec("sent", is_timestamp=True)  # the trainer's watermark, and so
 
 
 class GenreFlags(Feature):
-    """A number for each genre of MovieLens: 1 where the movie is of it, 0 where not.
+    """Transform to a number for each genre of MovieLens: 1 if the movie has it, else 0.
 
     Args:
-        column: names of genres with '|' between them.
+        column: column of names of genres with '|' between them.
 
     Example:
         >>> flags = GenreFlags("genres").apply(pa.array(["Comedy|War"]), learn=False)
@@ -34,7 +34,7 @@ class GenreFlags(Feature):
     width = len(GENRES)
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
-        """The flags, `[B, genres]`."""
+        """Return the flags, `[B, genres]`."""
         marks = pc.binary_join_element_wise("|", values.cast(pa.string()), "|", "")
         flags = [pc.match_substring(marks, f"|{genre}|") for genre in GENRES]
         made = [each.to_numpy(zero_copy_only=False).astype(np.float32) for each in flags]
@@ -42,7 +42,7 @@ class GenreFlags(Feature):
 
 
 def movielens_pipeline() -> FeaturePipeline:
-    """Ratings: the same keys and numbers as `datasets.movielens.load` makes of the files."""
+    """Return the pipeline of ratings: the keys and numbers of `datasets.movielens.load`."""
     return FeaturePipeline(
         {
             "sent": SENT,
@@ -65,11 +65,11 @@ def _year_and_liked(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def synthetic_pipeline(fields: int) -> FeaturePipeline:
-    """Clicks of the drifting stream."""
+    """Return the pipeline of clicks of the drifting stream."""
     ids = [Category(f"C{f + 1}") for f in range(fields)]
     return FeaturePipeline({"sent": SENT, "ids": ids, "label": Number("click")})
 
 
 def channel_schema(pipeline: FeaturePipeline, rows: pa.RecordBatch) -> pa.Schema:
-    """Return columns and types of the messages that the worker makes of such events."""
+    """Return columns and types of the worker's messages."""
     return to_record_batch(pipeline.with_times().apply(rows)).schema

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model that learns online: DeepFM, and an optimizer whose steps suit single events."""
+"""Model that learns online: DeepFM, and an optimizer for single events."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ def build(
     name: str = "online",
     seed: int = 0,
 ) -> nn.Cell:
-    """The network; the predictor calls this too, with the arguments that a checkpoint names."""
+    """Return the network; the predictor calls this too, with the arguments in the checkpoint."""
     held = EmbeddingConfig(dim=dim)
     return DeepFM(fields, dense, held, "embed", hidden, dropout, name=name, seed=seed)
 
 
 def inputs_of(fields: int, dense: int) -> list[str]:
-    """What it takes, for the checkpoint to tell predictors."""
+    """Return the network's inputs, which the checkpoint declares to predictors."""
     ids = f"ids:INT64:-1,{fields}"
     return [ids, f"numbers:FP32:-1,{dense}"] if dense else [ids]
 
 
 def online_loss() -> nn.Cell:
-    """The sum over a batch, not the mean: what an event teaches does not depend on its batch."""
+    """Return the loss, a sum over the batch: an event's gradient does not depend on its batch."""
     return nn.BCEWithLogitsLoss(reduction="sum")
 
 
 def online_optimizer(
     net: nn.Cell, bias_rate: float = 0.3, vector_rate: float = 0.02, dense_rate: float = 0.01
 ) -> nn.Optimizer:
-    """Adagrad: the first events of a key move its row far, later ones less.
+    """Return Adagrad, with which the first events of a key change its row more than later ones.
 
-    The rates are for a model that begins with nothing.
+    The default rates are for a model that starts untrained.
 
     Args:
-        net: of `build`.
-        bias_rate: of the weight that each key has of its own, so of each user's and movie's bias.
-        vector_rate: of the keys' vectors.
-        dense_rate: of all that is shared.
+        net: network of `build`.
+        bias_rate: learning rate of the first-order weight of each key, such as a user's bias.
+        vector_rate: learning rate of the keys' vectors.
+        dense_rate: learning rate of the dense parameters.
     """
     tables = embedding_parameters(net)
     taken = {id(p) for p in tables}

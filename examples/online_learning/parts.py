@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of the example share: options, names of topics, how they tell how they are."""
+"""Code that the parts of the example share: options, names of topics, status files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMESPACE, DATASET = "online", "features"  # the channel from feature worker to 
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """Options that every part has."""
+    """Return an argument parser with the options of every part."""
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -39,11 +39,11 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 class Status:
-    """Figures of one part, for the others to read: the newest ones, in a small file.
+    """Newest figures of one part, in a small file that the other parts read.
 
     Args:
-        directory: of the run; made where it is missing.
-        part: whose.
+        directory: directory of the run; made if missing.
+        part: name of the part.
     """
 
     def __init__(self, directory: Path, part: str) -> None:
@@ -53,7 +53,7 @@ class Status:
         self._said = 0.0
 
     def say(self, **figures: Any) -> None:
-        """Replaces the figures; one line a second is printed too."""
+        """Replace the figures, and print them at most once a second."""
         now = time.time()
         beside = self._path.with_suffix(".partial")
         beside.write_text(json.dumps({**figures, "at": now}), encoding="utf-8")
@@ -64,7 +64,7 @@ class Status:
             print(f"{self._part}: {shown}", flush=True)
 
     def read(self) -> dict[str, Any]:
-        """The newest figures; nothing before the first ones."""
+        """Return the newest figures; empty before the first ones."""
         try:
             found: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -72,7 +72,7 @@ class Status:
         return found
 
     def clear(self) -> None:
-        """Forgets the figures."""
+        """Delete the figures."""
         self._path.unlink(missing_ok=True)
 
 
@@ -84,7 +84,7 @@ def _short(value: Any) -> str:
 
 @contextmanager
 def stopped_in_order() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the part without a traceback."""
+    """Context in which Ctrl-C and SIGTERM end the part without a traceback."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends events to Kafka: MovieLens by the time of its ratings, or a synthetic stream at a rate.
+"""Send events to Kafka: MovieLens by the time of its ratings, or a synthetic stream at a rate.
 
     python examples/online_learning/producer.py --brokers 127.0.0.1:9092 --rate 5000
 
-Started again, it looks up the last event in the topic and goes on with the next one.
+After a restart, it looks up the last event in the topic and continues with the next one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MESSAGE_ROWS = 2000
 
 
 def next_row(brokers: str, events: EventSet) -> int:
-    """Number of the first event that is not in the topic."""
+    """Return the number of the first event that is not in the topic."""
     client = KafkaClient(brokers, EVENTS)
     try:
         first, last = client.bounds([0])[0]
@@ -42,13 +42,13 @@ def next_row(brokers: str, events: EventSet) -> int:
 
 
 class Clock:
-    """How many events are due.
+    """Clock that determines the number of events that are due.
 
     Args:
-        events: what is replayed.
-        start: number of the first one.
-        rate: events a second; or None, and then
-        speed: how many times faster than they happened.
+        events: the events to replay.
+        start: number of the first event.
+        rate: events per second, or None to use `speed`.
+        speed: factor by which events are replayed faster than they happened.
     """
 
     def __init__(self, events: EventSet, start: int, rate: float | None, speed: float) -> None:
@@ -57,7 +57,7 @@ class Clock:
         self._times = None if rate is not None else events.seconds(start, events.count or 0)
 
     def due(self) -> int:
-        """Number of the first event that is not due yet."""
+        """Return the number of the first event that is not due yet."""
         passed = time.monotonic() - self._began
         if self._rate is not None:
             return self._start + int(passed * self._rate)
@@ -69,7 +69,7 @@ class Clock:
 def produce(
     brokers: str, events: EventSet, rate: float | None, speed: float, status: Status
 ) -> None:
-    """Sends what is due, until everything is sent."""
+    """Send events when they are due, until all are sent."""
     ensure_topic(brokers, EVENTS, 1, {})
     sent = next_row(brokers, events)
     last = events.count if events.count is not None else sys.maxsize
@@ -90,7 +90,7 @@ def produce(
 
 
 def add_pace(parser: argparse.ArgumentParser) -> None:
-    """Options that say how fast."""
+    """Add the options of the pace."""
     parser.add_argument("--rate", type=float, help="events a second; 5000 without --data")
     parser.add_argument(
         "--speed", type=float, help="times faster than it happened, with --data; 2e6 without --rate"
@@ -98,7 +98,7 @@ def add_pace(parser: argparse.ArgumentParser) -> None:
 
 
 def check_pace(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Ends the program where they make no sense."""
+    """Check the options of the pace, and end the program with an error if they do not fit."""
     if options.speed is not None and (options.data is None or options.rate is not None):
         parser.error("--speed is for --data, without --rate")
     for name in ("rate", "speed"):
@@ -108,7 +108,7 @@ def check_pace(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
 
 
 def main() -> None:
-    """Runs the producer."""
+    """Run the producer."""
     made = parser(__doc__.split("\n")[0])
     add_pace(made)
     options = made.parse_args()

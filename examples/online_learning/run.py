@@ -6,7 +6,7 @@
     python examples/online_learning/run.py --kill-every 20
 
 Shows a line a second. Ctrl-C ends everything in order; started again with the same directory, it
-goes on where it was. A part that ends is started again. Needs Java 17 and Maven for Kafka.
+resumes. A part that ends is restarted. Needs Java 17 and Maven for Kafka.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from examples.online_learning.producer import add_pace, check_pace
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-QUICK_ENDS = 3  # of a part in a row: then it will not run at all
+QUICK_ENDS = 3  # of a part in succession, after which it is given up
 SOON = 20.0  # seconds
 
 
 class Part:
-    """One process of the example, started again when it ends.
+    """Process of one part of the example, restarted when it ends.
 
     Args:
-        name: of the script.
-        directory: of the run.
-        arguments: for the script.
+        name: name of the script.
+        directory: directory of the run.
+        arguments: arguments of the script.
     """
 
     def __init__(self, name: str, directory: Path, arguments: list[str]) -> None:
@@ -53,10 +53,10 @@ class Part:
         self._began = self._started = 0.0
 
     def keep_up(self) -> None:
-        """Starts it, if it does not run.
+        """Start the process if it does not run.
 
         Raises:
-            RuntimeError: it ends soon after each start.
+            RuntimeError: the process ended soon after each of several starts.
         """
         if self._process is not None:
             if self._process.poll() is None:
@@ -81,16 +81,16 @@ class Part:
             )
 
     def has_spoken(self, directory: Path) -> bool:
-        """Whether it has told how it does since it was started last."""
+        """Return whether the part has reported figures since its last start."""
         return bool(Status(directory, self.name).read().get("at", 0.0) > self._started)
 
     def kill(self) -> None:
-        """Ends it at once, as a crash would."""
+        """End the process at once, as a crash would."""
         if self._process is not None:
             self._process.kill()
 
     def stop(self, timeout: float = 60.0) -> None:
-        """Ends it in order, or by force where that takes too long."""
+        """End the process in order, or by force after `timeout` seconds."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -109,10 +109,10 @@ def _end_with_parent() -> None:
 
 
 class Line:
-    """What is shown each second.
+    """Line of figures that is shown each second.
 
     Args:
-        directory: of the run.
+        directory: directory of the run.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -126,7 +126,7 @@ class Line:
         self.history: list[dict[str, Any]] = []
 
     def text(self, trainer_starts: int) -> str:
-        """The line."""
+        """Return the line."""
         now = time.time()
         sent = self._producer.read().get("sent", 0)
         trained = self._trainer.read()
@@ -184,7 +184,7 @@ def _enough(options: Any, seconds: float, figures: dict[str, Any]) -> bool:
 
 
 def run(options: Any, parts: dict[str, Part], line: Line) -> None:
-    """Shows lines until it is time to end, or Ctrl-C."""
+    """Show lines until the run ends, by its limits or by Ctrl-C."""
     began = time.monotonic()
     training_since: float | None = None
     kills = float("inf") if options.kills is None else options.kills
@@ -209,7 +209,7 @@ def run(options: Any, parts: dict[str, Part], line: Line) -> None:
 
 
 def main() -> None:
-    """Runs everything."""
+    """Run all parts."""
     made = parser(__doc__.split("\n")[0])
     made.set_defaults(brokers=None)
     add_pace(made)
@@ -253,7 +253,7 @@ def main() -> None:
             run(options, parts, line)
         finally:
             print("\nstopping; the trainer saves", flush=True)
-            for part in parts.values():  # from the source on, so that each may end its work
+            for part in parts.values():  # the source first, so that all can finish
                 part.stop()
             if broker is not None:
                 broker.stop()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predictor: answers from the newest state of the trainer, which it follows.
+"""Predictor: answer from the newest state of the trainer.
 
     python examples/online_learning/serve.py --directory online_run
 
-It asks itself a question a second, to show what it knows. For answers over HTTP:
+It makes a prediction twice a second, to show its state. For answers over HTTP:
 `PYTHONPATH=. python -m mindspore_rec.serving online_run/checkpoints --port 8500`.
 """
 
@@ -26,9 +26,9 @@ from mindspore_rec.serving import Predictor
 
 
 def serve(events: EventSet, directory: Path, wait: float) -> None:
-    """Runs until it is stopped."""
+    """Run until it is stopped."""
     checkpoints = directory / "checkpoints"
-    question = events.batch(0, 1, sent=0.0)  # raw: the pipeline makes keys and numbers of it
+    question = events.batch(0, 1, sent=0.0)  # raw: the pipeline makes the keys
     status = Status(directory, "serve")
     with Predictor(checkpoints, wait_seconds=wait, features=events.pipeline()) as predictor:
         while True:
@@ -36,19 +36,19 @@ def serve(events: EventSet, directory: Path, wait: float) -> None:
             logit = float(predictor.predict(question)[0, 0])
             milliseconds = 1e3 * (time.perf_counter() - begin)
             now = predictor.status()
-            told: dict[str, Any] = {
+            figures: dict[str, Any] = {
                 "version": now.version,
                 "lag": now.lag,
                 "watermark": now.watermark,
             }
             if now.error is not None:
-                told["error"] = now.error
-            status.say(**told, answer=logit, milliseconds=milliseconds)
+                figures["error"] = now.error
+            status.say(**figures, answer=logit, milliseconds=milliseconds)
             time.sleep(0.5)
 
 
 def main() -> None:
-    """Runs the predictor."""
+    """Run the predictor."""
     made = parser(__doc__.split("\n")[0])
     made.add_argument("--wait", type=float, default=600.0, help="seconds for a first checkpoint")
     options = made.parse_args()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainer: learns from the features as they come, and saves a delta a second.
+"""Trainer: learn from the features as they arrive, and save a delta a second.
 
     python examples/online_learning/trainer.py --brokers 127.0.0.1:9092
 
-Every batch is scored before it is trained on. Killed anywhere and started again, it goes on from
-the last delta: the model, its optimizer, the place in the stream and the figures.
+Every batch is scored before it is trained on. Killed at any moment and restarted, it resumes from
+the last delta: the model, its optimizer, the position in the stream and the figures.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from mindspore_rec.stream import DataReceiver, Journal, StreamingDataset, ensure
 
 
 class Reports(Callback):
-    """Reports to the runner how the training does.
+    """Callback that reports the figures of the training to the runner.
 
     Args:
-        stream: what is trained on.
-        online: its figures.
-        status: where they are written.
+        stream: the training data.
+        online: figures of the training.
+        status: status that gets them.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Reports(Callback):
 
 
 def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None:
-    """Runs until it is stopped; SIGTERM and Ctrl-C finish the step and save."""
+    """Train until it is stopped; SIGTERM and Ctrl-C finish the step and save."""
     ensure_topic(brokers, f"{NAMESPACE}.{DATASET}")
     pipeline = events.pipeline()
     receiver = DataReceiver(
@@ -96,7 +96,7 @@ def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None
 
 
 def main() -> None:
-    """Runs the trainer."""
+    """Run the trainer."""
     made = parser(__doc__.split("\n")[0])
     made.add_argument("--batch", type=int, default=500, help="events of a step, at most")
     made.add_argument(

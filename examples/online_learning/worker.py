@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feature worker: events out of one topic, keys and numbers into another.
+"""Feature worker: read events from one topic, write keys and numbers to another.
 
     python examples/online_learning/worker.py --brokers 127.0.0.1:9092
 
-Killed anywhere and started again, it loses no event, and what it sends twice is dropped by the
-trainer. Messages that are no events go to the topic `events-dead`.
+Killed at any moment and restarted, it loses no event, and the trainer drops messages that it sends
+twice. Messages that are not valid events go to the topic `events-dead`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from mindspore_rec.stream import (
 
 
 class Watched:
-    """The pipeline with the times of the events, which reports how far it is.
+    """Feature pipeline with the times of the events, which reports its progress.
 
     Args:
-        pipeline: makes the arrays.
-        status: where the number of the last event goes.
+        pipeline: pipeline that makes the arrays.
+        status: status that gets the number of the last event.
     """
 
     def __init__(self, pipeline: FeaturePipeline, status: Status) -> None:
@@ -60,7 +60,7 @@ class Watched:
 
 
 def work(brokers: str, events: EventSet, directory: Path, batch: int, wait: float) -> None:
-    """Runs until it is stopped."""
+    """Run until it is stopped."""
     directory.mkdir(parents=True, exist_ok=True)
     ensure_topic(brokers, EVENTS)
     source = KafkaSource(
@@ -70,7 +70,7 @@ def work(brokers: str, events: EventSet, directory: Path, batch: int, wait: floa
         batch_size=batch,
         dead_letters=f"{EVENTS}-dead",
         value_ranges=events.ranges,
-        max_wait_seconds=wait,  # few events: go on with a smaller batch
+        max_wait_seconds=wait,  # with few events, send a smaller batch
         journal=Journal(directory / "worker.journal"),
     )
     sender = DataSender(brokers, NAMESPACE, dataset_name=DATASET, sender_name="worker-0")
@@ -80,7 +80,7 @@ def work(brokers: str, events: EventSet, directory: Path, batch: int, wait: floa
 
 
 def main() -> None:
-    """Runs the worker."""
+    """Run the worker."""
     made = parser(__doc__.split("\n")[0])
     made.add_argument("--batch", type=int, default=500, help="events of a message, at most")
     made.add_argument(

@@ -74,7 +74,7 @@ class StackDistances:
 
     @property
     def returns(self) -> np.ndarray:
-        """Number of `distinct_lookups` by stack distance d: an LRU table of more than d rows hits."""
+        """Number of `distinct_lookups` by distance d: an LRU table of more than d rows hits."""
         return self._returns
 
     def outcome(self, capacity: int) -> Outcome:

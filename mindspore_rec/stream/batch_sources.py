@@ -88,7 +88,7 @@ class IterableBatches(BatchSource):
 
     @property
     def column_names(self) -> list[str]:
-        """What the iterable has under this name, or nothing."""
+        """The iterable's attribute of this name; empty if it has none."""
         return list(getattr(self._data, "column_names", ()))
 
     @property
@@ -98,12 +98,12 @@ class IterableBatches(BatchSource):
 
     @property
     def stop_reason(self) -> str:
-        """What the iterable has under this name, or nothing."""
+        """The iterable's attribute of this name; empty if it has none."""
         return str(getattr(self._data, "stop_reason", ""))
 
     @property
     def lag(self) -> int | None:
-        """What the iterable has under this name, or None."""
+        """The iterable's attribute of this name; None if it has none."""
         return getattr(self._data, "lag", None)
 
     @property

@@ -20,7 +20,7 @@ CURVE_BINS = 20
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well a model predicts the test rows.
+    """Result of an evaluation of a model on the test rows.
 
     Args:
         metrics: `auc`, `log_loss`, `normalized_entropy` (log loss divided by that of always
@@ -28,8 +28,8 @@ class Evaluation:
             where rows have users, `gauc`, the mean of the users' AUCs weighted by their rows. With
             several tasks `.<task>` is behind each name; of a group of rows `.<group>` is at its
             end: `auc.income.adult`.
-        curves: predicted and observed rate on all test rows, in bins with as many rows each, by
-            task; of a single task the name is ''.
+        curves: predicted and observed rate on all test rows, in bins of equal numbers of rows, by
+            task; a single task has the name ''.
     """
 
     metrics: dict[str, float]

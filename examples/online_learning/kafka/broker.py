@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Apache Kafka on this machine: one node, no ZooKeeper, on a loopback port.
+"""Run Apache Kafka on this machine: one node, no ZooKeeper, on a loopback port.
 
     python examples/online_learning/kafka/broker.py run --directory DIRECTORY --port 9092
 
@@ -53,7 +53,7 @@ broker.heartbeat.interval.ms=300
 
 
 def missing_tools() -> str:
-    """Why a broker cannot run here, or nothing: Java 17 or later and Maven must be in the path."""
+    """Return what a broker lacks here, Java 17 or later or Maven in the path, or ""."""
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             return f"{tool} is not in the path; Kafka needs Java 17 and Maven"
@@ -65,7 +65,7 @@ def missing_tools() -> str:
 
 
 def resolve() -> str:
-    """The class path of the broker; fetches what is missing of it through Maven.
+    """Return the class path of the broker, after downloading missing jars through Maven.
 
     Raises:
         RuntimeError: Java or Maven is missing, or Maven failed.
@@ -91,12 +91,12 @@ def resolve() -> str:
 
 
 class Broker:
-    """A broker whose data live in a directory; started again there, it goes on with them.
+    """Broker whose data are kept in a directory, also after a restart.
 
     Args:
-        directory: for data, settings and the log; made where it is missing.
-        port: of 127.0.0.1; 0 is a free one, kept from then on (default 0).
-        memory: the largest heap, as Java writes it (default 512m).
+        directory: directory of data, settings and log; made if missing.
+        port: port of 127.0.0.1; 0 for a free one, which is kept after a restart (default 0).
+        memory: largest heap, in Java's notation (default 512m).
 
     Attributes:
         address: host and port, for clients.
@@ -111,10 +111,10 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, timeout: float = 120.0) -> Broker:
-        """Starts it and waits until it answers.
+        """Start the broker and wait until it answers.
 
         Raises:
-            RuntimeError: it runs already, it ended, or it is not ready in `timeout` seconds.
+            RuntimeError: the broker runs already, ended, or is not ready in `timeout` seconds.
         """
         if self._process is not None:
             raise RuntimeError(f"the broker at {self.address} runs already")
@@ -135,16 +135,16 @@ class Broker:
         return self
 
     def stop(self, timeout: float = 30.0) -> None:
-        """Ends it in order, or by force where that takes too long; one that ended is left alone."""
+        """End the broker in order, or by force after `timeout` seconds."""
         self._end(signal.SIGTERM, timeout)
 
     def kill(self) -> None:
-        """Ends it at once, as a crash would."""
+        """End the broker at once, as a crash would."""
         self._end(signal.SIGKILL, 10.0)
 
     @property
     def pid(self) -> int | None:
-        """Of the running process, or None."""
+        """Id of the running process, or None."""
         return None if self._process is None else self._process.pid
 
     def __enter__(self) -> Broker:
@@ -165,7 +165,7 @@ class Broker:
         return ["java", *flags, logging, "-cp", classpath]
 
     def _prepare(self, classpath: str) -> Path:
-        """Writes the settings and, the first time, formats the data's directory."""
+        """Write the settings and, the first time, format the data's directory."""
         self.directory.mkdir(parents=True, exist_ok=True)
         data, settings = self.directory / "data", self.directory / "server.properties"
         text = SETTINGS.format(
@@ -215,7 +215,7 @@ def _free_port() -> int:
 
 
 def _become(parent: int, command: list[str]) -> None:
-    """Turns this process into the command, which the kernel ends with its parent."""
+    """Replace this process by the command, which the kernel ends with its parent."""
     set_parent_death_signal = 1
     ctypes.CDLL(None, use_errno=True).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
     if os.getppid() == parent:  # else it is gone already
@@ -238,7 +238,7 @@ def _run(directory: Path, port: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Runs the command."""
+    """Run the command."""
     if arguments[:1] == ["_child"]:
         _become(int(arguments[1]), arguments[2:])
         return
