@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,8 @@ class QuantileScale(Number):
             ValueError: the state is that of another number of buckets.
             TypeError, ValueError, KeyError: it is no state of such an object; nothing has changed.
         """
+        if not isinstance(state, Mapping):
+            raise ValueError(f"column {self.column!r}: the state is none of a QuantileScale")
         if state["buckets"] != self.buckets:
             raise ValueError(
                 f"column {self.column!r}: buckets must be {state['buckets']}, as in the state, "

@@ -73,8 +73,18 @@ class MinMaxScale(Number):
         return list(self._seen) if self._seen[0] <= self._seen[1] else []
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned."""
-        self._seen = [float(value) for value in state] if state else [math.inf, -math.inf]
+        """Take over what `state_dict` returned.
+
+        Raises:
+            ValueError: it is the state of something else.
+        """
+        extremes = _numbers_of(self, state, (0, 2))
+        if extremes and extremes[0] > extremes[1]:
+            raise ValueError(
+                f"state of column {self.column!r} must be the least and the greatest value, "
+                f"got {state!r}"
+            )
+        self._seen = extremes or [math.inf, -math.inf]
 
 
 class LogScale(MinMaxScale):
@@ -160,5 +170,29 @@ class StandardScale(Number):
         return [self._count, self._mean, self._squares]
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned."""
-        self._count, self._mean, self._squares = int(state[0]), float(state[1]), float(state[2])
+        """Take over what `state_dict` returned.
+
+        Raises:
+            ValueError: it is the state of something else.
+        """
+        count, mean, squares = _numbers_of(self, state, (3,))
+        if count < 0 or not count.is_integer() or squares < 0:
+            raise ValueError(
+                f"state of column {self.column!r} must be a number of values, their mean and a sum "
+                f"of squares, got {state!r}"
+            )
+        self._count, self._mean, self._squares = int(count), mean, squares
+
+
+def _numbers_of(transform: Number, state: Any, lengths: tuple[int, ...]) -> list[float]:
+    """Return the finite numbers of a state, of which there must be so many."""
+    numbers = isinstance(state, (list, tuple)) and all(
+        isinstance(each, (int, float)) and not isinstance(each, bool) and math.isfinite(each)
+        for each in state
+    )
+    if not numbers or len(state) not in lengths:
+        raise ValueError(
+            f"state of column {transform.column!r} must be {max(lengths)} finite numbers of a "
+            f"{type(transform).__name__}, got {state!r:.80}"
+        )
+    return [float(each) for each in state]
