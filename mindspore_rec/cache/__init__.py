@@ -15,7 +15,7 @@ __all__ = ["CacheConfig", "RedisTier"]
 
 def __getattr__(name: str) -> Any:
     if name == "RedisTier":
-        from mindspore_rec.cache.redis_tier import RedisTier
+        from mindspore_rec.cache.redis.tier import RedisTier
 
         return RedisTier
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
