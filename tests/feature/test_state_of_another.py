@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
 from mindspore_rec.stream import (
+    Feature,
     FeaturePipeline,
     LogScale,
     MinMaxScale,
@@ -16,7 +18,7 @@ from mindspore_rec.stream import (
 )
 
 ROWS = {"x": [1.0, 2.0, 5.0]}
-MAKERS = {
+MAKERS: dict[str, Callable[[str], Feature]] = {
     "minmax": MinMaxScale,
     "log": lambda column: LogScale(column, running=True),
     "standard": StandardScale,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import mindspore as ms
 import numpy as np
@@ -79,7 +80,7 @@ def test_whole_numbers_are_floats_where_floats_are_asked_for():
 
 
 def test_every_field_of_the_section_reaches_the_table(tmp_path):
-    tiers = {"host_rows": 9, "ssd_path": str(tmp_path)}
+    tiers: dict[str, Any] = {"host_rows": 9, "ssd_path": str(tmp_path)}
     section = {
         "dim": 3, "std": 0.5, "admission_threshold": 4, "max_idle_steps": 5, "max_rows": 6,
         "unknown_value": 0.25, "cache": tiers,

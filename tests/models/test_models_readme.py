@@ -7,6 +7,7 @@ import json
 import re
 import runpy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ NAME = "shared_bottom"
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
+def folder(tmp_path, monkeypatch) -> Iterator[Path]:
     """Write the new model's folder from the page's code, where `models` finds it."""
     section = README.partition("## Add a model")[2].partition("\n## ")[0]
     net, config, yaml = re.findall(r"```(?:python|yaml)\n(.*?)```", section, re.S)
