@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features: from raw columns to the int64 keys, specs and lookups that tables take.
+"""Features: specs of columns, their conversion to int64 keys, and the lookups of tables.
 
 `FeaturePipeline` is the one stage from raw columns to keys and numbers, of `FeatureSpec` objects
 and transforms such as `Category` and `QuantileScale`; `category_keys` hashes the values of a

@@ -21,20 +21,20 @@ MIN_SSD_BYTES = 64 << 20
 def cache_of_sizes(
     where: str, dim: int, cache: Any, device: Any, host: Any, ssd: Any, ssd_data_path: Any
 ) -> CacheConfig | None:
-    """The tiers that `create_table` was given, in one of its two ways.
+    """Return the tiers of a `create_table` call, from its `cache` or its vocabulary sizes.
 
     Args:
         where: text before an argument's name in messages.
-        dim: floats of a value.
-        cache: its argument `cache`.
-        device: its `device_vocabulary_size`: rows; 0 for none.
-        host: its `host_vocabulary_size`, likewise.
-        ssd: its `ssd_vocabulary_size`, likewise. The limit is kept in bytes, those of this many
-            rows with the largest optimizer state and room for garbage; at least 64 MiB.
-        ssd_data_path: the SSD tier's directory, or a tuple or list of one. Default: '.'.
+        dim: number of floats of a value.
+        cache: the argument `cache`.
+        device: the argument `device_vocabulary_size`, in rows; 0 for no tier.
+        host: the argument `host_vocabulary_size`, likewise.
+        ssd: the argument `ssd_vocabulary_size`, likewise. The limit is kept in bytes, those of this
+            many rows with the largest optimizer state and room for garbage; at least 64 MiB.
+        ssd_data_path: directory of the SSD tier, or a tuple or list of one. Default: '.'.
 
     Raises:
-        TypeError, ValueError: a size is out of range, or they make no sense together.
+        TypeError, ValueError: a size is out of range, or the sizes do not fit together.
 
     Example:
         >>> config = cache_of_sizes("", 8, None, 0, 1000, 1_000_000, ["rows"])

@@ -51,7 +51,7 @@ def create_table(
     cache: CacheConfig | None = None,
     config: TableConfig | None = None,
 ) -> MapParameter:
-    """Makes a table that grows as keys arrive.
+    """Make a table that grows as keys arrive.
 
     Look it up with `SparseLookup` in a network and `sparse_lookup` outside; any other cell that
     takes a MapParameter works too, without regard to `padding_keys`.

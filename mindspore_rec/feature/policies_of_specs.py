@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A feature's thresholds as policies of its table, and whether the two agree."""
+"""Conversion of features' thresholds to policies of their table, and a check that they agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_policies", "policies_of_specs"]
 def check_policies(
     spec: FeatureSpec, table_name: str, admission: Any, eviction: Any, remedy: str
 ) -> None:
-    """Raises where a threshold of a feature is not that of its table; one that is off fits any.
+    """Raise ValueError if a threshold of a feature is on and differs from its table's.
 
     Args:
         spec: the feature.
@@ -45,7 +45,7 @@ def check_policies(
 def policies_of_specs(
     specs: Any, table_name: str, admission: Admission | None, eviction: Eviction | None
 ) -> tuple[Admission | None, Eviction | None]:
-    """The policies of a table from its features' thresholds, where they are not given.
+    """Return the policies of a table; those not given are made of its features' thresholds.
 
     Args:
         specs: features of the batch, those of other tables among them.

@@ -19,7 +19,7 @@ __all__ = ["SparseLookup", "sparse_lookup"]
 
 
 class SparseLookup(nn.Cell):
-    """Looks a feature's ids up in a table.
+    """Lookup of a feature's ids in a table, as a cell.
 
     In training an unknown id gets a row once it is admitted; in evaluation the table does not
     change. All lookups of a table in a network are one optimizer step over the summed gradients.
@@ -76,7 +76,7 @@ class SparseLookup(nn.Cell):
         self.merges = len(padding) > 1
 
     def construct(self, ids: Tensor) -> Tensor:
-        """Rows of ids."""
+        """Return the rows of ids."""
         table = self.lookup.embedding_table
         if self.merges:
             ids = _merge_padding(table, ids)
@@ -92,7 +92,7 @@ def sparse_lookup(
     *,
     batch: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
-    """Looks ids up in a table, as a function.
+    """Look ids up in a table, as a function.
 
     In a `construct` that is compiled as a graph, ids must be a Tensor: the cell, `SparseLookup`, is
     what takes a feature there.
@@ -158,7 +158,7 @@ def _ids_of(
 
 
 def _merge_padding(table: MapParameter, ids: Tensor) -> Tensor:
-    """Makes every padding key the first one, which is what the operator knows."""
+    """Replace every padding key by the first one, the only one that the operator knows."""
     if ids.dtype != ms.int32 and ids.dtype != ms.int64:
         raise TypeError("ids must be int32 or int64")
     if table.key_dtype == ms.int64:

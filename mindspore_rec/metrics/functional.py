@@ -68,7 +68,7 @@ class ReliabilityCurve(NamedTuple):
 
 
 def auc(label: npt.ArrayLike, score: npt.ArrayLike) -> float:
-    """Area under the ROC curve: the share of (positive, negative) pairs in the right order.
+    """Compute the area under the ROC curve, the share of rightly ordered pairs of classes.
 
     A tied pair counts one half (the mid-rank form of the Mann-Whitney U statistic, Hanley & McNeil
     1982). Pairs are counted in integers, so the value is the correctly rounded fraction and does
@@ -92,7 +92,7 @@ def auc(label: npt.ArrayLike, score: npt.ArrayLike) -> float:
 
 
 def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
-    """AUC from the scores ``[P]`` of the positives and ``[N]`` of the negatives, in any order.
+    """Compute the AUC from the scores ``[P]`` of positives and ``[N]`` of negatives, in any order.
 
     The inputs are not checked. Time O((P + N) log(P + N)); memory: a sorted copy of both.
 
@@ -113,7 +113,7 @@ def auc_of_classes(positive: FloatArray, negative: FloatArray) -> float:
 
 
 def auc_from_counts(positive: npt.NDArray[np.number], negative: npt.NDArray[np.number]) -> float:
-    """AUC of scores known only by bin: every pair within one bin counts one half.
+    """Compute the AUC of scores known only by bin: every pair within one bin counts one half.
 
     Args:
         positive: ``[bins]``, non-negative number (or weight) of positives by rising score.
@@ -147,7 +147,7 @@ def auc_error_bound(positive: npt.NDArray[np.number], negative: npt.NDArray[np.n
 
 
 def gauc(label: npt.ArrayLike, score: npt.ArrayLike, group: npt.ArrayLike) -> float:
-    """Mean of the groups' AUCs, weighted by the groups' rows (impressions).
+    """Compute the mean of the groups' AUCs, weighted by the groups' rows (impressions).
 
     ``sum_g(rows_g * AUC_g) / sum_g(rows_g)`` over the groups that hold both classes; the others are
     skipped. Source: Zhou et al. 2018, Deep Interest Network (https://arxiv.org/abs/1706.06978),
@@ -198,7 +198,7 @@ def gauc(label: npt.ArrayLike, score: npt.ArrayLike, group: npt.ArrayLike) -> fl
 def log_loss(
     label: npt.ArrayLike, prediction: npt.ArrayLike, *, from_logits: bool = False
 ) -> float:
-    """Mean binary cross entropy in nats: ``-mean(y log p + (1 - y) log(1 - p))``.
+    """Compute the mean binary cross entropy in nats: ``-mean(y log p + (1 - y) log(1 - p))``.
 
     Probabilities are clipped to ``[PROBABILITY_EPS, 1 - PROBABILITY_EPS]``, so one certain mistake
     costs at most 16.1. Logits ``z`` are not clipped: ``max(z, 0) - z y + log(1 + exp(-|z|))``.
@@ -219,7 +219,7 @@ def log_loss(
 def example_log_loss(
     label: npt.NDArray[np.bool_], prediction: FloatArray, *, from_logits: bool
 ) -> npt.NDArray[np.float64]:
-    """Loss ``[B]`` of every row of checked arrays; :func:`log_loss` is its mean.
+    """Return the loss ``[B]`` of every row of checked arrays; :func:`log_loss` is its mean.
 
     Examples:
         >>> example_log_loss(np.array([True, False]), np.array([0., 0.]), from_logits=True).round(4)
@@ -275,7 +275,7 @@ def background_entropy(positives: int, rows: int) -> float:
 def calibration(
     label: npt.ArrayLike, prediction: npt.ArrayLike, *, from_logits: bool = False
 ) -> float:
-    """Mean predicted rate divided by the mean observed rate; 1 is calibrated, above 1 too high.
+    """Compute the mean predicted rate divided by the mean observed rate; 1 is calibrated.
 
     Source: He et al. 2014 (https://doi.org/10.1145/2648584.2648589), section 3.
 
@@ -305,7 +305,7 @@ def reliability_curve(
     bins: int | Sequence[float] = 10,
     from_logits: bool = False,
 ) -> ReliabilityCurve:
-    """Predicted and observed rate by bins of the predicted probability.
+    """Compute predicted and observed rate by bins of the predicted probability.
 
     Args:
         label: ``[B]``, 0 or 1.
@@ -329,7 +329,7 @@ def reliability_curve(
 
 
 def bin_edges(bins: int | Sequence[float]) -> npt.NDArray[np.float64]:
-    """Edges ``[bins + 1]`` from a number of bins or from edges, which are checked.
+    """Return edges ``[bins + 1]`` from a number of bins or from edges, which are checked.
 
     Raises:
         ValueError: a number below 1, or edges that do not rise from 0 to 1.
@@ -353,7 +353,7 @@ def bin_edges(bins: int | Sequence[float]) -> npt.NDArray[np.float64]:
 def bin_sums(
     label: npt.NDArray[np.bool_], rate: FloatArray, edges: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Sums ``[3, bins]`` of checked arrays by bin: rows, predicted rate, positives.
+    """Return sums ``[3, bins]`` of checked arrays by bin: rows, predicted rate, positives.
 
     Examples:
         >>> bin_sums(np.array([True, False]), np.array([0.75, 0.5]), bin_edges(2))
@@ -368,7 +368,7 @@ def bin_sums(
 def curve_of_sums(
     edges: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]
 ) -> ReliabilityCurve:
-    """Curve from :func:`bin_sums` (or from the sum of several of them).
+    """Return the curve of :func:`bin_sums` (or of the sum of several of them).
 
     Examples:
         >>> curve_of_sums(bin_edges(1), np.array([[4.0], [1.0], [2.0]])).observed

@@ -67,7 +67,7 @@ class Adagrad(SparseOptimizer):
         self._opt = ops.ApplyAdagrad()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
-        """Updates a dense parameter."""
+        """Update a dense parameter."""
         return self._opt(w, self.accum[j], lr, g)
 
 
@@ -139,7 +139,7 @@ class RowWiseAdagrad(SparseOptimizer):
         self._assign_add, self._assign_sub = ops.AssignAdd(), ops.AssignSub()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
-        """Updates a dense parameter."""
+        """Update a dense parameter."""
         a = self._assign_add(self.accum[j], self._mul(g, g))
         root = self._add(self._sqrt(a), self._epsilon)
         return self._assign_sub(w, self._div(self._mul(lr, g), root))

@@ -17,7 +17,7 @@ __all__ = ["Adam", "AdamBase", "LazyAdam", "log_of"]
 
 
 def log_of(beta: float) -> float:
-    """The logarithm of beta as the float32 that the update multiplies by; `beta` must not be 0."""
+    """Return the logarithm of beta as the float32 that the update multiplies by, for beta > 0."""
     return math.log(float(np.float32(beta)))
 
 
@@ -60,7 +60,7 @@ class AdamBase(SparseOptimizer):
         self._opt = ops.Adam(use_nesterov=use_nesterov)
 
     def prepare(self, step: Tensor) -> Any:
-        """Bias corrections: of the learning rate for both moments, and of epsilon for AdamW's."""
+        """Return the bias corrections: of the learning rate, and of epsilon for AdamW."""
         # 1 - beta ** t by expm1, because 1 - 0.999 ** t has few exact digits in float32.
         first = self._one if self._beta1 == 0 else -ops.expm1(step * self._log_beta1)
         second = self._one if self._beta2 == 0 else ops.sqrt(-ops.expm1(step * self._log_beta2))
@@ -146,7 +146,7 @@ class LazyAdam(AdamBase):
         )
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
-        """Updates a dense parameter."""
+        """Update a dense parameter."""
         return self.adam(j, w, g, lr * prepared[0], self._eps)
 
 

@@ -75,7 +75,7 @@ class AdamW(AdamBase):
         self._assign_sub = ops.AssignSub()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
-        """Updates a dense parameter."""
+        """Update a dense parameter."""
         rate, root = prepared
         shrunk = () if decay is None else self._assign_sub(w, (lr * decay) * w)
         return shrunk, self.adam(j, w, g, lr * rate, self._eps * root)

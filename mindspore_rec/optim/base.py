@@ -107,7 +107,7 @@ class SparseOptimizer(nn.Optimizer):
             seen[owners[i].id] = name
 
     def _check_rates(self, learning_rate: Any) -> None:
-        """For rules that cannot take every kind of learning rate."""
+        """Check the learning rates, for rules that do not support every kind of them."""
 
     def _make_state(self, state: Mapping[str, float]) -> None:
         dense = ParameterTuple(self._parameters[i] for i in self._dense_index)
@@ -162,12 +162,12 @@ class SparseOptimizer(nn.Optimizer):
         return ()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
-        """Updates the `j`-th dense parameter.
+        """Update the `j`-th dense parameter.
 
         Args:
-            j: its place among the dense parameters, and in each of the optimizer's states.
+            j: index of the parameter among the dense ones, and in each of the optimizer's states.
             w: the Parameter.
-            g: its gradient, scaled, clipped and (unless `decouples`) decayed.
+            g: gradient of the parameter, scaled, clipped and (unless `decouples`) decayed.
             lr: learning rate, float32, 0-d.
             decay: weight decay, float32, 0-d, or None for none.
             prepared: what `prepare` returned.
@@ -183,7 +183,7 @@ class SparseOptimizer(nn.Optimizer):
     # jitted function keeps the memory a Parameter had before set_data, so that an optimizer would
     # train what nobody reads once a checkpoint is loaded.
     def construct(self, gradients: Any) -> Any:
-        """Updates all parameters.
+        """Update all parameters.
 
         Args:
             gradients: one for each of `parameters`, in their order; that of a table is the token
@@ -197,7 +197,7 @@ class SparseOptimizer(nn.Optimizer):
         return done
 
     def scale_and_update(self, gradients: Any) -> Any:
-        """The step, clipped by the optimizer's own norm, without counting it."""
+        """Do a step clipped by the optimizer's own norm, without counting it."""
         if self.clip_global_norm is None:
             return self.update(gradients, self.reciprocal_scale, not self.need_scale)
         norm = ops.sqrt(self.squared_norm(gradients))
@@ -205,7 +205,7 @@ class SparseOptimizer(nn.Optimizer):
         return self.update(gradients, scale, False)
 
     def update(self, gradients: Any, scale: Any, unscaled: bool) -> Any:
-        """The step on given scaling, without counting it.
+        """Do a step with the given scaling, without counting it.
 
         Args:
             gradients: as in `construct`.
@@ -249,7 +249,7 @@ class SparseOptimizer(nn.Optimizer):
         return done
 
     def squared_norm(self, gradients: Any) -> Any:
-        """Sum of squares of all gradients, un-scaled: float32, 0-d."""
+        """Return the sum of squares of all gradients, un-scaled: float32, 0-d."""
         total = ops.zeros_like(self.reciprocal_scale)
         for i in self._dense_index:
             g = ops.cast(_require_tensor(gradients[i]), ms.float32) * self.reciprocal_scale
@@ -287,7 +287,7 @@ class SparseOptimizer(nn.Optimizer):
         return ops.cast(value, ms.float32).reshape(()) * self.reciprocal_scale
 
     def apply_by_handle(self, grads: Any, handles: Any) -> None:
-        """One step of tables alone, outside a graph, by the handles of `lookup_with_handles`.
+        """Do one step of tables alone, outside a graph, by the handles of `lookup_with_handles`.
 
         Gradients of a row that occurs several times are added; those of ids that were not admitted
         are dropped. Counts as one step of the optimizer. Either all of it is done or nothing.
@@ -332,7 +332,7 @@ class SparseOptimizer(nn.Optimizer):
                 op.set_device("CPU")
 
     def dense_ops(self) -> tuple[Any, ...]:
-        """The operators that update dense parameters."""
+        """Return the operators that update dense parameters."""
         shared = ("assignadd", "_table_step", "_table_norm")
         return tuple(op for name, op in self._primitives.items() if name not in shared)
 

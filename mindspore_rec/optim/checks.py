@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what the optimizers are given: every message names the argument and its legal range."""
+"""Checks of the optimizers' arguments; every message names the argument and its legal range."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def check_hyperparameter(
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """`value` if it is a bool, else a TypeError."""
+    """Return `value` if it is a bool, else raise TypeError."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be a bool, got {type(value).__name__}")
     return value
 
 
 def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
-    """A learning rate in a form `mindspore.nn.Optimizer` takes.
+    """Return a learning rate in a form that `mindspore.nn.Optimizer` accepts.
 
     Args:
         value: a number, a 0-d or 1-d Tensor or array, an iterable of numbers (one a step), or a
@@ -97,7 +97,7 @@ def check_learning_rate(value: Any, name: str = "learning_rate") -> Any:
 
 
 def check_weight_decay(value: Any, name: str = "weight_decay") -> Any:
-    """A weight decay: a finite number >= 0, or a Cell that gives one for a step."""
+    """Return a weight decay: a finite number >= 0, or a Cell from the step to such a number."""
     if isinstance(value, Cell):
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -106,12 +106,12 @@ def check_weight_decay(value: Any, name: str = "weight_decay") -> Any:
 
 
 def check_loss_scale(value: Any) -> float:
-    """A loss scale: a finite number > 0."""
+    """Return a loss scale, a finite number > 0."""
     return check_hyperparameter("loss_scale", value, low=0, low_open=True)
 
 
 def check_groups(params: Any) -> list[Any]:
-    """`params` as a list of Parameters or of groups whose numbers are legal.
+    """Return `params` as a list of Parameters, or of groups whose numbers are legal.
 
     Args:
         params: what an optimizer takes: an iterable of Parameters, or of dicts with the key

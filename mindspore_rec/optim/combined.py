@@ -96,7 +96,7 @@ class CombinedOptimizer(nn.Optimizer):
             self.learning_rate = ParameterTuple(rates)
 
     def construct(self, gradients: Any) -> Any:
-        """Updates all parameters; `gradients` has one for each of `parameters`, in their order."""
+        """Update all parameters; `gradients` has one for each of `parameters`, in their order."""
         done: Any = ()
         if self.clip_global_norm is not None:
             total = ops.zeros_like(self.reciprocal_scale)

@@ -16,7 +16,7 @@ __all__ = ["DeviceStep"]
 
 
 class DeviceStep(nn.Cell):
-    """Updates the rows that have a gradient: gather, the formula, scatter.
+    """Cell that updates the rows with a gradient on the device: gather, the formula, scatter.
 
     The number of those rows changes from step to step, and with it the shapes in this part of the
     graph; it is compiled once.
@@ -48,20 +48,20 @@ class DeviceStep(nn.Cell):
         self._zero, self._one = Tensor(0, ms.int64), Tensor(1, ms.int64)
 
     def slots(self, token: Tensor) -> Tensor:
-        """The slots with a gradient, int32 `[n]`, `n >= 1`."""
+        """Return the slots with a gradient, int32 `[n]`, `n >= 1`."""
         # One element a slot: the only way to tell shape inference a length that the data decides.
         count = self._count(token, self._descriptor).reshape(())
         return self._touched(self._range(self._zero, count, self._one), self._descriptor)
 
     def squared_norm(self, token: Tensor) -> Tensor:
-        """Sum of squares of the table's gradients, float32 `[1]`."""
+        """Return the sum of squares of the table's gradients, float32 `[1]`."""
         g = self._gather(self.sums, self.slots(token), 0)
         return (g * g).sum().reshape((1,))
 
     def construct(
         self, token: Tensor, lr: Tensor, decay: Tensor, scale: Tensor, step: Tensor
     ) -> Any:
-        """The step; the rates are float32 `[1]`, the number of the step int32 `[1]`."""
+        """Do the step; the rates are float32 `[1]`, the number of the step int32 `[1]`."""
         begun = self._begin(token, self._descriptor, lr, decay, scale, step, self._binding)
         slots = ops.depend(self.slots(token), begun)
         g = self._gather(self.sums, slots, 0)

@@ -109,7 +109,7 @@ class FTRL(SparseOptimizer):
             self._decays = (self.exec_weight_decay,) * len(owners)
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
-        """Updates a dense parameter."""
+        """Update a dense parameter."""
         n, z = self.moments[j], self.linear[j]
         n1 = self._add(n, self._mul(g, g))
         root = self._root(n1)

@@ -74,7 +74,7 @@ class Momentum(SparseOptimizer):
         self._assign, self._assign_sub = ops.Assign(), ops.AssignSub()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
-        """Updates a dense parameter."""
+        """Update a dense parameter."""
         if not self._nesterov:
             return self._opt(w, self.moments[j], lr, g, self._momentum)
         # Not ApplyMomentum(use_nesterov=True): on CPU it takes the flag and steps as if without.

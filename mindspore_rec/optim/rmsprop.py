@@ -95,7 +95,7 @@ class RMSProp(SparseOptimizer):
         self._sqrt, self._assign, self._relu = ops.Sqrt(), ops.Assign(), ops.ReLU()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
-        """Updates a dense parameter."""
+        """Update a dense parameter."""
         if self._centered:
             return self._centered_step(j, w, g, lr)
         return self._opt(

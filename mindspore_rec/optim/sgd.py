@@ -57,5 +57,5 @@ class SGD(SparseOptimizer):
         self._opt = ops.AssignSub()
 
     def dense_step(self, j: int, w: Any, g: Any, lr: Any, decay: Any, prepared: Any) -> Any:
-        """Updates a dense parameter."""
+        """Update a dense parameter."""
         return self._opt(w, lr * g)

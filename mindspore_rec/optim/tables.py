@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tables an optimizer trains: from parameters to native tables, one rule a table."""
+"""Binding of tables to optimizers: from parameters to native tables, one rule a table."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _trainers: dict[int, tuple[weakref.ref[Cell], str, int]] = {}
 
 
 def table_of(parameter: Parameter) -> Any:
-    """The table whose anchor `parameter` is, or None for a dense parameter."""
+    """Return the table whose anchor `parameter` is, or None for a dense parameter."""
     return getattr(parameter, "mindspore_rec_table", None)
 
 
 def trainable_tables(parameters: Iterable[Parameter]) -> dict[int, Any]:
-    """The tables whose anchors are among `parameters` and want training, by native table id."""
+    """Return the tables to train whose anchors are among `parameters`, by native table id."""
     owners = (table_of(p) for p in parameters if p.requires_grad)
     return {owner.id: owner for owner in owners if owner is not None}
 
@@ -60,7 +60,7 @@ def bind_table(optimizer: Cell, owner: Any, rule: str, constants: Mapping[str, A
 
 
 def check_covered(net: Cell, optimizer: Any) -> None:
-    """Raises if a table of `net` would not be trained by `optimizer`.
+    """Raise RuntimeError if a table of `net` is not trained by `optimizer`.
 
     A table learns only from an optimizer of `mindspore_rec.optim` that was given its parameter.
     With any other, also with `mindspore.nn.Adam` over that same parameter, it would silently keep

@@ -36,7 +36,7 @@ _REFUSED_TYPES = {14: "union", 22: "run-end encoded", 25: "list view", 26: "larg
 
 
 class TooLargeError(ValueError):
-    """A stream that is whole decodes to more than is taken."""
+    """Error of a whole stream that decodes to more bytes than allowed."""
 
 
 class _Table:
@@ -85,26 +85,27 @@ class _Table:
         return [_Table(self.data, place + self._read("<I", place)) for place in places]
 
     def pairs(self, field: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The first and the second numbers of structs of two."""
+        """Return the first and the second numbers of structs of two."""
         at, count = self.vector(field, 16)
         numbers = struct.unpack_from(f"<{2 * count}q", self.data, at)
         return numbers[::2], numbers[1::2]
 
 
 def decoded_bytes(stream: bytes, most: int, known: set[bytes] | None = None) -> int:
-    """About how many bytes of memory an Arrow IPC stream takes when it is read.
+    """Return about how many bytes of memory an Arrow IPC stream takes when it is read.
 
     Args:
         stream: one whole stream, its end included.
-        most: what it may take.
+        most: most bytes that it may take.
         known: metadata of schemas that were found good; added to. Default: none.
 
     Returns:
-        The number, at most `most`.
+        The number of bytes, at most `most`.
 
     Raises:
-        ValueError: it takes more; it has more than 16,384 columns, nested deeper than 16, or of
-            unions, run ends or list views; it is no such stream, or there is more behind its end.
+        ValueError: the stream takes more; it has more than 16,384 columns, nested deeper than 16,
+            or of unions, run ends or list views; it is no Arrow IPC stream, or has bytes after its
+            end.
 
     Example:
         >>> rows = pa.table({"x": pa.array([0] * 100_000)})
@@ -173,7 +174,7 @@ def _message_bytes(message: _Table, body: memoryview, most: int, known: set[byte
 
 
 def _check_fields(parent: _Table, depth: int, seen: list[int]) -> None:
-    """Counts the fields; one table may stand for many, so that few bytes may say a great many."""
+    """Count the fields; few bytes may declare many, since fields may share a table."""
     fields = parent.tables(1 if depth == 1 else 5)
     if fields and depth > MOST_DEPTH:
         raise ValueError(f"columns nested deeper than {MOST_DEPTH}")
@@ -204,8 +205,8 @@ def _batch_bytes(batch: _Table, body: memoryview, most: int) -> int:
         if offset + size > len(body):
             raise ValueError("a buffer of Arrow beyond its body")
         if size:
-            told = struct.unpack_from("<q", body, offset)[0]
-            size = size - 8 if told == -1 else told
+            declared = struct.unpack_from("<q", body, offset)[0]
+            size = size - 8 if declared == -1 else declared
             if size < 0:
                 raise ValueError(f"a buffer of Arrow of {size} bytes")
         total += size
@@ -213,7 +214,7 @@ def _batch_bytes(batch: _Table, body: memoryview, most: int) -> int:
 
 
 def may_repeat(kind: pa.DataType) -> bool:
-    """Whether a column of this type may have a text once and many times say that it has it.
+    """Return whether a column of this type may refer many times to a text that it has once.
 
     Example:
         >>> may_repeat(pa.string()), may_repeat(pa.list_(pa.dictionary(pa.int8(), pa.string())))
@@ -229,7 +230,7 @@ def may_repeat(kind: pa.DataType) -> bool:
 
 
 def written_out_bytes(column: pa.Array) -> int:
-    """Bytes of a column's texts if each were written out: dictionaries and views have them once.
+    """Return the bytes of a column's texts if each were written out, as dictionaries do not.
 
     Example:
         >>> written_out_bytes(pa.array(["a" * 1000] * 1000).dictionary_encode())
@@ -262,7 +263,7 @@ def _indexed_bytes(column: pa.DictionaryArray) -> int:
 
 
 def _lengths(texts: pa.Array) -> np.ndarray | None:
-    """int64 lengths of texts; None where they are something else."""
+    """Return the int64 lengths of texts; None for other values."""
     kind = texts.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         if not len(texts):

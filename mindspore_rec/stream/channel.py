@@ -31,7 +31,7 @@ _PRODUCER, _SEQUENCE = "producer", "sequence"
 
 
 class DataSender:
-    """Sends rows into a channel.
+    """Sender of rows into a channel.
 
     A broker that is gone is waited for; two minutes in which it confirms nothing are an error. What
     came into the channel is then a beginning of what was sent: whoever goes on from a saved state
@@ -103,14 +103,14 @@ class DataSender:
         return KafkaWriter(address, options), there
 
     def send(self, obj: Any) -> None:
-        """Sends rows; they are in the channel when `flush` returns.
+        """Send rows; they are in the channel when `flush` returns.
 
         Args:
             obj: a DataFrame, an Arrow RecordBatch or Table, or a dict of arrays ``[B]`` or
                 ``[B, N]``.
 
         Raises:
-            TypeError, ValueError: it is nothing of these.
+            TypeError, ValueError: `obj` is none of these.
             RuntimeError: earlier rows did not get into the channel.
         """
         rows = to_record_batch(obj)
@@ -126,7 +126,7 @@ class DataSender:
             self._next += 1
 
     def flush(self) -> None:
-        """Returns when all rows are in the channel; raises RuntimeError if they cannot be."""
+        """Wait until all rows are in the channel; raise RuntimeError if that fails."""
         self._producer.flush()
 
     def state_dict(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class DataSender:
         self._next = int(state["next"])
 
     def close(self) -> None:
-        """Flushes and releases what it holds."""
+        """Flush, and release connections and threads."""
         self._producer.close()
 
     def __enter__(self) -> DataSender:
@@ -173,7 +173,7 @@ class ReceivedRows:
         self.batch = batch
 
     def tolist(self) -> list[list[Any]]:
-        """A list of rows, each a list of its values in the order of the columns."""
+        """Return a list of rows, each a list of its values in the order of the columns."""
         columns = [column.to_pylist() for column in self.batch.columns]
         return [list(row) for row in zip(*columns, strict=True)]
 
@@ -196,7 +196,7 @@ class ReceivedRows:
 
 
 class DataReceiver(StreamSource):
-    """Batches of rows out of a channel's shards; see `StreamSource` for what is guaranteed.
+    """Source of batches of rows from a channel's shards, with the guarantees of `StreamSource`.
 
     Args:
         address: as for `DataSender`.
@@ -254,7 +254,7 @@ class DataReceiver(StreamSource):
         self.shard_id = shard_id
 
     def recv(self) -> ReceivedRows:
-        """The next batch.
+        """Return the next batch.
 
         Returns:
             An Arrow RecordBatch that has `tolist()` too, as what mindpandas' channel returns.
@@ -268,7 +268,7 @@ class DataReceiver(StreamSource):
 
 
 def _check_address(address: Any) -> None:
-    """Host and port of brokers; programs for mindpandas.channel give that of their node."""
+    """Check the address of brokers, since programs for mindpandas.channel pass that of a node."""
     each = [address] if isinstance(address, str) else address
     if not isinstance(each, Sequence) or not each or not all(isinstance(a, str) for a in each):
         raise TypeError(

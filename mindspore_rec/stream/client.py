@@ -12,7 +12,7 @@ Headers = Sequence[tuple[str, bytes]]
 
 
 class Message(NamedTuple):
-    """One message of a partition.
+    """Message of a partition.
 
     Args:
         offset: its number in the partition; later messages have greater ones, with gaps possible.
@@ -34,7 +34,7 @@ class Message(NamedTuple):
 
 
 class LogClient(Protocol):
-    """Reads a topic's partitions from offsets that the caller chooses.
+    """Reader of a topic's partitions from offsets that the caller chooses.
 
     One thread uses it at a time. A log that cannot be reached for a while is waited for; messages
     that are gone for good are an error.
@@ -43,13 +43,13 @@ class LogClient(Protocol):
     topic: str
 
     def partitions(self) -> list[int]:
-        """The topic's partitions, ascending."""
+        """Return the topic's partitions in ascending order."""
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """By partition the offset of the first message kept, and the one after the last."""
+        """Return by partition the offset of the first message kept, and the one after the last."""
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Reads these partitions, and no others, from these offsets on."""
+        """Read these partitions, and no others, from these offsets on."""
 
     def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
         """Return new messages by partition, in order; wait up to `seconds` if there are none.
@@ -58,14 +58,14 @@ class LogClient(Protocol):
         """
 
     def ends(self) -> dict[int, int]:
-        """By partition the offset after the last message, as far as known without asking."""
+        """Return the offset after the last message by partition, as known without a request."""
 
     def close(self) -> None:
-        """Releases what it holds."""
+        """Release connections."""
 
 
 class LogProducer(Protocol):
-    """Appends messages; any thread may use it."""
+    """Writer that appends messages; any thread may use it."""
 
     def send(
         self,
@@ -75,10 +75,10 @@ class LogProducer(Protocol):
         headers: Headers = (),
         key: bytes | None = None,
     ) -> None:
-        """Hands a message over; raises what went wrong with earlier ones."""
+        """Queue a message; raise the error of an earlier one."""
 
     def flush(self) -> None:
-        """Returns when everything handed over is in the log; raises what went wrong."""
+        """Wait until every queued message is in the log; raise the error of any."""
 
     def close(self) -> None:
-        """Flushes and releases what it holds."""
+        """Flush, and release connections and threads."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dead-letter topic: where messages go that are no rows, with why and whence."""
+"""DeadLetters: the topic of bad messages, with reason and origin of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DeadLetters"]
 
 
 class DeadLetters:
-    """Sends bad messages to a topic.
+    """Writer of bad messages to a topic.
 
     The key is ``topic/partition/offset`` of the message; the headers are ``reason``, ``detail``,
     ``topic``, ``partition``, ``offset``, ``timestamp`` (milliseconds) and ``size`` (bytes) as text.
@@ -35,7 +35,7 @@ class DeadLetters:
         self._new_marks: dict[str, int] = {}
 
     def send(self, topic: str, partition: int, entry: BadEntry) -> None:
-        """Sends one message, unless it is there."""
+        """Send one message, unless it is in the topic."""
         key = f"{topic}/{partition}/{entry.offset}".encode()
         if key in self._there:
             self._there.discard(key)
@@ -53,13 +53,13 @@ class DeadLetters:
         self._producer.send(self.topic, None, entry.value, encoded, key)
 
     def flush(self) -> None:
-        """Returns when all are in the topic."""
+        """Wait until all messages are in the topic."""
         self._producer.flush()
 
     def look_up(
         self, topic: str, offsets: Mapping[int, int], marks: Mapping[str, int] | None
     ) -> None:
-        """Reads which messages from these offsets on are there already.
+        """Look up which messages from these offsets on are in the topic already.
 
         Args:
             topic: whose messages will be sent.
@@ -81,7 +81,7 @@ class DeadLetters:
     def _read(
         self, client: LogClient, marks: Mapping[str, int]
     ) -> tuple[set[bytes | None], dict[str, int], dict[str, int]]:
-        """Keys of the letters from marks on; the marks of where they begin and end."""
+        """Return the keys of the letters from marks on, and the marks of their begin and end."""
         bounds = client.bounds(client.partitions())
         begins = {p: max(first, marks.get(str(p), 0)) for p, (first, _) in bounds.items()}
         behind = {p for p, begin in begins.items() if begin < bounds[p][1]}
@@ -97,18 +97,18 @@ class DeadLetters:
 
     @property
     def marks(self) -> dict[str, int]:
-        """From where a later run has to look, by partition of the dead-letter topic."""
+        """Offsets from which a later run has to look, by partition of the dead-letter topic."""
         return self._old_marks if self._there else self._new_marks
 
     def close(self) -> None:
-        """Flushes and releases what it holds."""
+        """Flush, and release connections and threads."""
         self._producer.close()
         if self._client is not None:
             self._client.close()
 
 
 def _is_due(key: bytes | None, topic: str, offsets: Mapping[int, int]) -> bool:
-    """Whether a letter's message is one that will be read (again)."""
+    """Return whether a letter's message will be read (again)."""
     try:
         name, partition, offset = (key or b"").decode().rsplit("/", 2)
         return name == topic and int(offset) >= offsets.get(int(partition), 1 << 62)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The share of dead letters among the last messages: a stream that starves says so."""
+"""DeadShare: stops a stream, or warns, when too many of its last messages are bad."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ _PARTS = 10
 
 
 class TooManyDeadLettersError(RuntimeError):
-    """Of the last messages of a stream too many are bad."""
+    """Error of a stream with too many bad messages among the last ones."""
 
 
 class DeadShare:
-    """Counts good and bad messages in the order in which the stream takes them.
+    """Counter of good and bad messages in the order in which the stream takes them.
 
-    It looks whenever a tenth of the window is full, and only at a whole window, so that a few bad
-    messages at the beginning say nothing. What it counted is part of the stream's state.
+    The share is checked whenever a tenth of the window has been counted, and only over a whole
+    window, so that a few bad messages at the beginning do not matter. The counts are part of the
+    stream's state.
 
     Args:
-        most: the greatest share that is not too many, in (0, 1]; 1 is no limit.
+        most: greatest share of bad messages that is allowed, in (0, 1]; 1 is no limit.
         then: "stop", an error; or "warn", a warning in the log, again when it was better between.
         messages: of the window, at least 10.
         topic: its name, for the message.
@@ -61,7 +62,7 @@ class DeadShare:
         self._warned = False
 
     def good(self, count: int) -> None:
-        """So many messages were taken that are rows."""
+        """Count good messages."""
         while count:
             some = min(count, self._part - self._good - self._bad.total())
             self._good += some
@@ -69,7 +70,7 @@ class DeadShare:
             self._look()
 
     def bad(self, reason: str, detail: str) -> None:
-        """One was not; raises TooManyDeadLettersError where these are too many by now."""
+        """Count a bad message; raise TooManyDeadLettersError if their share is too large."""
         # Details may all differ (an offset in each): then the reason alone says what is common.
         kind = f"{reason}: {detail}"
         self._bad[kind if kind in self._bad or len(self._bad) < 20 else reason] += 1

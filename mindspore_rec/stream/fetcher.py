@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads ahead of a stream in a thread: polls the log, decodes, hands blocks over."""
+"""Fetcher: a thread that polls the log, decodes messages and queues the blocks."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Limits:
 
 
 class Fetcher:
-    """A thread that fills an `Interleaver` and holds back where enough is waiting.
+    """Thread that fills an `Interleaver`, and pauses partitions with enough waiting messages.
 
     Args:
-        client: used by this thread only while it runs.
-        format: what messages mean.
-        limits: what is refused besides.
-        interleaver: gets the blocks; guarded by `changed`.
+        client: client that only this thread uses while it runs.
+        format: format of the messages.
+        limits: limits beyond which messages are refused.
+        interleaver: interleaver that gets the blocks; guarded by `changed`.
         changed: notified when a block, or an error, is there.
         buffer_bytes: a partition with more than its share of these waiting is not read on.
         sequence_of: the sequence of a message; None where there are none.
@@ -85,11 +85,11 @@ class Fetcher:
         self._thread = threading.Thread(target=self._run, name="stream-fetcher", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread; the client must be at the right offsets."""
+        """Start the thread; the client must be at the right offsets."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread and waits for its end."""
+        """End the thread and wait for its end."""
         self._stop.set()
         self._thread.join()
 
@@ -114,7 +114,7 @@ class Fetcher:
                 self._changed.notify_all()
 
     def _full(self) -> set[int]:
-        """Partitions that have enough waiting; half of it must be taken before they go on."""
+        """Return the partitions with enough waiting, which pause until half of it is taken."""
         with self._changed:
             waiting = {p: self._interleaver.waiting_bytes(p) for p in self._interleaver.partitions}
         self.paused = {
@@ -125,7 +125,7 @@ class Fetcher:
         return self.paused
 
     def _next_block(self, partition: int) -> Block:
-        """The first messages that are not decoded, as many as do not take too much memory."""
+        """Return a block of the next messages, as many as do not take too much memory."""
         messages = self._undecoded.pop(partition)
         block = self._decode(messages)
         if len(block.offsets) < len(messages):
@@ -134,7 +134,7 @@ class Fetcher:
         return block
 
     def _missing(self, partition: int, messages: list[Message]) -> np.ndarray | None:
-        """Messages that the log has removed before each; None for none at all."""
+        """Return the number of messages removed from the log before each; None if none was."""
         begin = self._next[partition]
         self._next[partition] = messages[-1].offset + 1
         if messages[-1].offset + 1 - begin == len(messages):
@@ -197,7 +197,7 @@ class Fetcher:
     def _late(
         self, rows: pa.RecordBatch, owner: np.ndarray, messages: list[Message]
     ) -> dict[int, BadMessageError]:
-        """Messages with an event that no table can keep, or later than the log's time allows."""
+        """Return the messages with an event after 2106, or too long after the message."""
         column, most = self._limits.event_time, self._limits.future_seconds
         if column is None:
             return {}
@@ -220,7 +220,7 @@ class Fetcher:
         return wrong
 
     def _out_of_range(self, rows: pa.RecordBatch, owner: np.ndarray) -> dict[int, BadMessageError]:
-        """Messages with a value that a column must not have."""
+        """Return the messages with a value out of its column's range."""
         found = {}
         for name, (least, greatest) in self._limits.value_ranges.items():
             column = rows.column(name)
@@ -238,7 +238,7 @@ class Fetcher:
 
 
 def event_seconds(column: Any) -> np.ndarray:
-    """float64 seconds since 1970 of a column of numbers or timestamps; a missing one is -inf."""
+    """Return float64 seconds since 1970 of numbers or timestamps; -inf for missing ones."""
     second = 1.0
     if pa.types.is_timestamp(column.type):
         second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[column.type.unit]

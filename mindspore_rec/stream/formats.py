@@ -43,14 +43,14 @@ _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 class BadMessageError(ValueError):
-    """A message that is no rows of the schema.
+    """Error of a message that does not hold rows of the schema.
 
     Args:
         reason: one of "empty" (no bytes), "size" (too many, as it is or decoded), "format" (not of
             this format), "schema" (columns or types other than declared), "null" (a value is
             missing that must not be), "time" (an event from the future), "value" (a number out of
             its range).
-        detail: what was found.
+        detail: description of the defect.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -60,12 +60,12 @@ class BadMessageError(ValueError):
 
 
 class Decoded(NamedTuple):
-    """The rows of messages.
+    """Decoded rows of messages.
 
     Args:
-        rows: of all good messages, in order.
-        counts: int64, the rows of each message; 0 for a bad one.
-        bad: what is wrong with the bad ones, by their place.
+        rows: rows of all good messages, in order.
+        counts: int64, number of rows of each message; 0 for a bad one.
+        bad: error of each bad message, by its index.
     """
 
     rows: pa.RecordBatch
@@ -74,7 +74,7 @@ class Decoded(NamedTuple):
 
 
 def pack(rows: Any) -> bytes:
-    """Rows as the bytes of one message of `ArrowFormat`: an Arrow IPC stream.
+    """Return rows as the bytes of one message of `ArrowFormat`, an Arrow IPC stream.
 
     Args:
         rows: an Arrow RecordBatch or Table.
@@ -91,7 +91,7 @@ def pack(rows: Any) -> bytes:
 
 
 class Format(ABC):
-    """Reads messages of one schema.
+    """Reader of messages of one schema.
 
     Args:
         schema: the columns that must be there, with their types. A field that is not nullable must
@@ -110,7 +110,7 @@ class Format(ABC):
         self.max_decoded_bytes = check_int("max_decoded_bytes", max_decoded_bytes, 1, 1 << 40)
 
     def decode(self, values: Sequence[bytes]) -> Decoded:
-        """The rows of messages, none of them empty; never raises for what is in one."""
+        """Decode messages, none of them empty; their contents never raise an error."""
         found = self.decode_some(values)
         if len(found.counts) == len(values):
             return found
@@ -126,8 +126,10 @@ class Format(ABC):
         return Decoded(join_rows(rows or [pieces[0].rows]), counts, bad)
 
     def decode_some(self, values: Sequence[bytes]) -> Decoded:
-        """The rows of the first messages, at least one: as many as take no more together than one
-        alone may. What is too large for that is bad, told before it is decoded."""
+        """Decode the first messages, as many as take no more memory together than one alone may.
+
+        At least one message is decoded; one that is too large is bad, and is not decoded.
+        """
         refused: dict[int, BadMessageError] = {}
         total = taken = 0
         for value in values:
@@ -185,7 +187,7 @@ class Format(ABC):
         return ""
 
     def _weigh(self, value: bytes) -> int:
-        """About how many bytes a message's rows take; raises BadMessageError where it is bad."""
+        """Return about how many bytes a message's rows take; raise BadMessageError if it is bad."""
         why = self._refusal(value)
         if why:
             raise BadMessageError("format", why)
@@ -206,10 +208,10 @@ class Format(ABC):
 
     @abstractmethod
     def _read(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Rows and their number in each message; raises BadMessageError where any is bad."""
+        """Return rows and their number in each message; raise BadMessageError if any is bad."""
 
     def _checked(self, rows: pa.Table) -> pa.RecordBatch:
-        """The schema's columns, of the right types, with no missing values where forbidden."""
+        """Return the schema's columns, with the right types and no forbidden missing values."""
         assert self.schema is not None
         arrays = []
         for field in self.schema:
@@ -228,12 +230,12 @@ class Format(ABC):
 
 
 class ArrowFormat(Format):
-    """Each message is an Arrow IPC stream with any number of rows, about 1000 for speed.
+    """Format of messages that are Arrow IPC streams of any number of rows, about 1000 for speed.
 
     Args:
         schema: the columns; None takes the ones of the first message that can be read.
-        max_decoded_bytes: as for `Format`. What a message decodes to is told from its metadata:
-            compressed it may be small and become large. Columns of unions, run ends and list views
+        max_decoded_bytes: as for `Format`. The decoded size is computed from the metadata, since
+            a small message may be compressed. Columns of unions, run ends and list views
             are not taken, nor more than 16,384 columns.
 
     Example:
@@ -291,7 +293,7 @@ class ArrowFormat(Format):
 
 
 class TsvFormat(Format):
-    """Each message is one line, or several, of values between tabs, without a header.
+    """Format of messages of one or more lines of values between tabs, without a header.
 
     Args:
         schema: the columns in their order.
@@ -350,7 +352,7 @@ class TsvFormat(Format):
 
 
 class JsonFormat(Format):
-    """Each message is one JSON object in one line, or several such lines.
+    """Format of messages of one or more lines, each a JSON object.
 
     Args:
         schema: the columns; an object without a column has a missing value there.
@@ -401,7 +403,7 @@ def _open(value: bytes) -> pa.Table:
 
 
 def _row_widths(schema: pa.Schema | None) -> tuple[int, int]:
-    """Bytes of a row beside its texts, and of the largest element of its lists, 0 for none."""
+    """Return the bytes of a row without its texts, and of its lists' largest element or 0."""
     kinds = [] if schema is None else [field.type for field in schema]
     elements = [_width(each) for kind in kinds for each in _elements(kind)]
     return sum(map(_width, kinds)), max(elements, default=0)
@@ -419,7 +421,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _elements(kind: pa.DataType) -> list[pa.DataType]:
-    """Types of what lists in it have."""
+    """Return the types of the elements of lists in a type."""
     if pa.types.is_struct(kind):
         return [each for i in range(kind.num_fields) for each in _elements(kind.field(i).type)]
     if not pa.types.is_nested(kind):
@@ -431,7 +433,7 @@ def _elements(kind: pa.DataType) -> list[pa.DataType]:
 
 
 def _lines(values: Sequence[bytes]) -> tuple[bytes, np.ndarray]:
-    """Whole lines in one piece, and how many each value has."""
+    """Join messages to whole lines, and return the number of lines of each."""
     ended = [value if value.endswith(b"\n") else value + b"\n" for value in values]
     counts = np.fromiter((value.count(b"\n") for value in ended), np.int64, len(ended))
     return b"".join(ended), counts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which order the messages of several partitions are taken: by counting, never by time.
+"""Interleaver: takes the messages of several partitions by counting, never by time.
 
 Partitions take turns, each of so many messages, duplicates not counted; who has the turn is waited
 for. So the order is a function of what the partitions contain, whatever came first over the
@@ -30,7 +30,7 @@ class Sequence(NamedTuple):
 
 
 class BadEntry(NamedTuple):
-    """A message that is no rows.
+    """Bad message of a block.
 
     Args:
         offset: in its partition.
@@ -48,7 +48,7 @@ class BadEntry(NamedTuple):
 
 
 class Block:
-    """Decoded messages of one partition that follow each other.
+    """Consecutive decoded messages of one partition.
 
     Args:
         offsets: int64, of the messages.
@@ -81,12 +81,12 @@ class Block:
         self.place = 0  # of the message that is next
 
     def begin(self, place: int) -> int:
-        """The first row of a message."""
+        """Return the first row of a message."""
         return int(self.ends[place - 1]) if place else 0
 
 
 class Interleaver:
-    """Take rows from the partitions' blocks, in their order.
+    """Queue of the partitions' blocks, from which rows are taken in a fixed order.
 
     Args:
         partitions: ascending.
@@ -122,19 +122,19 @@ class Interleaver:
     # ---- blocks
 
     def push(self, partition: int, block: Block) -> None:
-        """Adds messages after those that are there."""
+        """Add messages after the last ones of their partition."""
         self._blocks[partition].append(block)
 
     def waiting_bytes(self, partition: int) -> int:
-        """Bytes of the partition that are there and not taken, by whole blocks."""
+        """Return the bytes of a partition that are not taken, by whole blocks."""
         return sum(block.size for block in self._blocks[partition])
 
     def has(self, partition: int) -> bool:
-        """Whether a message of the partition is there."""
+        """Return whether a message of the partition is waiting."""
         return bool(self._blocks[partition])
 
     def clear(self) -> None:
-        """Forgets the blocks."""
+        """Drop all blocks."""
         for blocks in self._blocks.values():
             blocks.clear()
 
@@ -142,12 +142,12 @@ class Interleaver:
 
     @property
     def current(self) -> int | None:
-        """The partition whose turn it is; None where all are idle."""
+        """Partition whose turn it is; None if all are idle."""
         partition = self.partitions[self._at]
         return None if partition in self.idle else partition
 
     def leave(self, partition: int) -> None:
-        """Leave a partition out of the turns; not while a message of it is taken in part."""
+        """Leave a partition out of the turns, unless a message of it is partly taken."""
         self.idle.add(partition)
         if self.partitions[self._at] == partition:
             self._pass_turn()
@@ -159,7 +159,7 @@ class Interleaver:
         self.idle.discard(partition)
 
     def _pass_turn(self) -> None:
-        """To the next partition that is not idle, maybe the same one."""
+        """Pass the turn to the next partition that is not idle, maybe the same one."""
         self._used = 0
         for step in range(1, len(self.partitions) + 1):
             place = (self._at + step) % len(self.partitions)
@@ -168,14 +168,14 @@ class Interleaver:
                 return
 
     def take(self, most: int, stop: int | None = None) -> pa.RecordBatch | None:
-        """Some rows, at most so many, in the stream's order.
+        """Take some rows in the stream's order.
 
         Args:
-            most: at least 1.
-            stop: end when `taken` is there. Default: no limit.
+            most: most rows to take, at least 1.
+            stop: value of `taken` at which to stop. Default: None, no limit.
 
         Returns:
-            A slice, maybe without rows; None where the partition whose turn it is has nothing yet,
+            A slice, maybe without rows; None if the partition whose turn it is has no message yet,
             or `stop` is reached.
         """
         partition = self.current
@@ -200,7 +200,7 @@ class Interleaver:
         return got
 
     def _take_several(self, partition: int, block: Block, stop: int, most: int) -> pa.RecordBatch:
-        """Messages before `stop`, until there are so many rows, the last one maybe in part."""
+        """Take messages before `stop` until there are `most` rows, the last one maybe in part."""
         begin = block.begin(block.place) + self.row
         goal = begin + most
         whole = int(np.searchsorted(block.ends, goal))
@@ -215,7 +215,7 @@ class Interleaver:
         return block.rows.slice(begin, end - begin)
 
     def _take_one(self, partition: int, block: Block, most: int) -> pa.RecordBatch:
-        """One message, or a part of it, unless its sequence number was taken before."""
+        """Take one message, or a part of it, unless its sequence number was taken before."""
         place = block.place
         assert block.sequences is not None
         sequence = block.sequences[place]
@@ -235,19 +235,19 @@ class Interleaver:
         return block.rows.slice(begin, end - begin)
 
     def _finish(self, partition: int, block: Block, place: int) -> None:
-        """Counts the messages before a place as taken."""
+        """Count the messages before a place as taken."""
         if place == block.place:
             return
         if block.missing is not None:
             self._count_missing(partition, block, place)
-        told = block.place
+        reported = block.place
         for i in range(block.place, place) if block.bad else ():
             if i in block.bad:
-                self.on_good(i - told)
-                told = i + 1
+                self.on_good(i - reported)
+                reported = i + 1
                 if self.on_bad is not None:
                     self.on_bad(partition, block.bad[i])
-        self.on_good(place - told)
+        self.on_good(place - reported)
         self.taken += place - block.place
         self._used += place - block.place
         self.offsets[partition] = int(block.offsets[place - 1]) + 1
@@ -292,4 +292,4 @@ class Interleaver:
 
 
 def _nothing(messages: int) -> None:
-    """Nobody counts the good messages."""
+    """Do nothing: the default where good messages are not counted."""

@@ -12,13 +12,13 @@ __all__ = ["Decision", "Journal"]
 
 
 class Decision(NamedTuple):
-    """One decision.
+    """Decision that depended on time.
 
     Args:
-        taken: messages that the stream had taken in its life when it decided.
+        taken: number of messages that the stream had taken in its life before the decision.
         kind: "leave": the partition is idle, the turn goes round without it; "join": it is back;
             "cut": the batch ends here, short of its size.
-        partition: whose; -1 for "cut".
+        partition: number of the partition; -1 for "cut".
     """
 
     taken: int
@@ -65,7 +65,7 @@ class Journal:
             os.truncate(self._path, len(text) - len(torn))
 
     def append(self, decision: Decision) -> None:
-        """Keeps one; when this returns, it is on disk."""
+        """Append a decision, which is on disk when this returns."""
         if self._path is not None:
             with open(self._path, "ab") as file:
                 file.write(json.dumps(list(decision)).encode() + b"\n")

@@ -13,7 +13,7 @@ PATIENCE = 60.0  # seconds for a broker that starts again
 
 
 def kafka_module() -> Any:
-    """The package kafka-python with fast checksums.
+    """Return the package kafka-python, with fast checksums.
 
     Raises:
         ImportError: it, or crc32c, is not installed.

@@ -11,7 +11,7 @@ __all__ = ["NotedBatches"]
 
 
 class NotedBatches:
-    """Notes which offsets of a consumer's batches are no messages, but belong to transactions.
+    """Record of the offsets in a consumer's batches that are no messages, but of transactions.
 
     A consumer passes over the markers at the end of transactions, and over what aborted ones wrote
     where it reads committed messages only, without a word: the offsets look like those of messages
@@ -30,7 +30,7 @@ class NotedBatches:
         self._noted.setdefault(partition, deque()).append((batch.base_offset, batch.next_offset))
 
     def clear(self) -> None:
-        """Forgets them: reading begins elsewhere."""
+        """Drop the noted offsets, when reading begins elsewhere."""
         self._noted.clear()
 
     def between(self, partition: int, begin: int, end: int) -> int:
@@ -44,11 +44,11 @@ class NotedBatches:
 
 
 def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
-    """The consumer's reader of fetched batches, which notes them."""
+    """Return the consumer's reader of fetched batches, changed to note them."""
     from kafka.record.default_records import DefaultRecordBatch
 
     class Batch(DefaultRecordBatch):
-        """Reads messages; where the name of a header is no UTF-8, with replacement characters."""
+        """Batch whose headers with names that are no UTF-8 are read with replacement characters."""
 
         __slots__ = ()
 
@@ -61,7 +61,7 @@ def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
                 return super()._read_msg(*more)
 
     class Records:
-        """A fetch's batches, one after the other."""
+        """Iterator over the batches of a fetch."""
 
         def __init__(self, partition: int, records: Any) -> None:
             self._partition, self._records = partition, records
@@ -75,7 +75,7 @@ def _noting(base: Any, note: Callable[[int, Any], None]) -> type:
             return batch
 
     class PartitionRecords(base):
-        """As the consumer's, and noted."""
+        """Records of a partition, as the consumer's, which are also noted."""
 
         def _unpack_records(self, place: Any, records: Any, *deserializers: Any) -> Any:
             return super()._unpack_records(place, Records(place.partition, records), *deserializers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KafkaClient: reads from Kafka through kafka-python."""
+"""KafkaClient: reader of a Kafka topic through kafka-python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["KafkaClient", "KafkaWriter", "ensure_topic"]
 
 
 class KafkaClient:
-    """Reads partitions by offsets of the caller's: no consumer group, nothing committed.
+    """Reader of partitions by offsets of the caller's: no consumer group, nothing committed.
 
     Args:
         brokers: "host:port", or several.
@@ -58,7 +58,7 @@ class KafkaClient:
         self._next: dict[int, int] = {}
 
     def partitions(self) -> list[int]:
-        """The topic's partitions."""
+        """Return the topic's partitions."""
         deadline = time.monotonic() + 3
         while True:
             found = self._consumer.partitions_for_topic(self.topic)
@@ -69,7 +69,7 @@ class KafkaClient:
             time.sleep(0.1)
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """First offset and the one after the last, by partition."""
+        """Return the first offset and the one after the last, by partition."""
         places = [self._place(p) for p in partitions]
         first = self._consumer.beginning_offsets(places)
         last = self._consumer.end_offsets(places)
@@ -115,12 +115,12 @@ class KafkaClient:
         return Message(offset, record.timestamp, record.value, record.headers, record.key, skipped)
 
     def ends(self) -> dict[int, int]:
-        """The offset after the last, by partition, as the last answers said."""
+        """Return the offset after the last, by partition, as of the last answers."""
         known = {p: self._consumer.highwater(self._place(p)) for p in self._assigned}
         return {p: end for p, end in known.items() if end is not None}
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         self._consumer.close()
 
     def _place(self, partition: int) -> Any:

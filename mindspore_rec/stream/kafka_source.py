@@ -20,7 +20,7 @@ _ROW_TURN = 256
 
 
 class KafkaSource(StreamSource):
-    """Batches of a Kafka topic's rows; see `StreamSource` for what is guaranteed.
+    """Source of batches of a Kafka topic's rows, with the guarantees of `StreamSource`.
 
     Offsets belong to the caller: they are part of `state_dict()`, to be saved with the model, and
     nothing is committed to the broker. Partitions are assigned by hand, so any number of readers
@@ -79,7 +79,7 @@ class KafkaSource(StreamSource):
 def dead_letters_of(
     brokers: str | Sequence[str], topic: str, options: Mapping[str, Any] | None
 ) -> DeadLetters:
-    """A dead-letter topic of Kafka, made where it is missing."""
+    """Return a dead-letter topic of Kafka, which is made if missing."""
     ensure_topic(brokers, topic, 1, options or {})
     writer = KafkaWriter(brokers, options)
     letters = DeadLetters(writer, topic, KafkaClient(brokers, topic, options))

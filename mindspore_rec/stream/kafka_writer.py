@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KafkaWriter: messages into Kafka in their order, over crashes of the broker and of the client."""
+"""KafkaWriter: writes messages to Kafka in order, over crashes of broker and client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PASSING = (
 
 @dataclass(eq=False)
 class Unsent:
-    """A message that the broker has not confirmed."""
+    """Message that the broker has not confirmed."""
 
     topic: str
     partition: int | None
@@ -42,7 +42,7 @@ class Unsent:
 
 
 class KafkaWriter:
-    """Appends messages in order, for as long as a broker is back in time.
+    """Writer of messages in order, which survives the failure of a broker.
 
     kafka-python's producer is idempotent: while it lives each message gets into the log once, in
     order. It lives through a broker's restart, mostly. Where it does not, or nothing is confirmed
@@ -123,7 +123,7 @@ class KafkaWriter:
         headers: Headers = (),
         key: bytes | None = None,
     ) -> None:
-        """Hands a message over.
+        """Queue a message.
 
         Raises:
             RuntimeError: this message, or an earlier one, cannot get into Kafka.
@@ -141,7 +141,7 @@ class KafkaWriter:
         self._check()
 
     def flush(self) -> None:
-        """Returns when everything is in the log.
+        """Wait until every queued message is in the log.
 
         Raises:
             RuntimeError: a message cannot get into Kafka.
@@ -149,7 +149,7 @@ class KafkaWriter:
         self._wait(lambda: not self._waiting)
 
     def close(self) -> None:
-        """Flushes and closes the connections."""
+        """Flush and close the connections."""
         try:
             self.flush()
         finally:
@@ -191,7 +191,7 @@ class KafkaWriter:
             self._changed.notify_all()
 
     def _wait(self, reached: Callable[[], bool]) -> None:
-        """Waits, and replaces a producer that does not get on."""
+        """Wait, and replace a producer that makes no progress."""
         while True:
             with self._changed:
                 self._check()
@@ -246,7 +246,7 @@ class KafkaWriter:
                 why, self._retried = error, True
 
     def _end(self, producer: Any) -> None:
-        """Ends a producer at once, with what it still has."""
+        """End a producer at once, and drop its messages."""
         if producer is None:
             return
         # close() would wait for its messages first, and not end where they do not get away.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A topic in this process's memory, to try a pipeline out without a broker."""
+"""MemoryTopic: a topic in this process's memory, to try a pipeline without a broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MemoryTopic"]
 
 
 class MemoryTopic:
-    """Partitions as lists; any thread may append.
+    """Topic in memory, a list of messages per partition; any thread may append.
 
     Args:
         partitions: how many, at least 1 (default 1).
@@ -47,7 +47,7 @@ class MemoryTopic:
         key: bytes | None = None,
         timestamp: int | None = None,
     ) -> int:
-        """Adds a message and returns its offset; `timestamp` in milliseconds is now by default."""
+        """Add a message and return its offset; `timestamp` in milliseconds is now by default."""
         with self._changed:
             log = self._logs[partition]
             stamp = int(time.time() * 1000) if timestamp is None else timestamp
@@ -56,21 +56,21 @@ class MemoryTopic:
             return len(log) - 1
 
     def messages(self, partition: int = 0) -> list[Message]:
-        """All messages of a partition so far."""
+        """Return all messages of a partition so far."""
         with self._changed:
             return list(self._logs[partition])
 
     def client(self, most: int = 500) -> MemoryClient:
-        """A reader; `most` messages of a partition come at once (default 500)."""
+        """Return a reader; a poll returns at most `most` messages of a partition (default 500)."""
         return MemoryClient(self, most)
 
     def producer(self) -> MemoryProducer:
-        """A writer to this topic."""
+        """Return a writer to this topic."""
         return MemoryProducer(self)
 
 
 class MemoryClient:
-    """Reads a `MemoryTopic`; a `LogClient`."""
+    """Reader of a `MemoryTopic`; a `LogClient`."""
 
     def __init__(self, log: MemoryTopic, most: int) -> None:
         self.topic = log.topic
@@ -79,11 +79,11 @@ class MemoryClient:
         self._next: dict[int, int] = {}
 
     def partitions(self) -> list[int]:
-        """The topic's partitions."""
+        """Return the topic's partitions."""
         return list(range(len(self._log._logs)))
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """First offset and the one after the last, by partition."""
+        """Return the first offset and the one after the last, by partition."""
         return {p: (0, len(self._log._logs[p])) for p in partitions}
 
     def seek(self, offsets: Mapping[int, int]) -> None:
@@ -100,11 +100,11 @@ class MemoryClient:
             return found
 
     def ends(self) -> dict[int, int]:
-        """The offset after the last, by partition."""
+        """Return the offset after the last, by partition."""
         return {p: len(self._log._logs[p]) for p in self._next}
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def _take(self, paused: Sequence[int]) -> dict[int, list[Message]]:
         found = {}
@@ -117,7 +117,7 @@ class MemoryClient:
 
 
 class MemoryProducer:
-    """Appends to one `MemoryTopic`, whatever the name asked for; a `LogProducer`."""
+    """Writer to one `MemoryTopic`, whatever topic is named; a `LogProducer`."""
 
     def __init__(self, log: MemoryTopic) -> None:
         self._log = log
@@ -130,11 +130,11 @@ class MemoryProducer:
         headers: Headers = (),
         key: bytes | None = None,
     ) -> None:
-        """Appends the message."""
+        """Append the message."""
         self._log.append(value, partition or 0, headers, key)
 
     def flush(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""

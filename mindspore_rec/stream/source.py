@@ -41,7 +41,7 @@ _MOST = (1 << 62) - 1
 
 
 class StreamSource:
-    """Iterates over batches of a topic's rows; owns its place in the topic.
+    """Source of batches of a topic's rows, with the position in the topic as its state.
 
     Batches are a function of what the topic holds and of the state it began with, never of the
     time: all have `batch_size` rows, and partitions take turns by counted messages (`Interleaver`).
@@ -88,7 +88,7 @@ class StreamSource:
         sequence_of: the producer's sequence of a message, by which duplicates are dropped.
 
     Attributes:
-        stop_reason: why iteration ended, or nothing.
+        stop_reason: reason why iteration ended, or ''.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -162,8 +162,8 @@ class StreamSource:
         self._order.on_bad = self._on_bad
         self._order.on_good = self._share.good
         self._on_missing = check_one_of("on_missing", on_missing, ("warn", "stop"))
-        self._missing_told = 0
-        self._order.on_missing = self._tell_missing
+        self._missing_reported = 0
+        self._order.on_missing = self._report_missing
         self._changed = threading.Condition()
         self._fetcher: Fetcher | None = None
         self._closed = False
@@ -207,7 +207,7 @@ class StreamSource:
         return self._hand_out()
 
     def _rewind(self) -> None:
-        """Back to the end of the last batch; the next one is read anew."""
+        """Go back to the end of the last batch; the next one is read anew."""
         assert self._fetcher is not None
         self._fetcher.stop()
         self._fetcher = None
@@ -277,7 +277,7 @@ class StreamSource:
         return rows
 
     def _replay(self) -> Decision | None:
-        """Does what was decided at this point in an earlier run."""
+        """Repeat the decisions that an earlier run made at this point."""
         if self._decided == len(self._journal):
             return None
         decision = self._journal[self._decided]
@@ -305,7 +305,7 @@ class StreamSource:
                 self._decide("join", partition)
 
     def _wait(self, first_row: float | None) -> bool:
-        """Waits for messages; True where the batch is to end as it is."""
+        """Wait for messages; return True if the batch is to end incomplete."""
         fetcher = self._fetcher
         assert fetcher is not None
         if fetcher.error is not None:
@@ -367,7 +367,7 @@ class StreamSource:
             self._dead_letters.flush()
             raise
 
-    def _tell_missing(self, partition: int, offset: int, count: int) -> None:
+    def _report_missing(self, partition: int, offset: int, count: int) -> None:
         text = (
             f"messages {offset - count} to {offset - 1} of partition {partition} of topic "
             f"{self.topic!r}, or {count} of those shortly before {offset}, were removed before "
@@ -375,9 +375,9 @@ class StreamSource:
         )
         if self._on_missing == "stop":
             raise LookupError(text)
-        if self._order.missing >= 2 * self._missing_told:
+        if self._order.missing >= 2 * self._missing_reported:
             logger.warning("%s; %d in all", text, self._order.missing)
-            self._missing_told = self._order.missing
+            self._missing_reported = self._order.missing
 
     # ---- places
 
@@ -405,24 +405,24 @@ class StreamSource:
 
     @property
     def lag(self) -> int:
-        """Messages in the topic that are not in a batch yet, as far as known."""
+        """Number of messages in the topic that are in no batch yet, as far as known."""
         with self._changed:
             ends = self._fetcher.ends if self._fetcher is not None else {}
             return sum(max(0, end - self._order.offsets[p]) for p, end in ends.items())
 
     @property
     def batches(self) -> int:
-        """Batches taken in the stream's life."""
+        """Number of batches read in the stream's life."""
         return self._batches
 
     @property
     def missing(self) -> int:
-        """Messages in the stream's life that the log had removed before they were read."""
+        """Number of messages in the stream's life that the log removed before they were read."""
         return self._order.missing
 
     @property
     def watermark(self) -> float | None:
-        """The latest event in a batch, in seconds since 1970."""
+        """Latest event time of all batches, in seconds since 1970."""
         return self._watermark
 
     @property
@@ -433,7 +433,7 @@ class StreamSource:
 
     @property
     def position(self) -> dict[int, int]:
-        """By partition the offset of the message that is taken next, as of the last batch."""
+        """Offset of the next message by partition, as of the last batch."""
         offsets = self.state_dict()["order"]["offsets"]
         return {int(p): offset for p, offset in offsets.items()}
 
@@ -509,7 +509,7 @@ class StreamSource:
         return dict(self._dead_letters.marks)
 
     def close(self) -> None:
-        """Ends the reading; states can still be asked for."""
+        """Stop reading; `state_dict` still works."""
         if self._closed:
             return
         self._closed = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what a `StreamSource` is given."""
+"""Checks of the arguments of a `StreamSource`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATE_VERSION = 1
 
 
 def check_partitions(wanted: Sequence[int] | None, there: list[int], topic: str) -> list[int]:
-    """The partitions to read, ascending."""
+    """Return the partitions to read in ascending order, after checking them."""
     if wanted is None:
         return there
     found = sorted(check_int("partitions", p, 0, 1 << 31) for p in wanted)
@@ -117,7 +117,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def check_state(state: Any, topic: str, partitions: list[int]) -> None:
-    """A state that fits the stream."""
+    """Return a state after checking that it fits the stream."""
     if not isinstance(state, Mapping) or "version" not in state or "order" not in state:
         raise TypeError(f"state must be what state_dict() returned, got {type(state).__name__}")
     if state["version"] != STATE_VERSION:

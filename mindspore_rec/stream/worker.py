@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FeatureWorker: raw rows in, features out, nothing lost or doubled wherever it is killed."""
+"""FeatureWorker: sends features of raw rows, with no loss or duplicate after a kill."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["FeatureWorker"]
 
 
 class FeatureWorker:
-    """Sends the batches of a stream into a channel.
+    """Worker that sends the batches of a stream into a channel.
 
-    Now and then it saves one state: the place in the stream, what the transform has learned, and
-    the number of the next message. After a kill it goes on from the last one and sends again what
-    came after it: the same messages with the same numbers, of which receivers drop what they have.
+    At intervals it saves one state: the position in the stream, the transform's state, and the
+    number of the next message. After a kill it resumes from the last state and repeats the later
+    messages with the same numbers, of which receivers drop those they have.
 
     Args:
         dataset: the stream, with its transform.
@@ -77,7 +77,7 @@ class FeatureWorker:
             dataset.load_state_dict(state["dataset"])
 
     def run(self) -> int:
-        """Works until the stream ends; the number of batches sent."""
+        """Work until the stream ends; return the number of batches sent."""
         sent, saved = 0, time.monotonic()
         for batch in self._dataset:
             self._sender.send(dict(zip(self._dataset.column_names, batch, strict=True)))
@@ -89,7 +89,7 @@ class FeatureWorker:
         return sent
 
     def save(self) -> None:
-        """Saves the state; what was sent before is in the channel then."""
+        """Save the state, after all messages sent before are in the channel."""
         state = {"sender": self._sender.state_dict(), "dataset": self._dataset.state_dict()}
         beside = self._path.with_name(f".{self._path.name}.partial")
         with open(beside, "w", encoding="utf-8") as file:
