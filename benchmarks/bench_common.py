@@ -94,7 +94,7 @@ def spread_keys(numbers: np.ndarray) -> np.ndarray:
 
 
 class Zipf:
-    """Draw ranks 0 .. n - 1 with probability proportional to (rank + 1) ** -exponent."""
+    """Distribution of ranks 0 .. n - 1 with probability proportional to (rank + 1) ** -exponent."""
 
     def __init__(self, n: int, exponent: float, rng: np.random.Generator) -> None:
         weights = np.arange(1, n + 1, dtype=np.float64) ** -exponent

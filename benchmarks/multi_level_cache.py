@@ -95,7 +95,7 @@ class WideDeep(nn.Cell):
 
 
 class StepEnds(Callback):
-    """Record when each step ended."""
+    """Callback that records when each step ended."""
 
     def __init__(self) -> None:
         super().__init__()

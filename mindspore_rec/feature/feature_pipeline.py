@@ -28,7 +28,7 @@ Prepare = Callable[[Any], Any]
 
 
 class FeaturePipeline:
-    """Turns batches of raw columns into whole-batch arrays of keys and numbers.
+    """Transform of batches of raw columns to whole-batch arrays of keys and numbers.
 
     The same object declares the features of a model wherever they are asked for: the tables
     (`create_table(specs=)`), the training (`FeatureBatches`, or the transform of a

@@ -18,7 +18,7 @@ __all__ = ["QuantileBucket", "QuantileScale"]
 
 
 class QuantileScale(Number):
-    """Scale numbers of any size and sign to their place among those learned from, -1 to 1.
+    """Scaling of numbers of any size and sign to their quantile among those learned, -1 to 1.
 
     The smallest value learned becomes about -1, the median 0, the largest about 1, with straight
     lines between quantiles; what lies outside, infinities among it, becomes the value of the nearer
@@ -187,7 +187,7 @@ class QuantileScale(Number):
 
 
 class QuantileBucket(QuantileScale):
-    """Turn numbers into keys of the bucket between quantiles: a `QuantileScale` for tables.
+    """Transform of numbers to keys of the bucket between quantiles: a `QuantileScale` for tables.
 
     Args: as for `QuantileScale`.
 

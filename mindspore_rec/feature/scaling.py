@@ -19,7 +19,7 @@ __all__ = ["LogScale", "MinMaxScale", "StandardScale"]
 
 
 class MinMaxScale(Number):
-    """Scale to ``(x - low) / (high - low)``, at least 0 and at most 1; 0 where ``high == low``.
+    """Scaling to ``(x - low) / (high - low)``, at least 0 and at most 1; 0 where ``high == low``.
 
     Args:
         column: numbers.
@@ -88,7 +88,7 @@ class MinMaxScale(Number):
 
 
 class LogScale(MinMaxScale):
-    """Scale to ``log(1 + max(x, 0))``, as it is or between the extremes so far.
+    """Scaling to ``log(1 + max(x, 0))``, as it is or between the extremes so far.
 
     Args:
         column: numbers, counts for example.
@@ -128,7 +128,7 @@ class LogScale(MinMaxScale):
 
 
 class StandardScale(Number):
-    """Scale to ``(x - mean) / deviation`` over all values so far; 0 where they are all equal.
+    """Scaling to ``(x - mean) / deviation`` over all values so far; 0 if they are all equal.
 
     Mean and sum of squares are merged batch by batch (Chan, Golub, LeVeque 1979), which does not
     lose digits over a long stream.

@@ -76,7 +76,7 @@ class Feature(ABC):
 
 
 class Category(Feature):
-    """Hash strings or integers to keys by `mindspore_rec.category_keys`.
+    """Hash of strings or integers to keys, by `mindspore_rec.category_keys`.
 
     Args:
         column: strings or integers; a missing value has a key of its own.
@@ -102,7 +102,7 @@ class Category(Feature):
 
 
 class Key(Feature):
-    """Take integers as keys as they are, as int64.
+    """Integers as keys, unchanged, as int64.
 
     Args:
         column: integers without missing values.
@@ -125,7 +125,7 @@ class Key(Feature):
 
 
 class Number(Feature):
-    """Take numbers as they are.
+    """Numbers, unchanged, as float32.
 
     Args:
         column: numbers.
@@ -166,7 +166,7 @@ class Number(Feature):
 
 
 class TimePart(Feature):
-    """Turn times into keys of their hour, weekday or another part.
+    """Transform of times to keys of their hour, weekday or another part.
 
     Args:
         column: seconds since 1970, or an Arrow timestamp; UTC. A missing time, and one that is
@@ -193,7 +193,7 @@ class TimePart(Feature):
 
 
 class TimeCycle(Feature):
-    """Turn times into sine and cosine of their hour or another part: 23:59 is next to 0:00.
+    """Transform of times to sine and cosine of their hour or another part: 23:59 is next to 0:00.
 
     Args:
         column: as for `TimePart`; both are 0 where the time is missing.

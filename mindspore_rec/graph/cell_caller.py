@@ -19,7 +19,7 @@ _Signature = tuple[tuple[tuple[int, ...], Any], ...]
 
 
 class CellCaller:
-    """Call a cell under the graph lock, in training or evaluation mode, with batches of any size.
+    """Caller of a cell under the graph lock, in either mode, with batches of any size.
 
     In GRAPH_MODE a graph is compiled for each shape. The first two shapes (the batch and the last,
     shorter batch of an epoch) get a graph of their own, which is fastest. With the third, the

@@ -114,7 +114,7 @@ class _Counter(Protocol):
 
 
 class _TotalCounter:
-    """Count all rows."""
+    """Counts of all rows."""
 
     def __init__(self, num_codes: int) -> None:
         self.counts = np.zeros(num_codes, dtype=np.int64)
@@ -124,7 +124,7 @@ class _TotalCounter:
 
 
 class _WindowCounter:
-    """Count the last ``window`` rows, whose codes it keeps in a ring."""
+    """Counts of the last ``window`` rows, whose codes are kept in a ring."""
 
     def __init__(self, num_codes: int, window: int) -> None:
         self.counts = np.zeros(num_codes, dtype=np.int64)

@@ -20,7 +20,7 @@ __all__ = ["GroupedEmbedding"]
 
 
 class GroupedEmbedding(nn.Cell):
-    """Looks column t of the ids up in table t, all tables in one operator.
+    """Lookup of column t of the ids in table t, all tables in one operator.
 
     Many small tables then cost little more than one large one: separate lookups would slice the
     ids, wake the threads and concatenate the rows once for each. The rows, and what the tables

@@ -87,7 +87,7 @@ def clip_rows(rows: Tensor, max_norm: float) -> Tensor:
 
 
 class TableLookup(nn.Cell):
-    """Looks ids up in a table: a training lookup where the network is in training, else a read.
+    """Lookup of ids in a table: a training lookup if the network is in training, else a read.
 
     Args:
         table: the table.

@@ -164,7 +164,7 @@ def _with_device_rows(cache: CacheConfig | None, vocab_cache_size: int) -> Cache
 
 
 class _DenseLookup(nn.Cell):
-    """Looks ids up in an ordinary Parameter on the device."""
+    """Lookup of ids in an ordinary Parameter on the device."""
 
     def __init__(self, weight: Parameter, max_norm: float | None) -> None:
         super().__init__(auto_prefix=False)

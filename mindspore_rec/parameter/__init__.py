@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables as parameters of a network, and the rules of who gets a row and who loses it.
+"""Tables as parameters of a network, with their rules of admission and eviction.
 
 `MapParameter` is a hash table over any int64 key, `StaticParameter` a table of a fixed vocabulary,
 `TableParameter` what they share. Admission (`CountAdmission`, `SketchAdmission`,

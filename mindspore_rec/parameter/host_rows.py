@@ -13,7 +13,7 @@ __all__ = ["HostRows"]
 
 
 class HostRows(NativeAccess):
-    """Read, write, export and import rows by key; each call first waits for running operators.
+    """Access to rows by key from the host; each call first waits for running operators.
 
     All keys are int64 arrays `[n]`, all values float32 `[n, dim]`. Nothing here is an occurrence of
     a key for admission, or trains a row.

@@ -36,7 +36,7 @@ class KeyBatch:
 
 
 class KeyLog:
-    """Read one or several files as one log, any number of times.
+    """Log of one or several files, which can be read any number of times.
 
     Args:
         paths: the files, in the order of training.

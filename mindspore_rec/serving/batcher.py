@@ -44,7 +44,7 @@ class _Request:
 
 
 class Batcher:
-    """Call the predictor in one thread, each time with all requests that arrived meanwhile.
+    """Thread that calls the predictor, each time with all requests that arrived meanwhile.
 
     MindSpore runs one graph at a time, and a call with one row costs nearly what one with twenty
     does. Nobody waits for a batch to fill: a request that comes alone goes alone. A future may be

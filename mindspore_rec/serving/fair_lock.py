@@ -12,7 +12,7 @@ __all__ = ["FairLock"]
 
 
 class FairLock:
-    """Take `graph_lock` in the order of asking, so that an update gets it among many predictions.
+    """Lock over `graph_lock` in order of arrival, so that an update gets it among predictions.
 
     By itself a lock goes to whoever is quickest: a thread that releases it and asks again at once.
     The thread that has `graph_lock` already takes it again without waiting.

@@ -57,7 +57,7 @@ def _learned(dataset: Any) -> Any:
 
 
 class InputMaker:
-    """Makes the inputs of a network of raw columns, in the order in which it is trained.
+    """Transform of raw columns to the inputs of a network, in the order of its training.
 
     Args:
         features: its first arrays are the first inputs; where it keeps the rest, further inputs are

@@ -16,7 +16,7 @@ __all__ = ["GraphRunner"]
 
 
 class GraphRunner:
-    """Call a network in evaluation mode; no two threads at a time.
+    """Caller of a network in evaluation mode, by one thread at a time.
 
     An operator's error, an id outside a vocabulary for example, leaves a MindSpore graph that
     answers nothing any more. It is then compiled anew for the next call.

@@ -246,7 +246,7 @@ def _check_version(request: Request, version: int) -> None:
 
 
 class _Held:
-    """Count the bytes of requests until they are answered."""
+    """Counter of the bytes of requests that are not answered yet."""
 
     def __init__(self, front: Front) -> None:
         self._front, self._bytes = front, 0

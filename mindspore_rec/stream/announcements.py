@@ -27,7 +27,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Announcer:
-    """Send the announcements of `RecCheckpoint(announce=...)` to a topic, as JSON.
+    """Sender of the announcements of `RecCheckpoint(announce=...)` to a topic, as JSON.
 
     A thread of its own sends them: neither a slow broker nor one that is gone holds training up. An
     announcement that cannot be sent is logged as a warning and dropped.
@@ -97,15 +97,15 @@ class Announcer:
 
 
 class AnnouncementReader:
-    """Call a function for each announcement that arrives from now on.
+    """Reader that calls a function for each announcement that arrives from now on.
 
-    A broker that is gone is waited for; what was sent meanwhile is passed over.
+    A missing broker is waited for; announcements sent meanwhile are skipped.
 
     Args:
         brokers: "host:port", or several.
         topic: that of the `Announcer`.
-        heard: called with the announcement, from a thread of this object; `Predictor.wake` goes in
-            as `lambda _: predictor.wake()`.
+        heard: function of an announcement, called from a thread of this object; for
+            `Predictor.wake` use `lambda _: predictor.wake()`.
         options: further settings of `kafka.KafkaConsumer`. Default: none.
 
     Raises:

@@ -33,21 +33,21 @@ _PRODUCER, _SEQUENCE = "producer", "sequence"
 class DataSender:
     """Sender of rows into a channel.
 
-    A broker that is gone is waited for; two minutes in which it confirms nothing are an error. What
-    came into the channel is then a beginning of what was sent: whoever goes on from a saved state
-    loses and doubles nothing.
+    A missing broker is waited for; two minutes without any confirmation are an error. The channel
+    then has the first messages without a gap: a sender that resumes from a saved state loses and
+    duplicates nothing.
 
     Args:
         address: of Kafka, "host:port" or several; or a `MemoryTopic`. (The address of
             mindpandas.channel was that of its node; here a broker is between the two.)
         namespace: first part of the channel's name (default "default").
-        num_shards: shards of the channel, at least 1; a channel that is there must have as many
-            (default 1).
+        num_shards: number of shards of the channel, at least 1; an existing channel must have as
+            many (default 1).
         dataset_name: second part of the channel's name (default "dataset").
-        full_batch: every shard gets all rows. Default: False, each its share.
-        message_rows: rows of a message, at least 1 (default 1000).
-        sender_name: who it is, the same after a restart. Default: one of its own; what is sent
-            again after a restart is then not known for it.
+        full_batch: whether every shard gets all rows. Default: False, each gets its share.
+        message_rows: number of rows of a message, at least 1 (default 1000).
+        sender_name: name of the sender, the same after a restart. Default: a random one; receivers
+            then cannot drop messages that are sent again after a restart.
         kafka_options: settings of `kafka.KafkaProducer`. Default: none.
 
     Raises:

@@ -46,7 +46,7 @@ class KafkaClient:
             "group_id": None,
             "enable_auto_commit": False,
             "allow_auto_create_topics": False,
-            "auto_offset_reset": "none",  # what is gone must not be passed over in silence
+            "auto_offset_reset": "none",  # deleted messages must not be skipped in silence
         }
         try:
             self._consumer = kafka.KafkaConsumer(**settings)

@@ -45,7 +45,7 @@ class StreamSource:
 
     Batches are a function of what the topic holds and of the state it began with, never of the
     time: all have `batch_size` rows, and partitions take turns by counted messages (`Interleaver`).
-    So a run that goes on from a saved state gets exactly the batches of an uninterrupted run.
+    So a run that resumes from a saved state gets exactly the batches of an uninterrupted run.
 
     Two options give that up for speed of reaction: with `skip_idle_seconds` and `max_wait_seconds`
     a batch depends on when messages came. Give a `journal` then, which keeps these decisions for a

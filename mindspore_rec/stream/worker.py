@@ -24,10 +24,10 @@ class FeatureWorker:
 
     Args:
         dataset: the stream, with its transform.
-        sender: of a `sender_name` that no other worker has.
-        state_path: the file of the state; its directory must exist. Where there is one, the worker
-            goes on from it.
-        save_seconds: between two states, at least 0 (default 1).
+        sender: sender with a `sender_name` that no other worker has.
+        state_path: file of the state, in an existing directory. If it exists, the worker resumes
+            from it.
+        save_seconds: seconds between two saved states, at least 0 (default 1).
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range, or the state is of

@@ -125,7 +125,7 @@ def check_training_options(options: argparse.Namespace) -> None:
 
 
 class _Beside(logging.Handler):
-    """Write log lines so that a progress bar stays whole."""
+    """Log handler whose lines do not break a progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
         from tqdm import tqdm

@@ -26,7 +26,7 @@ __all__ = ["EmbeddingConfig", "FieldEmbedding", "FieldSum", "embedding_parameter
 
 
 class FieldEmbedding(nn.Cell):
-    """Look the embeddings of all fields of a row up.
+    """Lookup of the embeddings of all fields of a row.
 
     Args:
         fields: number of fields F, at least 1.
@@ -78,7 +78,7 @@ class FieldEmbedding(nn.Cell):
 
 
 class FieldSum(nn.Cell):
-    """Look one weight for each id up and sum over the fields of a row: the first-order term.
+    """Lookup of one weight for each id, summed over the fields of a row: the first-order term.
 
     Args: as for `FieldEmbedding`; the weights start at 0.
 
@@ -156,7 +156,7 @@ def _converted(config: EmbeddingConfig, described: TableConfig) -> nn.Cell:
 
 
 class _LookupPerField(nn.Cell):
-    """Look each field's ids up in one table by a lookup of the field's own."""
+    """Lookup of each field's ids in one table, by a lookup of its own."""
 
     def __init__(self, fields: int, table: MapParameter) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class _LookupPerField(nn.Cell):
 
 
 class _RowOfId(nn.Cell):
-    """Return ids as they are, or their remainders where a static table has buckets."""
+    """Mapping of ids to themselves, or to their remainders if a static table has buckets."""
 
     def __init__(self, config: EmbeddingConfig) -> None:
         super().__init__()

@@ -62,7 +62,7 @@ def loss_scale(name: str) -> float:
 
 
 class _Float32(nn.Cell):
-    """Return to float32 behind layers that compute in another type."""
+    """Conversion to float32 after layers that compute in another type."""
 
     def construct(self, x: Tensor) -> Tensor:
         return x.astype(ms.float32)

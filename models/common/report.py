@@ -42,7 +42,7 @@ class _Point:
 
 
 class Recorder(Callback):
-    """Record loss, rows and bytes of tables and hit rates of tiers about 200 times in a run.
+    """Callback that records loss, tables and hit rates of tiers about 200 times in a run.
 
     Args:
         model: the model that trains.
