@@ -38,7 +38,7 @@ _HASH_ONLY = (
 
 
 class EmbeddingBag(nn.Cell):
-    r"""Looks bags of ids up and combines each bag's rows, in one operator.
+    r"""Lookup of bags of ids that combines each bag's rows, in one operator.
 
     For a bag of ids :math:`i` with weights :math:`w_i` (1 where none are given) and rows
     :math:`e_i`:
