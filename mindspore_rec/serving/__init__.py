@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serving: predictions with a network that follows the checkpoints of a training.
 
-`Predictor` does it in a program, `python -m mindspore_rec.serving` over HTTP.
+`Predictor` predicts in a program, `python -m mindspore_rec.serving` over HTTP.
 """
 
 from mindspore_rec.serving.catalog import ChainError

@@ -110,7 +110,7 @@ class Catalog:
             self._pass_over(ChainError(self.root, reason))
 
     def reject(self, error: ChainError) -> None:
-        """Pass a checkpoint over until its files change.
+        """Ignore a checkpoint until its files change.
 
         If that happened already, what was wrong was to read the files of one by the manifest of
         another: the next refresh sees the new one.

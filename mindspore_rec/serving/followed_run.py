@@ -76,7 +76,7 @@ class FollowedRun:
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """The feature pipeline with what it had learned at the state that answers, or None."""
+        """Feature pipeline with the statistics of the state that answers, or None."""
         return self._served.features
 
     # ---- the first state
@@ -126,7 +126,7 @@ class FollowedRun:
         return None if given is None else with_learned(given, entry)
 
     def _reject_damaged(self, chain: Sequence[Entry], error: ValueError) -> None:
-        """Pass over the damaged checkpoint of a chain, or raise the error if there is none."""
+        """Ignore the damaged checkpoint of a chain, or raise the error if there is none."""
         for entry in chain:
             if not entry.path.is_dir():
                 self._catalog.refresh()  # removed meanwhile

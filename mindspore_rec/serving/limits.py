@@ -88,5 +88,5 @@ class Limits:
 
     @property
     def commas(self) -> int:
-        """As a body of that many elements has, and some more."""
+        """Number of commas of a body with that many elements, and some more."""
         return self.elements + self.lists + _SIGNS_BESIDES

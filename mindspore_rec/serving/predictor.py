@@ -36,21 +36,21 @@ _MOST_SECONDS = 1e9
 
 
 class Predictor:
-    """Predict with the newest checkpoint of a run, and take over new ones.
+    """Predictor with the newest checkpoint of a run, which applies new checkpoints as they appear.
 
-    Files are read, checked and decoded while predictions go on; then all tables and dense
+    Files are read, checked and decoded while predictions continue; then all tables and dense
     parameters change together between two predictions: no answer ever mixes two states. A
     checkpoint with a wrong checksum, or that does not start from the present state, is never
-    applied: the last good state answers, and `status().error` says why. As soon as there is a way
-    on, it is taken. Where deltas that were needed are gone, the newest full checkpoint replaces
-    everything, and predictions wait while its rows are copied; it takes memory for them twice.
+    applied: the last good state answers, and `status().error` is the reason. As soon as a valid
+    checkpoint follows, it is applied. If needed deltas are gone, the newest full checkpoint
+    replaces everything, and predictions wait while its rows are copied, which takes memory twice.
 
     Tables hold values without optimizer state. Any number of threads may predict; calls of
     MindSpore go one at a time.
 
     Args:
         path: the directory that `RecCheckpoint` writes; or one that `save_checkpoint` wrote, which
-            is served as it is.
+            is served as well.
         network: the Cell, or a function that makes it; from inputs to predictions, with tables and
             parameters of the names that were trained. Default: the `builder` that `RecCheckpoint`
             was given.
@@ -59,12 +59,12 @@ class Predictor:
             once. Default: as `set_inputs`; else, where the network is the builder's, the
             `builder_inputs` of `RecCheckpoint`; else any.
         follow: apply new deltas by a thread. Default: True.
-        poll_seconds: how often that looks for some, above 0. Default: 0.1.
-        wait_seconds: how long to wait for a first checkpoint, at least 0. Default: 60.
+        poll_seconds: seconds between two looks for new deltas, above 0. Default: 0.1.
+        wait_seconds: seconds to wait for a first checkpoint, at least 0. Default: 60.
         features: the FeaturePipeline that makes the network's inputs of raw columns, as it did in
-            training. What it had learned is that of the checkpoint which answers; the object that
-            is given stays as it is. Default: that which `network`, or the builder, returns as
-            `(cell, pipeline)`; else there is none, and inputs are arrays.
+            training, with the statistics of the checkpoint that answers; this object itself is not
+            changed. Default: the pipeline that `network`, or the builder, returns in
+            `(cell, pipeline)`; without one, inputs are arrays.
 
     Attributes:
         inputs: what the network takes, `TensorSpec` objects, or None where that is not known.
@@ -73,7 +73,7 @@ class Predictor:
     Raises:
         TypeError, ValueError: an argument is wrong; a file is damaged; tables or parameters are
             not those of the checkpoint.
-        TimeoutError: no checkpoint came.
+        TimeoutError: no checkpoint appeared in `wait_seconds`.
 
     Example:
         >>> import tempfile
@@ -143,7 +143,7 @@ class Predictor:
 
     @property
     def features(self) -> FeaturePipeline | None:
-        """The pipeline with what it had learned at the state that answers; None without one."""
+        """Feature pipeline with the statistics of the state that answers; None without one."""
         return self._run.features
 
     @property

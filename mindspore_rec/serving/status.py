@@ -15,18 +15,18 @@ class Status:
     """State that a predictor predicts with, and how far it is behind.
 
     Attributes:
-        path: the directory of the run.
+        path: directory of the run.
         run: id of the run.
-        version: training steps before the state that answers.
-        state: its id.
-        saved_at: when the trainer took it, seconds since 1970.
-        age_seconds: how long ago that is.
-        watermark: the newest event time in it, seconds since 1970; None where there is none.
-        lag: deltas in the directory that are newer.
-        following: whether new ones are applied by themselves.
-        deltas_applied: so far.
-        fulls_loaded: so far, the first one included.
-        error: why a newer checkpoint is not applied; None where nothing is wrong.
+        version: number of training steps of the state that answers.
+        state: id of that state.
+        saved_at: time at which the trainer took it, seconds since 1970.
+        age_seconds: seconds since then.
+        watermark: newest event time in it, seconds since 1970; None if there is none.
+        lag: number of newer deltas in the directory.
+        following: whether new deltas are applied automatically.
+        deltas_applied: number of deltas applied so far.
+        fulls_loaded: number of full checkpoints loaded so far, the first one included.
+        error: reason why a newer checkpoint is not applied; None without an error.
     """
 
     path: str
