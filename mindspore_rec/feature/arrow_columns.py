@@ -109,15 +109,22 @@ def to_column(name: str, values: Any) -> pa.Array:
         values: a list, an array, a pandas Series or an Arrow array, which stays as it is.
 
     Raises:
-        ValueError: they have more dimensions, or none.
+        TypeError: they are of several types, or of one that Arrow has not.
+        ValueError: they have more dimensions, or none, or lists of several lengths.
     """
     if isinstance(values, pa.Array):
         return values
     if isinstance(values, pa.ChunkedArray):
         return one_array(values)
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # of NumPy: lists of several lengths
+        raise ValueError(f"column {name!r} must have one shape a row: {error}") from error
     if array.ndim == 1:
-        return pa.array(values)
+        try:
+            return pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise TypeError(f"column {name!r} must have values of one type: {error}") from error
     if array.ndim != 2:
         raise ValueError(f"column {name!r} must have 1 or 2 dimensions, got {array.ndim}")
     flat = pa.array(np.ascontiguousarray(array).reshape(-1))

@@ -31,6 +31,7 @@ class BatchRows:
 
     Raises:
         TypeError: `rows` is something else.
+        ValueError: two columns have one name.
 
     Example:
         >>> rows = BatchRows((np.array([7, 9]), np.array(["a", "b"])))
@@ -47,6 +48,7 @@ class BatchRows:
             self._columns = {str(name): column for name, column in rows.items()}
         else:
             batch = to_record_batch(rows)
+            _check_names(batch.schema.names)
             self._columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         self.names = list(self._columns if names is None else names)
         self._known = frozenset(self.names)
@@ -80,6 +82,12 @@ class BatchRows:
         if isinstance(column, np.ndarray) and column.dtype.kind == "S":
             column = np.char.decode(column, "utf-8")
         return to_column(name, column)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"columns must have different names, got {name!r} twice")
 
 
 def flat_values(where: str, column: pa.Array) -> tuple[pa.Array, tuple[int, ...]]:

@@ -159,4 +159,6 @@ def event_time(spec: FeatureSpec, column: Any) -> int:
             f"{where} be in [1, {MAX_EVENT_TIME}] seconds since 1970, got {latest}"
             + (" (milliseconds?)" if latest > MAX_EVENT_TIME else "")
         )
+    if values.min() < 0:
+        raise ValueError(f"{where} have no time before 1970, got {values.min()} seconds")
     return int(latest)

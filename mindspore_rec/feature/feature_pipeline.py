@@ -19,7 +19,7 @@ from mindspore_rec.feature.batch_rows import BatchRows
 from mindspore_rec.feature.columns import event_time, time_values
 from mindspore_rec.feature.dataset_columns import map_dataset
 from mindspore_rec.feature.feature_spec import FeatureSpec, check_specs, check_together
-from mindspore_rec.feature.outputs import MadeOutput, Output, column_of, make_output
+from mindspore_rec.feature.outputs import MadeOutput, Output, column_of, is_single, make_output
 from mindspore_rec.feature.transforms import Feature
 
 __all__ = ["FeaturePipeline"]
@@ -97,17 +97,26 @@ class FeaturePipeline:
         self.specs = _specs(given, self._outputs)
         self.timestamp: FeatureSpec | None = next(iter(times.values()), None)
         self.column_names = [output.name for output in self._outputs]
-        self._prepare = [prepare] if callable(prepare) else list(prepare)
-        if not all(callable(function) for function in self._prepare):
-            raise TypeError("prepare must be functions of a DataFrame")
+        self._prepare = _functions(prepare)
         if not isinstance(keep_rest, bool):
             raise TypeError(f"keep_rest must be a bool, got {keep_rest!r}")
         if keep_rest and self._prepare:
             raise ValueError("keep_rest must be False beside prepare: name the columns as outputs")
         self.keep_rest = keep_rest
         self._times_out = False
-        threads = check_int("threads", threads, 1, 256)
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._threads = check_int("threads", threads, 1, 256)
+        self._pool = self._new_pool()
+
+    def _new_pool(self) -> ThreadPoolExecutor | None:
+        return ThreadPoolExecutor(self._threads) if self._threads > 1 else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the threads, which a copy and another process have of their own."""
+        return {name: value for name, value in vars(self).items() if name != "_pool"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._pool = self._new_pool()
 
     # ---- batches
 
@@ -202,6 +211,8 @@ class FeaturePipeline:
     def _wanted(self, columns: Sequence[str] | None) -> list[Output]:
         if columns is None:
             return self._outputs
+        if isinstance(columns, str):
+            raise TypeError(f"columns must be a list of names, got {columns!r}")
         by_name = {output.name: output for output in self._outputs}
         unknown = [name for name in columns if name not in by_name]
         if unknown:
@@ -219,7 +230,7 @@ class FeaturePipeline:
         first: tuple[str, int] | None = None
         for member in (each for output in outputs for each in output.members):
             column = view.given(column_of(member, view))
-            if np.ndim(column) == 0 and not hasattr(column, "__len__"):
+            if is_single(column):
                 continue  # its feature says what is wrong with it
             name = member.name if isinstance(member, FeatureSpec) else str(member.column)
             if first is None:
@@ -337,6 +348,13 @@ def _by_name(outputs: Any) -> dict[str, Any]:
     elif isinstance(outputs, Iterable) and not isinstance(outputs, (str, bytes)):
         return {spec.name: spec for spec in check_specs(outputs)}
     raise TypeError(f"outputs must be a dict of features by name, got {outputs!r}")
+
+
+def _functions(prepare: Any) -> list[Prepare]:
+    found = [prepare] if callable(prepare) else prepare
+    if not isinstance(found, (list, tuple)) or not all(callable(each) for each in found):
+        raise TypeError(f"prepare must be functions of a DataFrame, got {prepare!r}")
+    return list(found)
 
 
 def _specs(given: Mapping[str, Any], outputs: list[Output]) -> tuple[FeatureSpec, ...]:

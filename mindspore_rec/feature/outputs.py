@@ -16,7 +16,15 @@ from mindspore_rec.feature.columns import check_batch_size, key_column
 from mindspore_rec.feature.feature_spec import FeatureSpec
 from mindspore_rec.feature.transforms import Feature
 
-__all__ = ["KeysOutput", "MadeOutput", "Output", "StackedOutput", "column_of", "make_output"]
+__all__ = [
+    "KeysOutput",
+    "MadeOutput",
+    "Output",
+    "StackedOutput",
+    "column_of",
+    "is_single",
+    "make_output",
+]
 
 Member = FeatureSpec | Feature
 Map = Callable[..., Iterable[Any]]
@@ -81,7 +89,7 @@ class StackedOutput(Output):
 
     def make(self, rows: BatchRows, learn: bool, call: Map) -> np.ndarray:
         """Return the array, whose rows are contiguous."""
-        count = len(rows.given(column_of(self.members[0], rows)))
+        count = _row_count(self.members[0], rows)
         # Columns one after the other in memory, as they are written; a copy makes it rows.
         made: np.ndarray = np.empty((sum(self._widths), count), self._dtype)
         places = np.cumsum([0, *self._widths[:-1]]).tolist()
@@ -141,6 +149,11 @@ def make_output(name: Any, made: Any) -> Output:
     return StackedOutput(name, members)
 
 
+def is_single(column: Any) -> bool:
+    """Return whether a column is a single value, without a row a sample."""
+    return not hasattr(column, "__len__") or getattr(column, "shape", None) == ()
+
+
 def column_of(member: Member, rows: BatchRows) -> str:
     """Return the name of a member's column in a batch.
 
@@ -171,6 +184,13 @@ def _check_column(spec: FeatureSpec, rows: BatchRows) -> None:
             f"feature '{spec.name}': index_key must be a name where batches are dicts, "
             f"got {spec.column}"
         )
+
+
+def _row_count(member: Member, rows: BatchRows) -> int:
+    column = rows.given(column_of(member, rows))
+    if is_single(column):
+        raise ValueError(f"column {member.column!r} must have a row a sample, got a single value")
+    return len(column)
 
 
 def _values(output: str, member: Member, rows: BatchRows, learn: bool) -> np.ndarray:
