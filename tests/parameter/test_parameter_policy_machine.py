@@ -219,7 +219,7 @@ class PolicyMachine(NativeTableMachine):
         assert (known["count"], known["last_step"]) == (row.count, row.last_step)
         assert known["last_time"] == row.last_time
         assert known["norm"] == np.sqrt(row.squares)
-        assert known["standing"] == (row.score if self.model.order in KEPT else 0)
+        assert known["score"] == (row.score if self.model.order in KEPT else 0)
 
 
 TestPolicies = PolicyMachine.TestCase
