@@ -6,10 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 from mindspore.dataset import Dataset, GeneratorDataset
 from mindspore.dataset.engine.datasets import RepeatDataset
 
+from mindspore_rec.feature.arrow_columns import to_record_batch
 from mindspore_rec.stream.batches import Batch, BatchSource
+
+_ROWS = (pa.RecordBatch, pa.Table, pd.DataFrame)
 
 __all__ = ["DatasetBatches", "IterableBatches", "batch_source"]
 
@@ -21,8 +26,9 @@ def batch_source(data: Any, argument: str = "data") -> BatchSource:
 
     * a `BatchSource`, such as `StreamingDataset` and `FeatureBatches`, is returned unchanged;
     * a `mindspore.dataset.Dataset`;
-    * an iterable of batches: tuples, lists or dicts of arrays, or single arrays. It can be resumed
-      if it has `state_dict(batches=N)` and `load_state_dict`, as a `StreamingDataset` has.
+    * an iterable of batches: tuples, lists or dicts of arrays, or single arrays; for
+      `FeatureBatches` also Arrow RecordBatches or Tables, or DataFrames. It can be resumed if it
+      has `state_dict(batches=N)` and `load_state_dict`, as a `StreamingDataset` has.
 
     Args:
         data: the training data.
@@ -39,6 +45,11 @@ def batch_source(data: Any, argument: str = "data") -> BatchSource:
     """
     if isinstance(data, BatchSource):
         return data
+    if isinstance(data, _ROWS):
+        raise TypeError(
+            f"{argument} must be an iterable of batches, got a {type(data).__name__}, which is one "
+            "batch: a list may have it"
+        )
     if isinstance(data, Dataset):
         return DatasetBatches(data)
     if isinstance(data, Iterable) and not isinstance(data, (str, bytes, Mapping)):
@@ -53,8 +64,9 @@ class IterableBatches(BatchSource):
     """Source of the batches of an iterable.
 
     Args:
-        data: iterable of tuples, lists or dicts of arrays, or of single arrays. Columns of dicts
-            are in the order of the first dict.
+        data: iterable of tuples, lists or dicts of arrays, of single arrays, or of rows: Arrow
+            RecordBatches, Tables or DataFrames. Columns of dicts and rows are in the order of the
+            first one; those of rows are Arrow arrays.
 
     Raises:
         ValueError: while reading, a dict has other columns than the first one.
@@ -73,7 +85,8 @@ class IterableBatches(BatchSource):
         """Return an iterator over one pass of the iterable."""
         number = self._count()
         names: tuple[str, ...] | None = None
-        for each in self._data:
+        for given in self._data:
+            each = _columns_of_rows(given) if isinstance(given, _ROWS) else given
             number = None if number is None else number + 1
             if isinstance(each, Mapping):
                 names = tuple(each) if names is None else names
@@ -223,6 +236,14 @@ class DatasetBatches(BatchSource):
     def reads_in_pipeline(self) -> bool:
         """Whether a `GeneratorDataset` is part of the data set."""
         return bool(_generators(self._dataset))
+
+
+def _columns_of_rows(rows: Any) -> dict[str, Any]:
+    batch = to_record_batch(rows)
+    names = batch.schema.names
+    if len(set(names)) < len(names):
+        raise ValueError(f"batches must have columns of different names, got {names}")
+    return dict(zip(names, batch.columns, strict=True))
 
 
 def _has_length(dataset: Dataset) -> bool:

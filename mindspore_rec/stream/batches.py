@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,8 @@ class Batch:
     """Batch of a source: columns, event time and number.
 
     Args:
-        columns: arrays ``[B, ...]`` or Tensors, the label last.
+        columns: arrays ``[B, ...]`` or Tensors, the label last. Arrow arrays, where the source has
+            rows, are for a wrapper that reads them, such as `FeatureBatches`.
         names: names of the columns. Default: None, they have none.
         event_time: latest event time of the batch's rows, whole seconds since 1970, 1 to 2**32 - 1.
             Default: None, no time is known.
@@ -70,8 +71,17 @@ class BatchSource(ABC):
         """
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over one pass: dicts of columns, or tuples where columns have no names."""
+        """Iterate over one pass: dicts of columns, or tuples where columns have no names.
+
+        The event time of a batch is set on `iteration_tables` as it comes out.
+        """
+        return self._plain_batches(self.iteration_tables())
+
+    def _plain_batches(self, tables: Sequence[Any]) -> Iterator[Any]:
         for batch in self.read():
+            if batch.event_time is not None:
+                for table in tables:
+                    table.set_event_time(batch.event_time)
             yield batch.plain
 
     @property
@@ -144,7 +154,20 @@ class BatchSource(ABC):
         """Whether Python code of the data runs in the threads of a MindSpore pipeline."""
         return False
 
+    @property
+    def learns(self) -> bool:
+        """Whether something learns of the batches as they are read, so they are for training."""
+        return False
+
     # ---- event time
+
+    def iteration_tables(self) -> Sequence[Any]:
+        """Return the tables whose event time is set where a loop iterates over this object: none.
+
+        Raises:
+            ValueError: batches have a time that no table would get.
+        """
+        return ()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
         """Return the tables whose event time the batches set; by default all of the network.
@@ -282,6 +305,15 @@ class BatchWrapper(BatchSource):
     def reads_in_pipeline(self) -> bool:
         """Whether the source runs in the threads of a MindSpore pipeline."""
         return self.source.reads_in_pipeline
+
+    @property
+    def learns(self) -> bool:
+        """Whether the learner, or the source, learns of the batches."""
+        return self._learner is not None or self.source.learns
+
+    def iteration_tables(self) -> Sequence[Any]:
+        """Return the tables whose event time is set where a loop iterates over the source."""
+        return self.source.iteration_tables()
 
     def event_tables(self, tables: Iterable[Any]) -> list[Any]:
         """Return the tables whose event time the source's batches set."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mindspore_rec.feature.arrow_columns import to_arrays
+from mindspore_rec.feature.arrow_columns import to_array, to_arrays
 from mindspore_rec.feature.event_tables import event_tables
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.stream.batches import Batch, BatchSource
@@ -123,6 +123,8 @@ class StreamingDataset(BatchSource):
                 self._checked = True
             self._batches += 1
             made = tuple(columns[name] for name in self._names)
+            if self._stage is not None and self._stage.keep_rest:
+                made = tuple(_as_array(*each) for each in zip(self._names, made, strict=True))
             if len(made[-1]):
                 self._remember(taken)
                 return Batch(made, self._names, event_time, self._batches)
@@ -146,6 +148,11 @@ class StreamingDataset(BatchSource):
     def has_state(self) -> bool:
         """True: the position in a stream can be saved."""
         return True
+
+    @property
+    def learns(self) -> bool:
+        """Whether the transform learns of the batches."""
+        return self._learns and getattr(self._transform, "learns", True)
 
     @property
     def batches(self) -> int:
@@ -230,6 +237,10 @@ class StreamingDataset(BatchSource):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _as_array(name: str, column: Any) -> Any:
+    return to_array(name, column, text=True) if isinstance(column, pa.Array) else column
 
 
 def _check_columns(columns: Any, made: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from mindspore.dataset import Dataset
 
-from mindspore_rec.feature.arrow_columns import to_arrays
+from mindspore_rec.feature.arrow_columns import to_array
 from mindspore_rec.feature.event_tables import event_tables
 from mindspore_rec.feature.insert_func import InsertFunc
 from mindspore_rec.parameter import MapParameter
@@ -30,20 +31,23 @@ class FeatureBatches(BatchWrapper):
     time, which `RecModel` sets just before the batch's step on the tables in which its network
     looks up the features. For a Dataset the keys are computed ahead, in the pipeline's threads.
 
+    A batch is skipped if the pipeline's `prepare` leaves no row of it.
+
     Around a stream it has the stream's state, so a `RecCheckpoint` resumes where the training was.
 
     Args:
-        source: a `mindspore.dataset.Dataset`; an iterable of dicts or tuples of columns, whole
-            batches, which may be endless; a `mindspore_rec.stream.StreamingDataset` or other
-            `BatchSource`; or a `StreamSource` such as a `KafkaSource`, whose columns, text too, are
-            taken as they are.
+        source: a `mindspore.dataset.Dataset`; an iterable of whole batches, which may be endless:
+            dicts or tuples of columns, Arrow RecordBatches or Tables, DataFrames; a
+            `mindspore_rec.stream.StreamingDataset` or other `BatchSource`; or a `StreamSource` such
+            as a `KafkaSource`, whose columns are taken as they are.
         specs: features of a batch, FeatureSpec objects, or a FeaturePipeline, which learns in
             training only; what it has learned is then part of the state.
         tables: the network, or its tables, whose event time is set, for a loop without `RecModel`:
             iterating over this object then sets it with each batch. Default: the tables of the
             network that `RecModel` trains.
         is_train: whether to set the event time and to learn. False for evaluation: a source whose
-            columns have names then need not have the timestamp. Default: True.
+            columns have names then need not have the timestamp. `RecModel.eval` refuses a pipeline
+            that would learn. Default: True.
 
     Attributes:
         source: the source of raw batches.
@@ -98,45 +102,54 @@ class FeatureBatches(BatchWrapper):
             raise TypeError("the number of batches of this source is not known")
         return length
 
-    def __iter__(self) -> Iterator[Any]:
-        """Iterate over one pass, for your own loop; sets the event time with each batch."""
-        if self._timed and self._tables is None:
+    def iteration_tables(self) -> Sequence[Any]:
+        """Return `tables`, whose event time is set where a loop iterates over this object.
+
+        Raises:
+            ValueError: a feature is the timestamp, and there are no `tables`.
+        """
+        if not self._is_train:
+            return ()
+        if not self._timed:
+            return self.source.iteration_tables()
+        if self._tables is None:
             name = self._insert.timestamp.name if self._insert.timestamp is not None else ""
             raise ValueError(
                 f"tables must be given: feature '{name}' sets their event time. Only RecModel, "
                 "which knows its network's tables, needs none"
             )
-        return self._set_times()
+        return self._tables
 
-    def _set_times(self) -> Iterator[Any]:
-        for batch in self.read():
-            if batch.event_time is not None:
-                for table in self._tables or ():
-                    table.set_event_time(batch.event_time)
-            yield batch.plain
+    def change(self, batch: Batch) -> Batch | None:
+        """Return the batch with features as keys, and the time of its timestamps.
 
-    def change(self, batch: Batch) -> Batch:
-        """Return the batch with features as keys, and its event time."""
-        if not self._inserted:
-            batch = self._with_keys(batch)
-        if not self._is_train:
-            return replace(batch, event_time=None)
-        if not self._timed:
-            return batch
-        assert self._insert.time_place is not None
+        None stands for a batch of which `prepare` left no row.
+        """
+        made = self._of_dataset(batch) if self._inserted else self._of_rows(batch)
+        prepared = self._insert.pipeline.reads() is None
+        if prepared and made.columns and not len(made.columns[-1]):
+            return None
+        return made if self._is_train else replace(made, event_time=None)
+
+    def _of_dataset(self, batch: Batch) -> Batch:
+        """Return a batch of arrays that a Dataset's pipeline made, without its event time."""
         place = self._insert.time_place
+        if place is None:
+            return batch
         without = partial(_without, place=place)
-        return Batch(
-            without(batch.columns),
-            None if batch.names is None else without(batch.names),
-            int(batch.columns[place][0]),
-        )
+        names = None if batch.names is None else without(batch.names)
+        return Batch(without(batch.columns), names, int(batch.columns[place][0]))
 
-    def _with_keys(self, batch: Batch) -> Batch:
-        if batch.names is None or self._by_place:
-            return replace(batch, columns=self._insert(batch.columns), names=None)
-        made = self._insert(batch.plain)
-        return replace(batch, columns=tuple(made.values()), names=tuple(made))
+    def _of_rows(self, batch: Batch) -> Batch:
+        pipeline = self._insert.pipeline
+        by_place = batch.names is None or self._by_place
+        rows = batch.columns if by_place else batch.plain
+        made, seconds = pipeline._made(rows, self._is_train, with_time=self._timed)
+        names = tuple(map(str, range(len(made)))) if by_place else tuple(made)
+        given = made if by_place else made.values()
+        columns = tuple(_as_array(*each) for each in zip(names, given, strict=True))
+        event_time = seconds if self._timed else batch.event_time
+        return Batch(columns, None if by_place else names, event_time)
 
     @property
     def column_names(self) -> list[str]:
@@ -177,8 +190,16 @@ class FeatureBatches(BatchWrapper):
 
 def _source_of(source: Any) -> BatchSource:
     if isinstance(source, StreamSource):
-        return StreamingDataset(source, partial(to_arrays, text=True))
+        return StreamingDataset(source, _columns_of)
     return batch_source(source, "source")
+
+
+def _columns_of(rows: pa.RecordBatch) -> dict[str, Any]:
+    return dict(zip(rows.schema.names, rows.columns, strict=True))
+
+
+def _as_array(name: str, column: Any) -> Any:
+    return to_array(name, column, text=True) if isinstance(column, pa.Array) else column
 
 
 def _without(values: tuple[Any, ...], place: int) -> tuple[Any, ...]:

@@ -382,7 +382,8 @@ class RecModel(Model):
             Metrics by name.
 
         Raises:
-            ValueError: the model was made without metrics; the data have no batch.
+            ValueError: the model was made without metrics; the data have no batch; a
+                FeaturePipeline would learn of the batches.
         """
         from tqdm import tqdm
 
@@ -390,6 +391,7 @@ class RecModel(Model):
             raise ValueError("metrics must be given to RecModel for an evaluation")
         hint_sink_mode(dataset_sink_mode)
         source = batch_source(valid_dataset, "valid_dataset")
+        _check_learns_nothing(source)
         self._hint_untrained()
         run = self._callback_params("eval")
         run.eval_network, run.valid_dataset = self._eval_network, valid_dataset
@@ -473,6 +475,15 @@ class RecModel(Model):
         for table in self._caller_tables[id(cell)]:
             table.check_not_replaced()  # as an operator's error, it would break the graph
         return self._callers[id(cell)]
+
+
+def _check_learns_nothing(source: BatchSource) -> None:
+    if source.learns:
+        raise ValueError(
+            f"valid_dataset is a {type(source).__name__} whose features learn of its batches: "
+            "evaluate FeatureBatches(source, pipeline, is_train=False), or a StreamingDataset with "
+            "pipeline.apply as its transform"
+        )
 
 
 def _is_labelled(cell: nn.Cell) -> bool:
