@@ -205,9 +205,9 @@ void HostRows::ReadThrough(Batch* batch, const std::vector<uint32_t>* missing,
   for (size_t j = 0; j < at.size(); ++j) {
     if (!found[j]) continue;
     std::memcpy(next, rows.data() + j * stride, stride);
-    Shard& shard = core_.ShardFor(batch->key[at[j]]);
-    batch->row[at[j]] = const_cast<char*>(shard.ReadThrough(next));
-    next += stride;
+    const char* row = core_.ShardFor(batch->key[at[j]]).ReadThrough(next);
+    batch->row[at[j]] = const_cast<char*>(row);
+    if (row != nullptr) next += stride;  // one that is due leaves its place to the next
   }
   for (int s = 0; is_static && s < kNumShards; ++s) {
     for (const uint32_t i : missing[s]) {
