@@ -62,7 +62,7 @@ def map_dataset(
 
     def work(*columns: np.ndarray) -> tuple[np.ndarray, ...]:
         rows = BatchRows(dict(zip(read, columns, strict=True)), names)
-        arrays, seconds = pipeline._made(rows, learn, with_time=bool(times))
+        arrays, seconds = pipeline.batch(rows, learn, with_time=bool(times))
         if times and seconds is None:
             raise ValueError("prepare must leave at least one row of a batch, got none")
         last = [np.array([seconds], np.int64)] if times else []

@@ -150,21 +150,25 @@ class FeaturePipeline:
             return map_dataset(self, rows, learn=False)
         return self._made(rows, False, columns=columns)[0]
 
-    def batch(self, rows: Any, learn: bool = True) -> tuple[Any, int | None]:
+    def batch(
+        self, rows: Any, learn: bool = True, with_time: bool = True
+    ) -> tuple[Any, int | None]:
         """Return the arrays of a batch, and its event time.
 
         Args:
             rows: a batch.
             learn: whether it is taken into the statistics first. Default: True.
+            with_time: whether the timestamps are read; False for rows that need not have them.
+                Default: True.
 
         Returns:
             As a call returns; and the latest of its timestamps in whole seconds since 1970, or None
-            where no feature is the timestamp, or `prepare` left no row.
+            where no feature is the timestamp, or `prepare` left no row, or they are not read.
 
         Raises:
             TypeError, ValueError: as for a call; a time that is missing, before 1970 or past 2106.
         """
-        return self._made(rows, learn, with_time=True)
+        return self._made(rows, learn, with_time=with_time)
 
     def _made(
         self,

@@ -52,7 +52,7 @@ class InsertFunc:
                 "a batch must be a dict or a tuple of columns, or a mindspore.dataset.Dataset, got "
                 f"{type(batch).__name__}"
             )
-        made, seconds = self.pipeline._made(batch, self._learn, with_time=self._time is not None)
+        made, seconds = self.pipeline.batch(batch, self._learn, with_time=self._time is not None)
         if self._time is None:
             return made
         if seconds is None:

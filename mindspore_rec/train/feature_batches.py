@@ -144,7 +144,7 @@ class FeatureBatches(BatchWrapper):
         pipeline = self._insert.pipeline
         by_place = batch.names is None or self._by_place
         rows = batch.columns if by_place else batch.plain
-        made, seconds = pipeline._made(rows, self._is_train, with_time=self._timed)
+        made, seconds = pipeline.batch(rows, self._is_train, with_time=self._timed)
         names = tuple(map(str, range(len(made)))) if by_place else tuple(made)
         given = made if by_place else made.values()
         columns = tuple(_as_array(*each) for each in zip(names, given, strict=True))
