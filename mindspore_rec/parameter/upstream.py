@@ -107,7 +107,7 @@ def check_described_once(describing: list[str], config: Any, **required: Any) ->
 
     Raises:
         TypeError: `config` is neither None nor a TableConfig; or it is None, and an argument that
-            is required without it is missing.
+            is required without it is missing, or is itself a TableConfig.
         ValueError: `config` is given and an argument that describes a table too.
 
     Example:
@@ -116,6 +116,9 @@ def check_described_once(describing: list[str], config: Any, **required: Any) ->
         ...
         ValueError: seed describes the table, as config does: with config= leave it out
     """
+    for argument, value in required.items():
+        if isinstance(value, TableConfig):
+            raise TypeError(f"config must be given by its name, config=..., got it as {argument}")
     if config is None:
         for argument, value in required.items():
             if value is REQUIRED:
