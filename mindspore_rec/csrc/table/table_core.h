@@ -82,7 +82,6 @@ struct TableCore {
   StepLookups lookups{this};
   std::unique_ptr<RowCache> cache;  // null: all rows are in host memory
   DeviceRows* device = nullptr;     // of the device cache; null: there is none
-  std::vector<SlotSwap> moving;     // rows that the caller moves between device and host
 };
 
 }  // namespace msrec
