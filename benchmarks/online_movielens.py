@@ -55,7 +55,7 @@ def send(broker: str, events: Ratings, first: int, last: int) -> None:
     ensure_topic(broker, TOPIC, 1, {})
     writer = KafkaWriter(broker)
     for row in tqdm(range(first, last), desc="to Kafka", leave=False, disable=None):
-        writer.send(TOPIC, 0, pack(events.batch(row, row + 1, sent=0.0)))
+        writer.send(TOPIC, 0, pack(events.batch(row, row + 1, sent=1.0)))
     writer.close()
 
 

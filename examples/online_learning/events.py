@@ -63,7 +63,7 @@ class Clicks(EventSet):
         seed: seed of the true weights and the rows (default 1).
 
     Example:
-        >>> Clicks().batch(5, 7, sent=0.0).column("row").to_pylist()
+        >>> Clicks().batch(5, 7, sent=1.0).column("row").to_pylist()
         [5, 6]
     """
 

@@ -68,7 +68,7 @@ def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None
         brokers,
         NAMESPACE,
         dataset_name=DATASET,
-        schema=channel_schema(pipeline, events.batch(0, 1, sent=0.0)),
+        schema=channel_schema(pipeline, events.batch(0, 1, sent=1.0)),
         batch_size=options.batch,
         event_time="sent",  # of a batch's events: set on the tables just before its step
         max_wait_seconds=options.wait,

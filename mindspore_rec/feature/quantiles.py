@@ -177,7 +177,11 @@ class QuantileScale(Number):
         self._edges = edges[(edges > points[0]) & np.isfinite(edges)]
 
     def _places(self, numbers: np.ndarray) -> np.ndarray:
-        made = 2 * np.interp(numbers, self._points, self._ranks) - 1
+        made = np.interp(numbers, self._points, self._ranks)
+        # Rounding may carry a value past the end of its interval, and so past a greater number.
+        nearest = np.searchsorted(self._points, numbers, "right").clip(1, len(self._points))
+        highest = self._ranks[np.minimum(nearest, len(self._points) - 1)]
+        made = 2 * made.clip(self._ranks[nearest - 1], highest) - 1
         made[np.isnan(numbers)] = self.missing
         return made.astype(np.float32)
 

@@ -79,7 +79,7 @@ def test_every_event_is_trained_once(runs):
     chain, trained = newest_chain(directory / "checkpoints"), saved[-1]
     assert trained >= saved[0] + 5_000
     events = Clicks()
-    ids = events.pipeline().apply(events.batch(0, trained, sent=0.0))["ids"]
+    ids = events.pipeline().apply(events.batch(0, trained, sent=1.0))["ids"]
     keys, counts = np.unique(ids, return_counts=True)
     for table in ("online.embedding", "online.first_order"):
         rows = np.concatenate(list(rows_at(chain, table)))

@@ -155,10 +155,31 @@ WRAPPED: dict[str, Callable[[StreamingDataset], BatchSource]] = {
     "some that learn twice": lambda s: Counts(Some(Counts(FeatureBatches(s, USER)))),
     "one stage that learns": lambda s: FeatureBatches(s, learning_stage()),
     "one stage that learns, of some": lambda s: FeatureBatches(Some(Doubled(s)), learning_stage()),
-    "stage of the stream": lambda s: StreamingDataset(s.source, learning_stage()),
     "duck": lambda s: batch_source(Duck(s)),
     "some of a duck": lambda s: Some(batch_source(Duck(s))),
 }
+
+
+def test_a_stage_that_is_the_stream_s_transform_gives_the_batches_of_one_around_it() -> None:
+    topic = filled(2, 7)
+    with stream(topic, 6) as around, stream(topic, 6) as inside:
+        one = StreamingDataset(inside.source, learning_stage())
+        other = FeatureBatches(around.source, learning_stage())
+        states = {}
+        for mine, theirs in zip(one.read(), other.read(), strict=True):
+            assert same(mine, theirs)
+            assert mine.number is not None
+            states[mine.number] = json.dumps(one.state_dict(batches=mine.number))
+        whole = len(states)
+    for number, state in states.items():
+        if number == whole:
+            continue
+        with stream(topic, 6, number) as inner:
+            again = StreamingDataset(inner.source, learning_stage())
+            again.load_state_dict(json.loads(state))
+            rest = [batch.number for batch in again.read()]
+            assert rest == list(range(number + 1, whole + 1))
+            assert json.dumps(again.state_dict()) == states[whole]
 
 
 def same(one: Batch, other: Batch) -> bool:
