@@ -160,7 +160,9 @@ def test_arguments(unique):
         with pytest.raises(error, match=message):
             FeatureBatches(*arguments)
     for specs in ([user, time], [aged, time]):  # RecModel gives the tables, and nobody else
-        with pytest.raises(ValueError, match="tables must be given: feature 'time' sets their event time"):
+        with pytest.raises(
+            ValueError, match="tables must be given: feature 'time' sets their event time"
+        ):
             iter(FeatureBatches(source, specs))
     with pytest.raises(TypeError, match="is_train must be a bool, got 1"):
         FeatureBatches(source, user, is_train=cast(Any, 1))
