@@ -3,7 +3,7 @@
 
     PYTHONPATH=. python benchmarks/run_all.py --disk DIRECTORY
 
-Each runs for about a minute, all of them for less than 25; run them while the machine is idle.
+Settings are meant for about a minute each; run them while the machine is idle.
 What needs a part that is not here is left out, and its stored result stays. At the end the table in
 benchmarks/README.md is written anew. The exit code is 1 where a benchmark failed.
 """

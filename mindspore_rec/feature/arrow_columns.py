@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["join_rows", "one_array", "to_array", "to_arrays", "to_column", "to_record_batch"]
+__all__ = [
+    "as_array",
+    "join_rows",
+    "one_array",
+    "to_array",
+    "to_arrays",
+    "to_column",
+    "to_record_batch",
+]
 
 
 def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarray]:
@@ -53,6 +61,11 @@ def to_array(name: str, column: pa.Array, text: bool = False) -> np.ndarray:
             raise ValueError(f"column {name!r} of {kind} has missing values")
         return column.to_numpy(zero_copy_only=False)
     raise ValueError(f"column {name!r} is {kind}, not numbers: a transform has to make some of it")
+
+
+def as_array(name: str, column: Any, text: bool = False) -> Any:
+    """Return an Arrow array as `to_array` does, and any other column unchanged."""
+    return to_array(name, column, text) if isinstance(column, pa.Array) else column
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -12,7 +12,7 @@ from mindspore_rec.feature.feature_spec import FeatureSpec
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.parameter import MapParameter, TableParameter
 
-__all__ = ["event_tables"]
+__all__ = ["event_tables", "network_event_tables"]
 
 
 def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParameter, ...]:
@@ -60,3 +60,17 @@ def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParame
     if not found:
         raise ValueError(f"tables must have at least one of {sorted(map(str, wanted))}, got none")
     return found
+
+
+def network_event_tables(
+    specs: tuple[FeatureSpec, ...], tables: Iterable[TableParameter]
+) -> list[MapParameter]:
+    """Return `event_tables` of the tables of a network; messages say whose tables they are.
+
+    Raises:
+        ValueError: as for `event_tables`.
+    """
+    try:
+        return list(event_tables(specs, tables))
+    except ValueError as error:
+        raise ValueError(f"the network's {error}") from error

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from mindspore_rec.feature.arrow_columns import to_array
+from mindspore_rec.feature.arrow_columns import as_array
 from mindspore_rec.feature.batch_rows import BatchRows, flat_values
 from mindspore_rec.feature.columns import check_batch_size, key_column
 from mindspore_rec.feature.feature_spec import FeatureSpec
@@ -118,7 +117,7 @@ class MadeOutput(Output):
         if rows.name_of(self.name) is None:
             raise ValueError(f"rows must have a column {self.name!r}, they have {rows.names}")
         column = rows.raw(self.name)
-        return to_array(self.name, column) if isinstance(column, pa.Array) else column
+        return as_array(self.name, column)
 
 
 def make_output(name: Any, made: Any) -> Output:

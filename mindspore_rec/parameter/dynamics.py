@@ -115,30 +115,6 @@ class DynamicTable(TableParameter):
         """
         self._synchronised().evict_due()
 
-    def set_event_time(self, seconds: Any) -> None:
-        """Set the event time of the batch to come; to be called before its lookups.
-
-        The table's watermark becomes the greatest so far: late events never turn it back, and rows
-        of a late batch count as seen at the watermark.
-
-        Args:
-            seconds: whole seconds since 1970, 1 to 2**32 - 1; of several (an array or Tensor) the
-                greatest.
-
-        Raises:
-            TypeError, ValueError: not whole seconds in that range.
-        """
-        if isinstance(seconds, Tensor):
-            seconds = seconds.asnumpy()
-        if isinstance(seconds, np.ndarray):
-            if seconds.size == 0:
-                return
-            seconds = seconds.max().item()
-        if isinstance(seconds, float) and seconds.is_integer():
-            seconds = int(seconds)
-        where = f"table '{self.name}': event time in seconds since 1970"
-        self._synchronised().set_event_time(check_int(where, seconds, 1, (1 << 32) - 1))
-
     def set_scores(self, keys: Any, scores: Any) -> int:
         """Set the scores of rows, for eviction with `order='score'`; the lowest go first.
 

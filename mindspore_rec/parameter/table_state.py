@@ -6,8 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from mindspore import Tensor
 
 from mindspore_rec import _native
+from mindspore_rec.checks import check_int
 from mindspore_rec.parameter.native_access import NativeAccess
 
 __all__ = ["TableState"]
@@ -17,6 +19,7 @@ class TableState(NativeAccess):
     """Number, shape, clock and counters of a table; what a checkpoint saves besides its rows."""
 
     _table: _native.Table
+    _table_name: str
 
     @property
     def id(self) -> int:
@@ -63,8 +66,28 @@ class TableState(NativeAccess):
         return self._synchronised().event_time or None
 
     def set_event_time(self, seconds: Any) -> None:
-        """Set the watermark to whole seconds since 1970, where it is earlier."""
-        self._synchronised().set_event_time(seconds)
+        """Set the event time of the batch to come; to be called before its lookups.
+
+        The table's watermark becomes the greatest so far: late events never turn it back, and rows
+        of a late batch count as seen at the watermark.
+
+        Args:
+            seconds: whole seconds since 1970, 1 to 2**32 - 1; of several (an array or Tensor) the
+                greatest.
+
+        Raises:
+            TypeError, ValueError: not whole seconds in that range.
+        """
+        if isinstance(seconds, Tensor):
+            seconds = seconds.asnumpy()
+        if isinstance(seconds, np.ndarray):
+            if seconds.size == 0:
+                return
+            seconds = seconds.max().item()
+        if isinstance(seconds, float) and seconds.is_integer():
+            seconds = int(seconds)
+        where = f"table '{self._table_name}': event time in seconds since 1970"
+        self._synchronised().set_event_time(check_int(where, seconds, 1, (1 << 32) - 1))
 
     @property
     def first_time(self) -> int:

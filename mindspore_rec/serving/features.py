@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.state_file import read_states
-from mindspore_rec.feature.arrow_columns import to_array
+from mindspore_rec.feature.arrow_columns import as_array
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.serving.tensors import TensorSpec, as_input
 
@@ -105,10 +105,7 @@ class InputMaker:
 def _column(made: Mapping[str, Any], name: str) -> Any:
     if name not in made:
         raise ValueError(f"rows must have a column {name!r}, they have {sorted(made)}")
-    column = made[name]
-    if isinstance(column, pa.Array):
-        return to_array(name, column)
-    return column
+    return as_array(name, made[name])
 
 
 def _fitted(spec: TensorSpec, array: np.ndarray) -> np.ndarray:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mindspore_rec.feature.arrow_columns import to_array, to_arrays
-from mindspore_rec.feature.event_tables import event_tables
+from mindspore_rec.feature.arrow_columns import as_array, to_arrays
+from mindspore_rec.feature.event_tables import network_event_tables
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.stream.batches import Batch, BatchSource
 from mindspore_rec.stream.source import StreamSource
@@ -124,7 +124,9 @@ class StreamingDataset(BatchSource):
             self._batches += 1
             made = tuple(columns[name] for name in self._names)
             if self._stage is not None and self._stage.keep_rest:
-                made = tuple(_as_array(*each) for each in zip(self._names, made, strict=True))
+                made = tuple(
+                    as_array(*each, text=True) for each in zip(self._names, made, strict=True)
+                )
             if len(made[-1]):
                 self._remember(taken)
                 return Batch(made, self._names, event_time, self._batches)
@@ -175,10 +177,7 @@ class StreamingDataset(BatchSource):
         """
         if self._stage is None or self._stage.timestamp is None:
             return list(tables)
-        try:
-            return list(event_tables(self._stage.specs, tables))
-        except ValueError as error:
-            raise ValueError(f"the network's {error}") from error
+        return network_event_tables(self._stage.specs, tables)
 
     @property
     def lag(self) -> int:
@@ -237,10 +236,6 @@ class StreamingDataset(BatchSource):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _as_array(name: str, column: Any) -> Any:
-    return to_array(name, column, text=True) if isinstance(column, pa.Array) else column
 
 
 def _check_columns(columns: Any, made: Sequence[str] | None) -> tuple[str, ...] | None:

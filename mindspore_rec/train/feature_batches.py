@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 from mindspore.dataset import Dataset
 
-from mindspore_rec.feature.arrow_columns import to_array
-from mindspore_rec.feature.event_tables import event_tables
+from mindspore_rec.feature.arrow_columns import as_array
+from mindspore_rec.feature.event_tables import event_tables, network_event_tables
 from mindspore_rec.feature.insert_func import InsertFunc
 from mindspore_rec.parameter import MapParameter
 from mindspore_rec.stream.batch_sources import DatasetBatches, batch_source
@@ -147,7 +147,7 @@ class FeatureBatches(BatchWrapper):
         made, seconds = pipeline.batch(rows, self._is_train, with_time=self._timed)
         names = tuple(map(str, range(len(made)))) if by_place else tuple(made)
         given = made if by_place else made.values()
-        columns = tuple(_as_array(*each) for each in zip(names, given, strict=True))
+        columns = tuple(as_array(*each, text=True) for each in zip(names, given, strict=True))
         event_time = seconds if self._timed else batch.event_time
         return Batch(columns, None if by_place else names, event_time)
 
@@ -182,10 +182,7 @@ class FeatureBatches(BatchWrapper):
             return self.source.event_tables(tables)
         if self._tables is not None:
             return list(self._tables)
-        try:
-            return list(event_tables(self._insert.specs, tables))
-        except ValueError as error:
-            raise ValueError(f"the network's {error}") from error
+        return network_event_tables(self._insert.specs, tables)
 
 
 def _source_of(source: Any) -> BatchSource:
@@ -196,10 +193,6 @@ def _source_of(source: Any) -> BatchSource:
 
 def _columns_of(rows: pa.RecordBatch) -> dict[str, Any]:
     return dict(zip(rows.schema.names, rows.columns, strict=True))
-
-
-def _as_array(name: str, column: Any) -> Any:
-    return to_array(name, column, text=True) if isinstance(column, pa.Array) else column
 
 
 def _without(values: tuple[Any, ...], place: int) -> tuple[Any, ...]:

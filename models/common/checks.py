@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of values that a configuration or a caller gives; messages name value and legal range."""
+"""Check of numbers with a least value, beside those of `mindspore_rec.checks`."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-__all__ = ["check_least", "check_one_of"]
+__all__ = ["check_least"]
 
 
 def check_least(name: str, value: Any, least: int, most: int | None = None) -> None:
@@ -30,21 +30,3 @@ def check_least(name: str, value: Any, least: int, most: int | None = None) -> N
         raise ValueError(f"{name} must be in [{least}, {most}], got {value}")
     if value == math.inf:
         raise ValueError(f"{name} must be finite, got {value}")
-
-
-def check_one_of(name: str, value: Any, legal: tuple[str, ...]) -> None:
-    """Raise ValueError where a value is none of the legal ones.
-
-    Args:
-        name: the value's name, for the message.
-        value: the value.
-        legal: what it may be.
-
-    Example:
-        >>> check_one_of("numbers", "bins", ("concat", "embed"))
-        Traceback (most recent call last):
-        ...
-        ValueError: numbers must be one of 'concat', 'embed', got 'bins'
-    """
-    if value not in legal:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, legal))}, got {value!r}")

@@ -9,7 +9,8 @@ from typing import Any
 from mindspore.common.initializer import Normal
 
 from mindspore_rec import CacheConfig, CountAdmission, Eviction, TableConfig
-from models.common.checks import check_least, check_one_of
+from mindspore_rec.checks import check_one_of
+from models.common.checks import check_least
 
 __all__ = ["KINDS", "TABLES", "EmbeddingConfig"]
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
 
-from models.common.checks import check_least, check_one_of
+from mindspore_rec.checks import check_one_of
+from models.common.checks import check_least
 from models.common.embedding import EmbeddingConfig, FieldEmbedding, FieldSum
 
 __all__ = ["NUMBERS", "FirstOrder", "InputLayer"]

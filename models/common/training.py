@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from mindspore import nn
 
-from models.common.checks import check_least, check_one_of
+from mindspore_rec.checks import check_one_of
+from models.common.checks import check_least
 from models.common.data import Data
 
 __all__ = ["TrainConfig", "learning_rate", "step_count", "with_changes"]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import XavierUniform
 
+from mindspore_rec.checks import check_one_of
 from mindspore_rec.nn import MLP, CrossNetMix, CrossNetV2
-from models.common.checks import check_one_of
 from models.common.embedding import EmbeddingConfig
 from models.common.inputs import InputLayer
 

@@ -46,7 +46,7 @@ TIME = FeatureSpec("time", is_timestamp=True)
 
 
 def rows(seed: int, n: int = 40) -> dict[str, Any]:
-    """What the outputs were recorded of: do not change it."""
+    """Return the input of the recorded outputs: do not change it."""
     rng = np.random.default_rng(seed)
     return {
         "user": rng.integers(-5, 50, n),

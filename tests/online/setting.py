@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from mindspore_rec.stream import pack
 from mindspore_rec.stream.kafka_client import KafkaWriter
+from tests.online.combined_trainer import BATCH, SCHEMA
 from tests.online.lives import Lives
-from tests.online.trainer_script import BATCH, SCHEMA
 
 BATCHES = 200
 BEGIN = 1.7e9  # of events
@@ -37,9 +37,13 @@ def messages(batches: int, seed: int) -> list[bytes]:
         "t": BEGIN + np.arange(rows),
         "click": (rng.random(rows) < (user % 7 + 1) / 9).astype(np.int8),
     }
-    table = pa.table(columns, SCHEMA)
+    return packed(pa.table(columns, SCHEMA), rng)
+
+
+def packed(table: pa.Table, rng: np.random.Generator) -> list[bytes]:
+    """Return the rows as messages of 20, with a bad message after some of them."""
     made = []
-    for begin in range(0, rows, 20):
+    for begin in range(0, len(table), 20):
         made.append(pack(table.slice(begin, 20)))
         if rng.random() < 0.05:
             made.append(b"poison")

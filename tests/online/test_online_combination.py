@@ -21,9 +21,10 @@ import pytest
 
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.checkpoint.chain import entries
-from mindspore_rec.stream import KafkaWriter, pack
+from mindspore_rec.stream import KafkaWriter
 from tests.online.combined_trainer import BATCH, SCHEMA
 from tests.online.lives import Lives, assert_same
+from tests.online.setting import BEGIN, PARTITIONS, packed
 
 pytestmark = [
     pytest.mark.kafka,
@@ -34,8 +35,6 @@ pytestmark = [
 
 KILLS = int(os.environ.get("MINDSPORE_REC_KILLS", "20"))
 BATCHES = 160
-BEGIN = 1.7e9  # of events
-PARTITIONS = 2
 
 
 def messages() -> list[bytes]:
@@ -53,13 +52,7 @@ def messages() -> list[bytes]:
         "t": BEGIN + np.arange(rows) - rng.integers(0, 90, rows) * (rng.random(rows) < 0.1),
         "click": (rng.random(rows) < (user % 7 + 1) / 9).astype(np.int8),
     }
-    table = pa.table(columns, SCHEMA)
-    made = []
-    for begin in range(0, rows, 20):
-        made.append(pack(table.slice(begin, 20)))
-        if rng.random() < 0.05:
-            made.append(b"poison")
-    return made
+    return packed(pa.table(columns, SCHEMA), rng)
 
 
 @pytest.fixture
@@ -88,7 +81,7 @@ def trainer(broker: Broker, topic: Callable[..., str], tmp_path: Path) -> Callab
 
 
 def run(lives: Lives, options: dict[str, Any]) -> Path:
-    """What a trainer has at its end."""
+    """Train to the end; return the file with the final state."""
     lives.begin(options)
     assert lives.end() == 0
     return Path(options["out"])

@@ -20,7 +20,6 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-import pyarrow as pa
 from mindspore import nn
 from mindspore.train import Callback, RunContext
 
@@ -53,19 +52,9 @@ from mindspore_rec.stream import (
 )
 from tests.native_table import native_of
 from tests.online import combined_trainer
+from tests.online.combined_trainer import BATCH, SCHEMA
 
-BATCH = 32
 SHARDS = 2
-SCHEMA = pa.schema(
-    {
-        "user": pa.string(),
-        "item": pa.int64(),
-        "views": pa.int64(),
-        "price": pa.float64(),
-        "t": pa.float64(),
-        "click": pa.int8(),
-    }
-)
 
 
 def say(text: str) -> None:

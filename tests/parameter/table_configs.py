@@ -82,7 +82,7 @@ BATCHES = [[1, 2, 3], [1, 2, 2, 4, 9], [1, 1, 5], [6, 7, 8], [1, 10, 11], [3, 3,
 
 
 def behaviour(table: Any) -> list[Any]:
-    """What a table is and does: rows of lookups in training and evaluation, counts, evictions."""
+    """Return settings of a table, rows of training and evaluation lookups, counts, evictions."""
     native = native_of(table)
     shown: list[Any] = [table.name, table.dim, table.key_dtype, table.requires_grad, table.cache]
     if table.device is not None:  # rows there are trained by optimizers of Python

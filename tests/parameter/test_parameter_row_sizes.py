@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the native core says of a row's size is what a table, its tiers and its capacities take."""
+"""Sizes of a row from the native core are those that a table, its tiers and capacities use."""
 
 from __future__ import annotations
 

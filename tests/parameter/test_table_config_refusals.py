@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makers of tables refuse: a table described twice, and configs that do not fit them."""
+"""Makers of tables refuse a table described twice, and configs that do not fit them."""
 
 from __future__ import annotations
 

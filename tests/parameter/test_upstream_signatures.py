@@ -127,7 +127,7 @@ def test_every_maker_takes_a_config_and_no_description_of_any_kind(function) -> 
 
 @pytest.mark.parametrize("function", MAKERS, ids=lambda f: f.__qualname__)
 def test_the_defaults_of_the_signatures_are_those_of_the_config(function) -> None:
-    """Where an argument is called as the field; `key_dtype` is upstream's int32 or none."""
+    """Arguments named as a field have its default; `key_dtype` has upstream's int32 or none."""
     fields = inspect.signature(TableConfig).parameters
     for name, default in parameters(function).items():
         if name in fields and name not in ("key_dtype", "value_dtype", "seed"):

@@ -85,7 +85,7 @@ class Loss(nn.Cell):
 
 
 def build() -> tuple[nn.Cell, FeaturePipeline]:
-    """What a checkpoint names."""
+    """Return the network and its pipeline; the checkpoint names this function."""
     return Network(), pipeline()
 
 

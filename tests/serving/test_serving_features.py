@@ -41,7 +41,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def state_at(root: Path, step: int) -> dict[str, Any]:
-    """What the features had learned, from the files."""
+    """Return the pipeline's state that the delta of a step has."""
     entry = next(root.glob(f"{step:012d}.delta"))
     found: dict[str, Any] = read_states(entry)["objects"]["train_dataset"]["transform"]
     return found

@@ -20,7 +20,7 @@ class BatchLookup {
 
   // Fill batch->row for the purpose. Unless `out` is null, copy the rows' values to
   // [batch->n, dim] at out; keys without a row read `unknown`, ids that were dropped read zeros.
-  // What can fail comes before anything changes.
+  // All that may throw runs before rows or counts change.
   void Run(Batch* batch, LookupPurpose purpose, const float* unknown, float* out);
 
  private:

@@ -29,8 +29,8 @@ void TrainOne(Table* table, const std::vector<int64_t>& ids) {
   table->Step({1.0f, 0, 1, 1, 0});
 }
 
-// Where they read their first values, each of them needs memory once, not twice: a sanitizer finds
-// what is written past it.
+// Evaluation copies a due row and its first value into one place; a sanitizer finds a write past
+// the copies.
 TEST(StaticRows, DueRowsInALowerTierReadTheirFirstValues) {
   TableConfig config = NormalConfig("static_rows", kDim);
   config.vocabulary = 64;
