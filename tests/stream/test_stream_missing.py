@@ -95,7 +95,9 @@ def test_markers_of_transactions_are_not_missing(
 ) -> None:
     source = stream(topic, gone=set(), on_missing="stop")
     assert sum(batch.num_rows for batch in source) == 1000 - len(MARKERS)
-    assert source.missing == 0 and not caplog.records
+    # Only ours: kafka-python may log a retry while it looks for the broker.
+    said = [each for each in caplog.records if each.name.startswith("mindspore_rec")]
+    assert source.missing == 0 and not said
 
 
 def test_they_are_an_error_by_option(topic: MemoryTopic) -> None:
