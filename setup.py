@@ -29,15 +29,18 @@ COMPILE_FLAGS = [
     "-fno-trapping-math",
 ]
 # Run-time chosen row kernels: only these files may use more than the baseline.
+AVX2_FLAGS = ["-mavx2"]
+AVX512_FLAGS = [
+    "-mavx512f",
+    "-mavx512bw",
+    "-mavx512dq",
+    "-mavx512vl",
+    "-mprefer-vector-width=512",
+]
 FILE_FLAGS = {
-    "kernels_avx2.cc": ["-mavx2"],
-    "kernels_avx512.cc": [
-        "-mavx512f",
-        "-mavx512bw",
-        "-mavx512dq",
-        "-mavx512vl",
-        "-mprefer-vector-width=512",
-    ],
+    f"{loops}_{name}.cc": flags
+    for loops in ("kernels", "elementwise")
+    for name, flags in (("avx2", AVX2_FLAGS), ("avx512", AVX512_FLAGS))
 }
 X86_ONLY = set(FILE_FLAGS)
 

@@ -60,11 +60,16 @@ class SeededDropout(nn.Cell):
         """Return x with some units zero and the others scaled; in evaluation x as it is."""
         if not self.training:
             return x
-        used = (self.used + self.stride) % self.masks
-        ops.assign(self.used, used)
+        used = self.take()
         # a cumulative sum counts rows also where their number is known only when the graph runs
         row = ops.cast(ops.cumsum(ops.ones_like(x[:, 0]), 0), ms.int32)
         return x * ops.gather(self.scaled, (row + used) % self.masks, 0)
+
+    def take(self) -> Tensor:
+        """Return the number of the mask before that of the next batch's first row, int32 `[1]`."""
+        used = (self.used + self.stride) % self.masks
+        ops.assign(self.used, used)
+        return used
 
 
 def check_rate(argument: str, value: float) -> float:

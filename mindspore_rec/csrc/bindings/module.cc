@@ -4,6 +4,7 @@
 // operators of ops/, so that both see one registry.
 #include <pybind11/pybind11.h>
 
+#include "bindings/dense.h"
 #include "bindings/eviction_reason.h"
 #include "bindings/files.h"
 #include "bindings/interpreter.h"
@@ -53,4 +54,5 @@ PYBIND11_MODULE(_native, m) {
   msrec::BindSsdStore(m);
   msrec::BindFiles(m);
   msrec::BindLibrary(m);
+  msrec::BindDense(m);
 }

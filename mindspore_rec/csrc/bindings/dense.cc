@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings/dense.h"
+
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "dense/linear.h"
+#include "dense/program.h"
+#include "dense/program_registry.h"
+#include "dense/row_layers.h"
+
+namespace py = pybind11;
+
+namespace msrec {
+namespace {
+
+using ViewTuple = std::tuple<int, int64_t, int64_t>;  // value, offset, width
+using PartTuple = std::tuple<int, int64_t>;           // parameter, offset
+
+View ToView(const ViewTuple& view) {
+  return {std::get<0>(view), std::get<1>(view), std::get<2>(view)};
+}
+
+Activation ToActivation(const std::string& name) {
+  const char* const names[] = {"none", "relu", "leakyrelu", "gelu", "tanh", "sigmoid"};
+  for (int i = 0; i < 6; ++i) {
+    if (name == names[i]) return static_cast<Activation>(i);
+  }
+  throw py::value_error("activation must be one of none, relu, leakyrelu, gelu, tanh, sigmoid");
+}
+
+Precision ToPrecision(const std::string& name) {
+  if (name == "float32") return Precision::kFloat32;
+  // For tests: the way of processors without bfloat16.
+  if (name == "bfloat16_in_float32") return Precision::kRoundedFloat32;
+  if (name != "bfloat16") throw py::value_error("compute_dtype must be float32 or bfloat16");
+  return OneDnn::has_bfloat16() ? Precision::kBFloat16 : Precision::kRoundedFloat32;
+}
+
+// A program under construction, and registered once it is finished.
+class ProgramBuilder {
+ public:
+  explicit ProgramBuilder(const std::string& compute_dtype)
+      : program_(std::make_shared<DenseProgram>(ToPrecision(compute_dtype))) {}
+  ~ProgramBuilder() {
+    if (id_ != 0) UnregisterProgram(id_);
+  }
+  ProgramBuilder(const ProgramBuilder&) = delete;
+  ProgramBuilder& operator=(const ProgramBuilder&) = delete;
+
+  DenseProgram& program() {
+    if (id_ != 0) throw py::value_error("the program is finished");
+    return *program_;
+  }
+  const DenseProgram& finished() const { return *program_; }
+  int64_t Finish(int parameters, int extras) {
+    program().Finish(parameters, extras);
+    id_ = RegisterProgram(program_);
+    return id_;
+  }
+
+ private:
+  std::shared_ptr<DenseProgram> program_;
+  int64_t id_ = 0;
+};
+
+void AddLinear(ProgramBuilder& builder, const ViewTuple& input, const ViewTuple& output,
+               const PartTuple& weight, bool input_major, const PartTuple& bias,
+               const std::string& activation) {
+  builder.program().AddLayer(std::make_unique<Linear>(
+      ToView(input), ToView(output), Weight{std::get<0>(weight), std::get<1>(weight), input_major},
+      Bias{std::get<0>(bias), std::get<1>(bias)}, ToActivation(activation)));
+}
+
+}  // namespace
+
+void BindDense(py::module_& m) {
+  m.def("load_onednn", &OneDnn::Load, py::arg("path"));
+  m.def("onednn_version", &OneDnn::version);
+  m.def("onednn_has_bfloat16", &OneDnn::has_bfloat16);
+
+  py::class_<ProgramBuilder>(m, "DenseProgram")
+      .def(py::init<const std::string&>(), py::arg("compute_dtype"))
+      .def("add_value",
+           [](ProgramBuilder& b, int64_t width) { return b.program().AddValue(width); })
+      .def("add_input",
+           [](ProgramBuilder& b, const ViewTuple& view) { b.program().AddInput(ToView(view)); })
+      .def("add_output",
+           [](ProgramBuilder& b, const ViewTuple& view) { b.program().AddOutput(ToView(view)); })
+      .def("add_linear", &AddLinear)
+      .def("add_gelu",
+           [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y) {
+             b.program().AddLayer(std::make_unique<Gelu>(ToView(x), ToView(y)));
+           })
+      .def("add_dropout",
+           [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, int masks, int used,
+              int64_t mask_count) {
+             b.program().AddLayer(
+                 std::make_unique<Dropout>(ToView(x), ToView(y), masks, used, mask_count));
+           })
+      .def("end_stage", [](ProgramBuilder& b) { b.program().EndStage(); })
+      .def("finish", &ProgramBuilder::Finish, py::arg("parameters"), py::arg("extras"))
+      .def_property_readonly("saved_width",
+                             [](const ProgramBuilder& b) { return b.finished().saved_width(); })
+      .def_property_readonly("gradient_width",
+                             [](const ProgramBuilder& b) { return b.finished().gradient_width(); })
+      .def_property_readonly("packed_bytes",
+                             [](const ProgramBuilder& b) { return b.finished().packed_bytes(); });
+}
+
+}  // namespace msrec

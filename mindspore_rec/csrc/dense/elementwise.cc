@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dense/elementwise.h"
+
+#include <cstring>
+
+#include "optim/kernels.h"
+
+namespace msrec {
+
+extern const Elementwise kElementwiseBase;
+#if defined(__x86_64__)
+extern const Elementwise kElementwiseAvx2;
+extern const Elementwise kElementwiseAvx512;
+#endif
+
+const Elementwise* FindElementwise(const char* name) {
+  if (FindKernels(name) == nullptr) return nullptr;
+#if defined(__x86_64__)
+  if (std::strcmp(name, "avx2") == 0) return &kElementwiseAvx2;
+  if (std::strcmp(name, "avx512") == 0) return &kElementwiseAvx512;
+#endif
+  return &kElementwiseBase;
+}
+
+const Elementwise& ActiveElementwise() {
+  static const Elementwise& active = *FindElementwise(ActiveKernels().name);
+  return active;
+}
+
+}  // namespace msrec

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Element-wise loops of dense layers over blocks of rows, compiled once per instruction set and
+// chosen when first used. All sets give the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace msrec {
+
+enum class Activation : int32_t { kNone = 0, kRelu, kLeakyRelu, kGelu, kTanh, kSigmoid };
+
+// A block of rows of float32: `width` columns, rows `ld` floats apart.
+struct Block {
+  float* data = nullptr;
+  int64_t ld = 0;
+
+  float* row(int64_t r) const { return data + r * ld; }
+  Block columns(int64_t from) const { return {data + from, ld}; }
+};
+
+struct Elementwise {
+  const char* name;  // "avx512", "avx2", "base"
+
+  // x = a(x + bias) in place; a null bias is 0.
+  void (*activate)(Activation a, const float* bias, int64_t rows, int64_t width, Block x);
+
+  // gradient = gradient a'(.) in place, of what `activate` returned as `output`; adds the columns'
+  // sums of the result to `bias_sums` where that is not null. Not for gelu.
+  void (*activation_gradient)(Activation a, int64_t rows, int64_t width, Block output,
+                              Block gradient, float* bias_sums);
+
+  // gelu of the inputs `x`, and its gradient: gradient = gradient gelu'(x).
+  void (*gelu)(int64_t rows, int64_t width, Block x, Block output);
+  void (*gelu_gradient)(int64_t rows, int64_t width, Block x, Block gradient);
+
+  // sums[j] += sum over rows of x[r][j], row by row.
+  void (*column_sums)(int64_t rows, int64_t width, Block x, float* sums);
+
+  // output = x rounded to bfloat16, to the nearest, ties to even; NaN stays NaN.
+  void (*round_bfloat16)(int64_t rows, int64_t width, Block x, uint16_t* output, int64_t ld);
+  // The same, but kept as float32.
+  void (*round_to_float)(int64_t rows, int64_t width, Block x, Block output);
+
+  // output = a b + c, or output += a b + c.
+  void (*multiply_add)(int64_t rows, int64_t width, Block a, Block b, Block c, Block output);
+  // output += a b.
+  void (*add_product)(int64_t rows, int64_t width, Block a, Block b, Block output);
+  // output += a.
+  void (*add)(int64_t rows, int64_t width, Block a, Block output);
+
+  // Softmax of each group of `group` columns, in place; and gradient of its input, of the output.
+  void (*softmax)(int64_t rows, int64_t groups, int64_t group, Block x);
+  void (*softmax_gradient)(int64_t rows, int64_t groups, int64_t group, Block output,
+                           Block gradient);
+};
+
+// Returns the best set this CPU runs, or the one named by MINDSPORE_REC_SIMD (avx512, avx2, base).
+const Elementwise& ActiveElementwise();
+
+// Returns the set of that name, or null if this CPU or build lacks it. For tests.
+const Elementwise* FindElementwise(const char* name);
+
+}  // namespace msrec

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The element-wise loops for one instruction set; setup.py passes the flags that go with this
+// file's name.
+#define MSREC_ELEMENTWISE_NAME "base"
+#define MSREC_ELEMENTWISE_SYMBOL kElementwiseBase
+#include "dense/elementwise.inl"

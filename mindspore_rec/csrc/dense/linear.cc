@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dense/linear.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "util/aligned.h"
+
+namespace msrec {
+namespace {
+
+// Tiles of a weight's gradient: each is one product over all rows of the batch.
+constexpr int64_t kTileRows = 256;
+constexpr int64_t kTileColumns = 512;
+
+int64_t Tiles(int64_t n, int64_t tile) { return (n + tile - 1) / tile; }
+
+// Enough for a packed weight in any layout that oneDNN has: both sides are rounded up to blocks.
+size_t PackedBound(int64_t in, int64_t out) {
+  const auto rounded = [](int64_t n) { return (n + 63) / 64 * 64 + 32; };
+  return sizeof(float) * static_cast<size_t>(rounded(in) * rounded(out)) + 4096;
+}
+
+std::shared_ptr<const Product> FindPacked(const ProductShape& shape, size_t bound) {
+  auto product = OneDnn::Find(shape);
+  if (product->packed_bytes() > bound) throw std::logic_error("a packed weight is too large");
+  return product;
+}
+
+}  // namespace
+
+Linear::Linear(View input, View output, Weight weight, Bias bias, Activation activation)
+    : weight_(weight), bias_(bias), activation_(activation) {
+  inputs_ = {{input, false}};
+  outputs_ = {output};
+  parameters_ = {{weight.parameter, weight.offset}};
+  if (bias.parameter >= 0) parameters_.push_back({bias.parameter, bias.offset});
+}
+
+void Linear::Attach(DenseProgram* program) {
+  precision_ = program->precision();
+  type_ = program->factor_type();
+  program->UseAsFactor(input().value);
+  program->UseGradientAsFactor(output().value);
+  const size_t bytes = PackedBound(input().width, output().width);
+  forward_pack_ = program->AddPacked(bytes);
+  backward_pack_ = program->AddPacked(bytes);
+  if (bias_.parameter >= 0) bias_sums_ = program->AddPartialSums(output().width);
+}
+
+// output [rows, out] = input [rows, in] W^T
+ProductShape Linear::ForwardShape(int64_t rows, int64_t lda, int64_t ldc) const {
+  ProductShape shape;
+  shape.m = rows;
+  shape.n = output().width;
+  shape.k = input().width;
+  shape.lda = lda;
+  shape.ldb = weight_ld();
+  shape.ldc = ldc;
+  shape.transposed_b = !weight_.input_major;
+  shape.packed_b = true;
+  shape.type = type_;
+  return shape;
+}
+
+// gradient of the input [rows, in] = gradient of the output [rows, out] W
+ProductShape Linear::BackwardShape(int64_t rows, int64_t lda, int64_t ldc) const {
+  ProductShape shape;
+  shape.m = rows;
+  shape.n = input().width;
+  shape.k = output().width;
+  shape.lda = lda;
+  shape.ldb = weight_ld();
+  shape.ldc = ldc;
+  shape.transposed_b = weight_.input_major;
+  shape.accumulates = inputs_[0].adds;
+  shape.packed_b = true;
+  shape.type = type_;
+  return shape;
+}
+
+void Linear::Pack(const BatchRun& run, int64_t task) const {
+  const bool forward = task == 0;
+  if (!forward && !run.training) return;
+  const SliceRun any(run, 0, nullptr);
+  // The layout depends on the shape, of which leading dimensions are a part.
+  const int64_t in_ld = any.factor_ld(input());
+  const ProductShape shape = forward
+                                 ? ForwardShape(run.slice_rows, in_ld, any.value_ld(output()))
+                                 : BackwardShape(run.slice_rows, any.gradient_factor_ld(output()),
+                                                 any.gradient_ld(input()));
+  const auto product = FindPacked(shape, PackedBound(input().width, output().width));
+  const float* weight = run.parameters[weight_.parameter] + weight_.offset;
+  char* packed = run.packed + (forward ? forward_pack_ : backward_pack_);
+  if (precision_ != Precision::kRoundedFloat32) {
+    product->Pack(weight, packed);
+    return;
+  }
+  thread_local AlignedMemory memory;
+  const int64_t rows = weight_rows();
+  const int64_t ld = weight_ld();
+  auto* rounded =
+      static_cast<float*>(memory.AtLeast(sizeof(float) * static_cast<size_t>(rows * ld)));
+  ActiveElementwise().round_to_float(rows, ld, {const_cast<float*>(weight), ld}, {rounded, ld});
+  product->Pack(rounded, packed);
+}
+
+void Linear::Forward(const SliceRun& slice) const {
+  slice.RoundValue(input());
+  const Factor x = slice.factor(input());
+  const Block y = slice.value(output());
+  OneDnn::Find(ForwardShape(slice.rows(), x.ld, y.ld))
+      ->Run(x.data, slice.run().packed + forward_pack_, y.data);
+  const float* bias =
+      bias_.parameter < 0 ? nullptr : slice.run().parameters[bias_.parameter] + bias_.offset;
+  ActiveElementwise().activate(activation_, bias, slice.rows(), output().width, y);
+}
+
+void Linear::Backward(const SliceRun& slice) const {
+  const Block gradient = slice.gradient(output());
+  float* sums = bias_.parameter < 0 ? nullptr : slice.partial_sums(bias_sums_);
+  ActiveElementwise().activation_gradient(activation_, slice.rows(), output().width,
+                                          slice.value(output()), gradient, sums);
+  slice.RoundGradient(output());
+  const Factor dy = slice.gradient_factor(output());
+  const Block dx = slice.gradient(input());
+  OneDnn::Find(BackwardShape(slice.rows(), dy.ld, dx.ld))
+      ->Run(dy.data, slice.run().packed + backward_pack_, dx.data);
+}
+
+int64_t Linear::GradientTasks(const BatchRun&) const {
+  return Tiles(weight_rows(), kTileRows) * Tiles(weight_columns(), kTileColumns) +
+         (bias_.parameter >= 0 ? 1 : 0);
+}
+
+Linear::Tile Linear::TileOf(int64_t task) const {
+  const int64_t across = Tiles(weight_columns(), kTileColumns);
+  const int64_t row = task / across * kTileRows;
+  const int64_t column = task % across * kTileColumns;
+  return {row, std::min(kTileRows, weight_rows() - row), column,
+          std::min(kTileColumns, weight_columns() - column)};
+}
+
+void Linear::Gradient(const BatchRun& run, int64_t task, bool adds) const {
+  const int64_t tiles = Tiles(weight_rows(), kTileRows) * Tiles(weight_columns(), kTileColumns);
+  if (task < tiles) {
+    WeightGradient(run, TileOf(task), adds);
+    return;
+  }
+  SumPartials(run, bias_sums_, output().width, adds,
+              run.parameter_gradients[bias_.parameter] + bias_.offset);
+}
+
+namespace {
+
+void Zero(int64_t rows, int64_t columns, int64_t ld, float* target) {
+  for (int64_t r = 0; r < rows; ++r) {
+    std::memset(target + r * ld, 0, sizeof(float) * static_cast<size_t>(columns));
+  }
+}
+
+}  // namespace
+
+// gradient of W [out, in] = gradient of the output^T [out, B] input [B, in], or its transpose
+void Linear::WeightGradient(const BatchRun& run, const Tile& tile, bool adds) const {
+  const int64_t ld = weight_ld();
+  float* target =
+      run.parameter_gradients[weight_.parameter] + weight_.offset + tile.row * ld + tile.column;
+  if (run.batch == 0) {
+    if (!adds) Zero(tile.rows, tile.columns, ld, target);
+    return;
+  }
+  const SliceRun whole(run, 0, nullptr);
+  const Factor x = whole.factor(input());
+  const Factor dy = whole.gradient_factor(output());
+  const Factor& rows = weight_.input_major ? x : dy;
+  const Factor& columns = weight_.input_major ? dy : x;
+  const size_t element = SizeOf(type_);
+  const auto at = [&](const Factor& factor, int64_t column) {
+    return static_cast<const char*>(factor.data) + element * static_cast<size_t>(column);
+  };
+  ProductShape shape;
+  shape.m = tile.rows;
+  shape.n = tile.columns;
+  shape.k = run.padded();
+  shape.lda = rows.ld;
+  shape.ldb = columns.ld;
+  shape.ldc = LeadingDimension(tile.columns);
+  shape.transposed_a = true;
+  shape.type = type_;
+  thread_local AlignedMemory memory;
+  auto* sum = static_cast<float*>(
+      memory.AtLeast(sizeof(float) * static_cast<size_t>(tile.rows * shape.ldc)));
+  OneDnn::Find(shape)->Run(at(rows, tile.row), at(columns, tile.column), sum);
+  const Block from{sum, shape.ldc};
+  if (adds) {
+    ActiveElementwise().add(tile.rows, tile.columns, from, {target, ld});
+    return;
+  }
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    std::memcpy(target + r * ld, from.row(r), sizeof(float) * static_cast<size_t>(tile.columns));
+  }
+}
+
+}  // namespace msrec

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Linear: columns = a(x W^T + b), the layer that perceptrons, gates and low-rank experts are made
+// of.
+#pragma once
+
+#include "dense/layer.h"
+
+namespace msrec {
+
+// A matrix that is a parameter or a part of one.
+struct Weight {
+  int parameter = -1;
+  int64_t offset = 0;        // elements before it
+  bool input_major = false;  // stored [in, out] instead of [out, in]
+};
+
+struct Bias {
+  int parameter = -1;  // -1: none
+  int64_t offset = 0;
+};
+
+class Linear : public Layer {
+ public:
+  // Reads `input`, writes `output`. Not for gelu, which needs its own input again.
+  Linear(View input, View output, Weight weight, Bias bias, Activation activation);
+
+  bool always_adds() const override { return false; }
+  void Attach(DenseProgram* program) override;
+  int64_t PackTasks() const override { return 2; }
+  void Pack(const BatchRun& run, int64_t task) const override;
+  void Forward(const SliceRun& slice) const override;
+  void Backward(const SliceRun& slice) const override;
+  int64_t GradientTasks(const BatchRun& run) const override;
+  void Gradient(const BatchRun& run, int64_t task, bool adds) const override;
+
+ private:
+  struct Tile {
+    int64_t row, rows, column, columns;
+  };
+
+  ProductShape ForwardShape(int64_t rows, int64_t lda, int64_t ldc) const;
+  ProductShape BackwardShape(int64_t rows, int64_t lda, int64_t ldc) const;
+  Tile TileOf(int64_t task) const;
+  void WeightGradient(const BatchRun& run, const Tile& tile, bool adds) const;
+
+  View input() const { return inputs_[0].view; }
+  View output() const { return outputs_[0]; }
+  int64_t weight_ld() const { return weight_.input_major ? output().width : input().width; }
+  // Rows and columns of the weight as it is stored.
+  int64_t weight_rows() const { return weight_.input_major ? input().width : output().width; }
+  int64_t weight_columns() const { return weight_ld(); }
+
+  const Weight weight_;
+  const Bias bias_;
+  const Activation activation_;
+  FactorType type_ = FactorType::kFloat32;
+  Precision precision_ = Precision::kFloat32;
+  int64_t forward_pack_ = 0;
+  int64_t backward_pack_ = 0;
+  int64_t bias_sums_ = 0;
+};
+
+}  // namespace msrec

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Matrix products by oneDNN, each computed by the calling thread alone: who wants several threads
+// splits the work. The library is opened at run time (MindSpore ships a copy).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace msrec {
+
+// Type of the factors of a product; its result is float32, and so is what it adds up.
+enum class FactorType { kFloat32, kBFloat16 };
+
+inline size_t SizeOf(FactorType type) { return type == FactorType::kFloat32 ? 4 : 2; }
+
+// C [m, n] = A [m, k] B [k, n], or C += A B. Matrices are row-major with a leading dimension each,
+// counted in elements; a transposed factor is stored as [k, m] or [n, k].
+struct ProductShape {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t lda = 0, ldb = 0, ldc = 0;
+  bool transposed_a = false, transposed_b = false;
+  bool accumulates = false;
+  // Whether B is in the layout that the product prefers, as Product::Pack writes it; it then was
+  // float32 with the leading dimension ldb before.
+  bool packed_b = false;
+  FactorType type = FactorType::kFloat32;
+
+  bool operator==(const ProductShape& o) const;
+};
+
+// Product: C = A B for one shape. Several threads may run one product at once.
+class Product {
+ public:
+  virtual ~Product() = default;
+  virtual void Run(const void* a, const void* b, float* c) const = 0;
+  // Bytes of a packed B; 0 where the shape has no packed B.
+  virtual size_t packed_bytes() const = 0;
+  // Writes the float32 matrix b in the product's own layout and type.
+  virtual void Pack(const float* b, void* packed) const = 0;
+};
+
+class OneDnn {
+ public:
+  // Opens the library at `path`, once for the process. Returns "" or why it cannot be used.
+  static std::string Load(const std::string& path);
+  // Returns whether `Load` succeeded.
+  static bool loaded();
+  // Returns version, such as "3.10.1".
+  static std::string version();
+  // Returns whether the processor multiplies bfloat16 faster than float32.
+  static bool has_bfloat16();
+
+  // Returns the product of a shape; the last thousands are kept. Throws std::runtime_error where
+  // oneDNN has none.
+  static std::shared_ptr<const Product> Find(const ProductShape& shape);
+};
+
+// Returns a leading dimension for rows of `width` elements that suits products: whole cache lines,
+// and no multiple of 1 KiB, at which rows would fall on the same sets of the cache.
+inline int64_t LeadingDimension(int64_t width) {
+  const int64_t lines = (width + 15) / 16 * 16;
+  return lines % 256 == 0 ? lines + 16 : lines;
+}
+
+}  // namespace msrec

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// DenseProgram: the layers of one cell (a perceptron, a cross network, a mixture of experts), run
+// as one operator forward and one backward.
+//
+// A program works on values: matrices of a row a sample. A layer reads columns of values and writes
+// columns of others. A batch is cut in slices of rows, by its size alone; a task takes one slice
+// through all layers of a stage, so that what one layer writes is in the cache when the next one
+// reads it:
+//
+//   forward:   pack the weights | each stage: all slices
+//   backward:  each stage, from the last: all slices | gradients of parameters, in tiles
+//
+// A stage ends where a layer needs something of all rows (batch normalization). Which thread takes
+// which task changes no bit: slices and tiles are those of the batch's size, and what slices add up
+// is added in their order.
+//
+// Memory is the caller's: `saved` (values that the backward pass needs), `packed` (weights as
+// products want them) and `gradients` (gradients that a later stage needs) are outputs of the
+// operators; the rest is scratch of the thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dense/elementwise.h"
+#include "dense/onednn.h"
+#include "util/buffer.h"
+
+namespace msrec {
+
+class Layer;
+class DenseProgram;
+
+// How products compute: in float32; in bfloat16; or, where the processor has no fast bfloat16, in
+// float32 of factors rounded to bfloat16.
+enum class Precision : int32_t { kFloat32 = 0, kBFloat16, kRoundedFloat32 };
+
+// Columns of a value.
+struct View {
+  int value = -1;
+  int64_t offset = 0;
+  int64_t width = 0;
+};
+
+// A factor of a product.
+struct Factor {
+  const void* data = nullptr;
+  int64_t ld = 0;
+};
+
+// The memory of one call, and its batch.
+struct BatchRun {
+  const DenseProgram* program = nullptr;
+  bool training = false;  // whether what is saved is kept for a backward pass
+  int64_t batch = 0;
+  int64_t slice_rows = 0;
+  int64_t slices = 0;
+  float* saved = nullptr;
+  char* packed = nullptr;
+  float* gradients = nullptr;
+  float* partial_sums = nullptr;  // [slices, partial_width], cleared
+  int64_t partial_width = 0;
+  std::vector<const float*> parameters;
+  std::vector<const void*> extras;  // inputs without a gradient: masks, counters
+  std::vector<float*> parameter_gradients;
+
+  int64_t padded() const { return slices * slice_rows; }
+};
+
+// A slice of the batch, with its scratch.
+class SliceRun {
+ public:
+  SliceRun(const BatchRun& run, int64_t slice, float* scratch)
+      : run_(run), slice_(slice), scratch_(scratch) {}
+
+  const BatchRun& run() const { return run_; }
+  int64_t slice() const { return slice_; }
+  int64_t rows() const { return run_.slice_rows; }
+  int64_t first_row() const { return slice_ * run_.slice_rows; }
+  // Number of rows that are of the batch; those after them are there to fill the slice.
+  int64_t real_rows() const;
+
+  Block value(const View& view) const;
+  Block gradient(const View& view) const;
+  // The columns as a factor of a product: rounded where the precision asks for it.
+  Factor factor(const View& view) const;
+  Factor gradient_factor(const View& view) const;
+  // Their leading dimensions, without the memory.
+  int64_t value_ld(const View& view) const;
+  int64_t gradient_ld(const View& view) const;
+  int64_t factor_ld(const View& view) const;
+  int64_t gradient_factor_ld(const View& view) const;
+  // Rounds a value or a gradient for products; nothing in float32.
+  void RoundValue(const View& view) const;
+  void RoundGradient(const View& view) const;
+  // Sums of this slice, floats of the layer that asked for them.
+  float* partial_sums(int64_t column) const;
+
+ private:
+  const BatchRun& run_;
+  const int64_t slice_;
+  float* const scratch_;
+};
+
+// Rows of a batch's slices: at most 256, so that a slice's values stay in the cache and there are
+// enough slices for many threads; fewer for small batches.
+int64_t SliceRows(int64_t batch);
+
+class DenseProgram {
+ public:
+  explicit DenseProgram(Precision precision);
+  ~DenseProgram();
+
+  // ---- construction: values and layers in the order in which they are computed
+
+  Precision precision() const { return precision_; }
+  FactorType factor_type() const {
+    return precision_ == Precision::kBFloat16 ? FactorType::kBFloat16 : FactorType::kFloat32;
+  }
+  int AddValue(int64_t width);
+  View Whole(int value) const { return {value, 0, values_[value].width}; }
+  // Reads an input tensor [B, view.width] into columns of a value.
+  void AddInput(const View& view);
+  // Returns columns of a value as an output tensor [B, view.width].
+  void AddOutput(const View& view);
+  void AddLayer(std::unique_ptr<Layer> layer);
+  // Ends a stage after the last layer.
+  void EndStage();
+  // Lays the memory out, for so many parameters and further inputs; layers cannot be added any
+  // more. Throws std::invalid_argument where something is read that nothing writes.
+  void Finish(int parameters, int extras);
+
+  // For layers, while they are added.
+  int64_t AddPartialSums(int64_t floats);  // returns their column
+  int64_t AddPacked(size_t bytes);         // returns their offset
+  // Says that products read a value, or its gradient.
+  void UseAsFactor(int value) { values_[value].is_factor = true; }
+  void UseGradientAsFactor(int value) { values_[value].gradient_is_factor = true; }
+
+  // ---- shape of the memory
+
+  int inputs() const { return static_cast<int>(inputs_.size()); }
+  int outputs() const { return static_cast<int>(outputs_.size()); }
+  int parameters() const { return parameters_; }
+  int extras() const { return extras_; }
+  int64_t input_width(int i) const { return inputs_[i].width; }
+  int64_t output_width(int i) const { return outputs_[i].width; }
+  int64_t saved_width() const { return saved_width_; }        // floats a row
+  int64_t gradient_width() const { return gradient_width_; }  // floats a row
+  int64_t packed_bytes() const { return packed_bytes_; }
+
+  // ---- runs
+
+  // Computes the outputs. `run` has batch, saved (in training), packed, parameters and extras.
+  void Forward(BatchRun* run, const std::vector<const float*>& inputs,
+               const std::vector<float*>& outputs) const;
+  // Computes the gradients of inputs and parameters; `run` has what `Forward` filled, too.
+  void Backward(BatchRun* run, const std::vector<const float*>& output_gradients,
+                const std::vector<float*>& input_gradients) const;
+
+ private:
+  friend class SliceRun;
+
+  enum class Area { kNone, kSaved, kGradients, kScratch };
+
+  // A matrix of a value: at `column` floats of each row of an area, blocks of [rows, ld].
+  struct Place {
+    Area area = Area::kNone;
+    int64_t column = 0;
+    int64_t ld = 0;      // elements
+    size_t element = 4;  // bytes
+  };
+
+  struct Value {
+    int64_t width = 0;
+    int stage = 0;  // in which it is written
+    bool written = false;
+    bool crosses_stages = false;
+    bool is_factor = false;
+    bool gradient_is_factor = false;
+    bool zero_gradient = false;  // whether its gradient is cleared before it is added to
+    Place value, rounded, gradient, rounded_gradient;
+  };
+
+  void PlaceValues();
+  void PlanGradients();
+  void PlanRounds();
+  void Cut(BatchRun* run) const;
+  void ForwardSlice(const BatchRun& run, size_t stage, const SliceRun& slice,
+                    const std::vector<const float*>& inputs,
+                    const std::vector<float*>& outputs) const;
+  void BackwardSlice(const BatchRun& run, size_t stage, const SliceRun& slice,
+                     const std::vector<const float*>& output_gradients,
+                     const std::vector<float*>& input_gradients) const;
+  void ParameterGradients(const BatchRun& run) const;
+  void* At(const BatchRun& run, int64_t slice, float* scratch, const Place& place) const;
+
+  const Precision precision_;
+  std::vector<Value> values_;
+  std::vector<View> inputs_, outputs_;
+  std::vector<std::vector<std::unique_ptr<Layer>>> stages_;
+  std::vector<std::vector<const Layer*>> gradient_rounds_;  // layers that share no parameter
+  int parameters_ = 0;
+  int extras_ = 0;
+  int64_t saved_width_ = 0;
+  int64_t gradient_width_ = 0;
+  int64_t scratch_width_ = 0;
+  int64_t partial_width_ = 0;
+  int64_t packed_bytes_ = 0;
+};
+
+}  // namespace msrec

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dense/program_registry.h"
+
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+
+namespace msrec {
+namespace {
+
+std::mutex mutex;
+int64_t last_id = 0;
+
+std::unordered_map<int64_t, std::shared_ptr<const DenseProgram>>& Programs() {
+  static auto* programs = new std::unordered_map<int64_t, std::shared_ptr<const DenseProgram>>;
+  return *programs;
+}
+
+}  // namespace
+
+int64_t RegisterProgram(std::shared_ptr<const DenseProgram> program) {
+  std::lock_guard<std::mutex> lock(mutex);
+  Programs().emplace(++last_id, std::move(program));
+  return last_id;
+}
+
+void UnregisterProgram(int64_t id) {
+  std::lock_guard<std::mutex> lock(mutex);
+  Programs().erase(id);
+}
+
+std::shared_ptr<const DenseProgram> FindProgram(int64_t id) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto found = Programs().find(id);
+  if (found == Programs().end()) {
+    throw std::runtime_error("there is no dense program " + std::to_string(id) +
+                             ": its cell is gone, or the graph was made in another process");
+  }
+  return found->second;
+}
+
+}  // namespace msrec

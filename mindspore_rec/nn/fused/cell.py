@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells that run a dense program as one operator, with the gradient as another one.
+
+The graph compiler takes no `bprop` with a variable number of arguments. So the class of a cell is
+made for the number of its arguments, from a source text that the compiler can read.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn, ops
+
+from mindspore_rec import _native
+from mindspore_rec.native import LIBRARY, TableOperator
+
+__all__ = ["ProgramCell", "program_cell"]
+
+_ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
+_PACKED_UNIT = 4096
+
+_SOURCE = '''# SPDX-License-Identifier: Apache-2.0
+"""A cell that runs a dense program of {count} arguments; written by mindspore_rec."""
+
+from mindspore_rec.nn.fused.cell import ProgramCell
+
+
+class ProgramCell{count}(ProgramCell):
+    """Dense program of {count} arguments."""
+
+    def construct(self, {names}):
+        """Return the outputs."""
+        return self.outputs_of(({names},))
+
+    def bprop(self, {names}, out, dout):
+        """Return the gradients of the arguments."""
+        return self.gradients_of(({names},), out, dout)
+'''
+
+
+class ProgramCell(nn.Cell):
+    """Cell that runs a dense program.
+
+    Args:
+        program: the finished program.
+        number: its number.
+        arguments: number of inputs, of parameters and of further inputs.
+        outputs: widths of the outputs.
+        training: whether to keep what the gradient needs; a gradient computes it again otherwise.
+
+    Inputs:
+        float32 Tensors `[B, ...]`, the parameters, and further inputs without a gradient.
+
+    Outputs:
+        Tuple of float32 Tensors `[B, width]`, and of what the gradient needs.
+    """
+
+    def __init__(
+        self,
+        program: _native.DenseProgram,
+        number: int,
+        arguments: tuple[int, int, int],
+        outputs: tuple[int, ...],
+        training: bool,
+    ) -> None:
+        super().__init__(auto_prefix=False)
+        self._program = program  # keeps the number valid
+        inputs, parameters, extras = arguments
+        self.learned = inputs + parameters
+        self.extras = extras
+        self.count = len(outputs)
+        self.keeps = training
+        self.forward_name = Tensor(np.full(self.count, number, np.int64))
+        self.backward_name = Tensor(np.full(self.learned, number, np.int64))
+        self.saved_width = _width(program.saved_width, _ROW_UNIT)
+        self.gradient_width = _width(program.gradient_width, _ROW_UNIT)
+        self.packed_width = _width(program.packed_bytes, _PACKED_UNIT)
+        self.output_widths = tuple(_width(width, 1) for width in outputs)
+        self.forward = _operator("MsrDenseForward", self.count + 2)
+        self.predict = _operator("MsrDensePredict", self.count + 1)
+        self.backward = _operator("MsrDenseBackward", self.learned + 1)
+
+    def outputs_of(self, given: Any) -> Any:
+        """Return the outputs, and behind them what the gradient needs."""
+        if self.keeps:
+            return self._whole_forward(given)
+        return self.predict(self.forward_name, self.packed_width, *self.output_widths, *given)
+
+    def gradients_of(self, given: Any, out: Any, dout: Any) -> Any:
+        """Return a gradient for each argument."""
+        kept = out if self.keeps else self._whole_forward(given)
+        gradients = self.backward(
+            self.backward_name,
+            self.gradient_width,
+            *given,
+            kept[self.count],
+            kept[self.count + 1],
+            *dout[: self.count],
+        )[: self.learned]
+        for i in range(self.extras):
+            gradients = (*gradients, ops.zeros_like(given[self.learned + i]))
+        return gradients
+
+    def _whole_forward(self, given: Any) -> Any:
+        return self.forward(
+            self.forward_name, self.saved_width, self.packed_width, *self.output_widths, *given
+        )
+
+
+def program_cell(
+    program: _native.DenseProgram,
+    number: int,
+    arguments: tuple[int, int, int],
+    outputs: tuple[int, ...],
+    training: bool,
+) -> ProgramCell:
+    """Return a cell that runs a program; arguments as for `ProgramCell`."""
+    return _class_of(sum(arguments))(program, number, arguments, outputs, training)
+
+
+def _width(width: int, unit: int) -> Tensor:
+    return Tensor(np.zeros(max(1, -(-width // unit)), np.int8))
+
+
+def _operator(name: str, outputs: int) -> TableOperator:
+    # Without a side effect: two calls with the same arguments may be merged, as they are where a
+    # train step computes the network for the loss and again for the gradients.
+    op = TableOperator(f"{LIBRARY}:{name}", None, (ms.float32,) * outputs, "aot")
+    op.add_prim_attr("reg_op_name", name)
+    op.add_prim_attr("multi_output", True)
+    return op
+
+
+@functools.cache
+def _directory() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="mindspore_rec_")
+
+
+@functools.cache
+def _class_of(count: int) -> type[ProgramCell]:
+    name = f"mindspore_rec_program_cell_{count}"
+    path = Path(_directory().name) / f"{name}.py"
+    names = ", ".join(f"a{i}" for i in range(count))
+    path.write_text(_SOURCE.format(count=count, names=names), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where the compiler looks names up
+    spec.loader.exec_module(module)
+    found: type[ProgramCell] = getattr(module, f"ProgramCell{count}")
+    return found

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and opens oneDNN: the copy that MindSpore ships, or the one that an environment names."""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from pathlib import Path
+
+import mindspore
+
+from mindspore_rec import _native
+
+__all__ = ["VARIABLE", "has_onednn"]
+
+VARIABLE = "MINDSPORE_REC_ONEDNN"
+"""Environment variable with the path of oneDNN's library; 'off' for MindSpore's own layers."""
+
+
+@functools.cache
+def has_onednn() -> bool:
+    """Return whether oneDNN can be used; opens it when first called.
+
+    Warns:
+        RuntimeWarning: it cannot, and the dense layers are MindSpore's own, which are slower.
+    """
+    given = os.environ.get(VARIABLE, "")
+    if given == "off":
+        return False
+    path = Path(given) if given else Path(mindspore.__file__).parent / "lib" / "libdnnl.so.3"
+    problem = _native.load_onednn(str(path))
+    if problem:
+        warnings.warn(
+            f"the dense layers are MindSpore's own, which are slower, for oneDNN cannot be used: "
+            f"{problem}. Name another copy by the environment variable {VARIABLE}, or 'off' "
+            "against this warning",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return not problem

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Describes the layers of a cell as a program of the native core."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mindspore_rec import _native
+from mindspore_rec.nn.fused.cell import ProgramCell, program_cell
+
+__all__ = ["Columns", "Part", "Program"]
+
+
+class Columns(NamedTuple):
+    """Columns of a value: a matrix of a row a sample.
+
+    Attributes:
+        value: number of the value.
+        offset: first column.
+        width: number of columns.
+    """
+
+    value: int
+    offset: int
+    width: int
+
+    def part(self, offset: int, width: int) -> Columns:
+        """Return `width` of these columns from `offset` on."""
+        return Columns(self.value, self.offset + offset, width)
+
+
+class Part(NamedTuple):
+    """Part of a parameter.
+
+    Attributes:
+        parameter: number of the parameter.
+        offset: elements of the parameter before it. Default: 0.
+    """
+
+    parameter: int
+    offset: int = 0
+
+
+_NOTHING = Part(-1)
+
+
+class Program:
+    """Layers in the order in which they are computed.
+
+    Parameters and further inputs are numbered in the order in which they are added, in which the
+    cell takes them, too: inputs, parameters, further inputs.
+
+    Args:
+        compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
+
+    Example:
+        >>> import numpy as np
+        >>> from mindspore import Tensor
+        >>> program = Program("float32")
+        >>> x = program.inputs(3)
+        >>> y = program.linear(x, 2, program.parameter(), activation="relu")
+        >>> cell = program.cell([y], training=False)
+        >>> weight = Tensor(np.array([[1, 2, 3], [-1, 0, 0]], np.float32))
+        >>> cell(Tensor(np.ones((1, 3), np.float32)), weight)[0].asnumpy().tolist()
+        [[6.0, 0.0]]
+    """
+
+    def __init__(self, compute_dtype: str) -> None:
+        self._native = _native.DenseProgram(compute_dtype)
+        self._inputs = 0
+        self._parameters = 0
+        self._extras = 0
+
+    def inputs(self, *widths: int) -> Columns:
+        """Return the columns of input Tensors of so many floats a row, joined."""
+        joined = self.value(sum(widths))
+        offset = 0
+        for width in widths:
+            self._native.add_input(joined.part(offset, width))
+            offset += width
+            self._inputs += 1
+        return joined
+
+    def value(self, width: int) -> Columns:
+        """Return a new value of so many columns, for layers to write."""
+        return Columns(self._native.add_value(width), 0, width)
+
+    def parameter(self) -> Part:
+        """Return the next parameter."""
+        self._parameters += 1
+        return Part(self._parameters - 1)
+
+    def _extra(self) -> int:
+        """Return the number of the next further input, which has no gradient."""
+        self._extras += 1
+        return self._extras - 1
+
+    def linear(
+        self,
+        x: Columns,
+        width: int,
+        weight: Part,
+        bias: Part = _NOTHING,
+        activation: str = "none",
+        *,
+        input_major: bool = False,
+        output: Columns | None = None,
+    ) -> Columns:
+        """Add a linear layer with its activation, and return its output.
+
+        Args:
+            x: columns of the input.
+            width: width of the output.
+            weight: matrix `[width, x.width]`, or `[x.width, width]` if `input_major`.
+            bias: vector `[width]`. Default: none.
+            activation: 'none' or one of `ACTIVATIONS`. Default: 'none'.
+            input_major: how the weight is stored. Default: False.
+            output: columns to write. Default: a new value.
+        """
+        y = self.value(width) if output is None else output
+        if activation != "gelu":
+            self._native.add_linear(x, y, weight, input_major, bias, activation)
+            return y
+        z = self.value(width)
+        self._native.add_linear(x, z, weight, input_major, bias, "none")
+        self._native.add_gelu(z, y)
+        return y
+
+    def dropout(self, x: Columns, count: int) -> Columns:
+        """Add a dropout by masks, and return its output.
+
+        It reads two further inputs: the masks, float32 `[count, x.width]`, and the number of rows
+        that were masked before, int32 `[1]`.
+        """
+        y = self.value(x.width)
+        self._native.add_dropout(x, y, self._extra(), self._extra(), count)
+        return y
+
+    def cell(self, outputs: list[Columns], training: bool) -> ProgramCell:
+        """Finish the program, and return the cell that runs it.
+
+        Args:
+            outputs: columns of the outputs.
+            training: whether the cell keeps what its gradient needs.
+        """
+        for columns in outputs:
+            self._native.add_output(columns)
+        number = self._native.finish(self._parameters, self._extras)
+        arguments = (self._inputs, self._parameters, self._extras)
+        widths = tuple(columns.width for columns in outputs)
+        return program_cell(self._native, number, arguments, widths, training)
