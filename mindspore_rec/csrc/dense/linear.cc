@@ -12,7 +12,7 @@ namespace {
 
 // Tiles of a weight's gradient: each is one product over all rows of the batch.
 constexpr int64_t kTileRows = 256;
-constexpr int64_t kTileColumns = 512;
+constexpr int64_t kTileColumns = 256;
 
 int64_t Tiles(int64_t n, int64_t tile) { return (n + tile - 1) / tile; }
 
