@@ -31,6 +31,12 @@ struct Elementwise {
   void (*activation_gradient)(Activation a, int64_t rows, int64_t width, Block output,
                               Block gradient, float* bias_sums);
 
+  // The same of relu, leakyrelu or none, of an output that is kept in bfloat16; the result is
+  // rounded to bfloat16, and added up before it is rounded.
+  void (*activation_gradient_bfloat16)(Activation a, int64_t rows, int64_t width,
+                                       const uint16_t* output, int64_t output_ld, Block gradient,
+                                       uint16_t* result, int64_t result_ld, float* bias_sums);
+
   // gelu of the inputs `x`, and its gradient: gradient = gradient gelu'(x).
   void (*gelu)(int64_t rows, int64_t width, Block x, Block output);
   void (*gelu_gradient)(int64_t rows, int64_t width, Block x, Block gradient);

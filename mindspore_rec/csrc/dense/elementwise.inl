@@ -27,6 +27,13 @@ MSREC_INLINE uint32_t AsBits(float x) {
   return bits;
 }
 
+MSREC_INLINE uint32_t Rounded(float x) {
+  const uint32_t bits = AsBits(x);
+  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const uint32_t quiet = (bits >> 16) | 0x40;
+  return (bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded;
+}
+
 // exp(x) to 2 units in the last place; 0 below -87.3, infinite above 88.7.
 MSREC_INLINE float Exp(float x) {
   constexpr float kMost = 88.7228f;
@@ -172,6 +179,38 @@ void ActivationGradient(Activation a, int64_t rows, int64_t width, Block output,
 #undef CALL
 }
 
+template <typename A>
+void Bfloat16GradientBy(int64_t rows, int64_t width, const uint16_t* output, int64_t output_ld,
+                        Block gradient, uint16_t* result, int64_t result_ld, float* bias_sums) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const uint16_t* __restrict y = output + r * output_ld;
+    const float* __restrict g = RowOf(gradient, r);
+    uint16_t* __restrict out = result + r * result_ld;
+    if (bias_sums != nullptr) {
+      float* __restrict sums = bias_sums;
+      for (int64_t j = 0; j < width; ++j) {
+        const float below = A::Gradient(AsFloat(static_cast<uint32_t>(y[j]) << 16), g[j]);
+        out[j] = static_cast<uint16_t>(Rounded(below));
+        sums[j] += below;
+      }
+    } else {
+      for (int64_t j = 0; j < width; ++j) {
+        const float below = A::Gradient(AsFloat(static_cast<uint32_t>(y[j]) << 16), g[j]);
+        out[j] = static_cast<uint16_t>(Rounded(below));
+      }
+    }
+  }
+}
+
+void ActivationGradientBfloat16(Activation a, int64_t rows, int64_t width, const uint16_t* output,
+                                int64_t output_ld, Block gradient, uint16_t* result,
+                                int64_t result_ld, float* bias_sums) {
+#define CALL(A) \
+  Bfloat16GradientBy<A>(rows, width, output, output_ld, gradient, result, result_ld, bias_sums)
+  MSREC_FOR_ACTIVATION(a, CALL)
+#undef CALL
+}
+
 void GeluOf(int64_t rows, int64_t width, Block x, Block output) {
   for (int64_t r = 0; r < rows; ++r) {
     const float* __restrict in = RowOf(x, r);
@@ -196,13 +235,6 @@ void ColumnSums(int64_t rows, int64_t width, Block x, float* sums_out) {
     const float* __restrict row = RowOf(x, r);
     for (int64_t j = 0; j < width; ++j) sums[j] += row[j];
   }
-}
-
-MSREC_INLINE uint32_t Rounded(float x) {
-  const uint32_t bits = AsBits(x);
-  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  const uint32_t quiet = (bits >> 16) | 0x40;
-  return (bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded;
 }
 
 void RoundBfloat16(int64_t rows, int64_t width, Block x, uint16_t* output, int64_t ld) {
@@ -280,9 +312,19 @@ void SoftmaxGradient(int64_t rows, int64_t groups, int64_t group, Block output, 
 }  // namespace
 
 extern const Elementwise MSREC_ELEMENTWISE_SYMBOL;
-const Elementwise MSREC_ELEMENTWISE_SYMBOL = {
-    MSREC_ELEMENTWISE_NAME, Activate,     ActivationGradient, GeluOf,     GeluGradient, ColumnSums,
-    RoundBfloat16,          RoundToFloat, MultiplyAdd,        AddProduct, Add,          Softmax,
-    SoftmaxGradient};
+const Elementwise MSREC_ELEMENTWISE_SYMBOL = {MSREC_ELEMENTWISE_NAME,
+                                              Activate,
+                                              ActivationGradient,
+                                              ActivationGradientBfloat16,
+                                              GeluOf,
+                                              GeluGradient,
+                                              ColumnSums,
+                                              RoundBfloat16,
+                                              RoundToFloat,
+                                              MultiplyAdd,
+                                              AddProduct,
+                                              Add,
+                                              Softmax,
+                                              SoftmaxGradient};
 
 }  // namespace msrec

@@ -37,6 +37,12 @@ class Layer {
   // Whether the layer adds to its inputs' gradients even where there is none yet.
   virtual bool always_adds() const { return true; }
 
+  // Whether the layer reads its inputs as factors of products alone.
+  virtual bool reads_factors_only() const { return false; }
+  // Whether the layer can round its output itself, and needs no other form of it in its backward
+  // pass.
+  virtual bool can_round_output() const { return false; }
+
   // Called once when the layer is added: asks the program for memory.
   virtual void Attach(DenseProgram*) {}
 

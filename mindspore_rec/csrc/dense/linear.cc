@@ -107,7 +107,7 @@ void Linear::Pack(const BatchRun& run, int64_t task) const {
 }
 
 void Linear::Forward(const SliceRun& slice) const {
-  slice.RoundValue(input());
+  if (!slice.only_rounded(input())) slice.RoundValue(input());
   const Factor x = slice.factor(input());
   const Block y = slice.value(output());
   OneDnn::Find(ForwardShape(slice.rows(), x.ld, y.ld))
@@ -115,14 +115,41 @@ void Linear::Forward(const SliceRun& slice) const {
   const float* bias =
       bias_.parameter < 0 ? nullptr : slice.run().parameters[bias_.parameter] + bias_.offset;
   ActiveElementwise().activate(activation_, bias, slice.rows(), output().width, y);
+  if (slice.only_rounded(output())) slice.RoundValue(output());
+}
+
+bool Linear::can_round_output() const {
+  // The others' slopes are computed from the exact output.
+  return activation_ == Activation::kNone || activation_ == Activation::kRelu ||
+         activation_ == Activation::kLeakyRelu;
+}
+
+void Linear::ActivationGradient(const SliceRun& slice) const {
+  const Elementwise& elementwise = ActiveElementwise();
+  const int64_t width = output().width;
+  const Block gradient = slice.gradient(output());
+  float* sums = bias_.parameter < 0 ? nullptr : slice.partial_sums(bias_sums_);
+  if (!slice.only_rounded(output())) {
+    elementwise.activation_gradient(activation_, slice.rows(), width, slice.value(output()),
+                                    gradient, sums);
+    slice.RoundGradient(output());
+    return;
+  }
+  const Factor y = slice.factor(output());
+  if (precision_ == Precision::kRoundedFloat32) {
+    auto* data = static_cast<float*>(const_cast<void*>(y.data));
+    elementwise.activation_gradient(activation_, slice.rows(), width, {data, y.ld}, gradient, sums);
+    slice.RoundGradient(output());
+    return;
+  }
+  const Factor rounded = slice.gradient_factor(output());
+  elementwise.activation_gradient_bfloat16(
+      activation_, slice.rows(), width, static_cast<const uint16_t*>(y.data), y.ld, gradient,
+      static_cast<uint16_t*>(const_cast<void*>(rounded.data)), rounded.ld, sums);
 }
 
 void Linear::Backward(const SliceRun& slice) const {
-  const Block gradient = slice.gradient(output());
-  float* sums = bias_.parameter < 0 ? nullptr : slice.partial_sums(bias_sums_);
-  ActiveElementwise().activation_gradient(activation_, slice.rows(), output().width,
-                                          slice.value(output()), gradient, sums);
-  slice.RoundGradient(output());
+  ActivationGradient(slice);
   const Factor dy = slice.gradient_factor(output());
   const Block dx = slice.gradient(input());
   OneDnn::Find(BackwardShape(slice.rows(), dy.ld, dx.ld))

@@ -26,6 +26,8 @@ class Linear : public Layer {
   Linear(View input, View output, Weight weight, Bias bias, Activation activation);
 
   bool always_adds() const override { return false; }
+  bool reads_factors_only() const override { return true; }
+  bool can_round_output() const override;
   void Attach(DenseProgram* program) override;
   int64_t PackTasks() const override { return 2; }
   void Pack(const BatchRun& run, int64_t task) const override;
@@ -41,6 +43,8 @@ class Linear : public Layer {
 
   ProductShape ForwardShape(int64_t rows, int64_t lda, int64_t ldc) const;
   ProductShape BackwardShape(int64_t rows, int64_t lda, int64_t ldc) const;
+  // Multiplies the gradient of the output by the activation's, and rounds it for products.
+  void ActivationGradient(const SliceRun& slice) const;
   Tile TileOf(int64_t task) const;
   void WeightGradient(const BatchRun& run, const Tile& tile, bool adds) const;
 

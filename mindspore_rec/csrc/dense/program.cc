@@ -111,6 +111,10 @@ void Round(Precision precision, int64_t rows, int64_t width, const Block& from, 
 
 }  // namespace
 
+bool SliceRun::only_rounded(const View& view) const {
+  return run_.program->values_[view.value].only_rounded;
+}
+
 void SliceRun::RoundValue(const View& view) const {
   if (run_.program->precision_ == Precision::kFloat32) return;
   Round(run_.program->precision_, rows(), view.width, value(view), factor(view));
@@ -207,9 +211,34 @@ void DenseProgram::Finish(int parameters, int extras) {
       values_[output.value].crosses_stages = true;
     }
   }
+  FindOnlyRounded();
   PlaceValues();
   PlanGradients();
   PlanRounds();
+}
+
+// A value that products alone read need not be kept in float32.
+void DenseProgram::FindOnlyRounded() {
+  if (precision_ == Precision::kFloat32) return;
+  std::vector<int> writers(values_.size(), 0);
+  std::vector<bool> others(values_.size(), false);  // whether something else uses the value
+  for (const View& input : inputs_) others[input.value] = true;
+  for (const View& output : outputs_) others[output.value] = true;
+  for (const auto& stage : stages_) {
+    for (const auto& layer : stage) {
+      for (const Layer::Input& input : layer->inputs()) {
+        if (!layer->reads_factors_only()) others[input.view.value] = true;
+      }
+      for (const View& output : layer->outputs()) {
+        ++writers[output.value];
+        if (!layer->can_round_output()) others[output.value] = true;
+      }
+    }
+  }
+  for (size_t v = 0; v < values_.size(); ++v) {
+    Value& value = values_[v];
+    value.only_rounded = value.is_factor && writers[v] == 1 && !others[v] && !value.crosses_stages;
+  }
 }
 
 void DenseProgram::PlaceValues() {
@@ -222,8 +251,13 @@ void DenseProgram::PlaceValues() {
   const size_t rounded_size = RoundedSize(precision_);
   for (Value& value : values_) {
     const int64_t ld = LeadingDimension(value.width);
-    // All values are kept for the backward pass; their gradients only where all rows are needed.
-    value.value = place(Area::kSaved, ld, 4, &saved_width_);
+    // All values are kept for the backward pass; their gradients where all rows are needed.
+    if (value.only_rounded) {
+      value.value = {Area::kBrief, 0, ld, 4};
+      brief_width_ = std::max(brief_width_, ld);
+    } else {
+      value.value = place(Area::kSaved, ld, 4, &saved_width_);
+    }
     const bool keeps_gradient = value.crosses_stages || (value.gradient_is_factor && !rounds);
     value.gradient = keeps_gradient ? place(Area::kGradients, ld, 4, &gradient_width_)
                                     : place(Area::kScratch, ld, 4, &scratch_width_);
@@ -305,6 +339,8 @@ void* DenseProgram::At(const BatchRun& run, int64_t slice, float* scratch,
       throw std::logic_error("a dense program has no memory for a matrix that a layer uses");
     case Area::kScratch:
       return scratch + place.column * run.slice_rows;
+    case Area::kBrief:
+      return scratch + (run.training ? 0 : saved_width_ * run.slice_rows);
     case Area::kSaved:
       if (!run.training) return scratch + place.column * run.slice_rows;
       base = run.saved;
@@ -355,7 +391,8 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
       run->partial_sums = partial_sums.data();
     }
     pool.ParallelFor(run->slices, [&](int64_t i) {
-      float* scratch = run->training ? nullptr : ThreadScratch(saved_width_ * run->slice_rows);
+      const int64_t width = (run->training ? 0 : saved_width_) + brief_width_;
+      float* scratch = ThreadScratch(width * run->slice_rows);
       ForwardSlice(*run, stage, SliceRun(*run, i, scratch), inputs, outputs);
     });
     if (!stages_[stage].empty()) stages_[stage].back()->BetweenForward(*run);

@@ -93,6 +93,9 @@ class SliceRun {
   int64_t gradient_ld(const View& view) const;
   int64_t factor_ld(const View& view) const;
   int64_t gradient_factor_ld(const View& view) const;
+  // Whether the value is kept rounded alone: the layer that writes it rounds it, and its float32
+  // form is gone after that layer.
+  bool only_rounded(const View& view) const;
   // Rounds a value or a gradient for products; nothing in float32.
   void RoundValue(const View& view) const;
   void RoundGradient(const View& view) const;
@@ -164,7 +167,8 @@ class DenseProgram {
  private:
   friend class SliceRun;
 
-  enum class Area { kNone, kSaved, kGradients, kScratch };
+  // kBrief: scratch that several values share, each for the time of one layer.
+  enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
 
   // A matrix of a value: at `column` floats of each row of an area, blocks of [rows, ld].
   struct Place {
@@ -181,10 +185,12 @@ class DenseProgram {
     bool crosses_stages = false;
     bool is_factor = false;
     bool gradient_is_factor = false;
+    bool only_rounded = false;
     bool zero_gradient = false;  // whether its gradient is cleared before it is added to
     Place value, rounded, gradient, rounded_gradient;
   };
 
+  void FindOnlyRounded();
   void PlaceValues();
   void PlanGradients();
   void PlanRounds();
@@ -207,7 +213,8 @@ class DenseProgram {
   int extras_ = 0;
   int64_t saved_width_ = 0;
   int64_t gradient_width_ = 0;
-  int64_t scratch_width_ = 0;
+  int64_t scratch_width_ = 0;  // of a backward pass
+  int64_t brief_width_ = 0;
   int64_t partial_width_ = 0;
   int64_t packed_bytes_ = 0;
 };
