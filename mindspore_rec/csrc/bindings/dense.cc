@@ -12,6 +12,7 @@
 #include "dense/program.h"
 #include "dense/program_registry.h"
 #include "dense/row_layers.h"
+#include "dense/softmax_layer.h"
 
 namespace py = pybind11;
 
@@ -101,6 +102,10 @@ void BindDense(py::module_& m) {
               int64_t mask_count) {
              b.program().AddLayer(
                  std::make_unique<Dropout>(ToView(x), ToView(y), masks, used, mask_count));
+           })
+      .def("add_softmax",
+           [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, int64_t group) {
+             b.program().AddLayer(std::make_unique<Softmax>(ToView(x), ToView(y), group));
            })
       .def("end_stage", [](ProgramBuilder& b) { b.program().EndStage(); })
       .def("finish", &ProgramBuilder::Finish, py::arg("parameters"), py::arg("extras"))

@@ -284,12 +284,18 @@ void Add(int64_t rows, int64_t width, Block a, Block output) {
 
 void Softmax(int64_t rows, int64_t groups, int64_t group, Block x) {
   for (int64_t r = 0; r < rows; ++r) {
+    float* __restrict row = RowOf(x, r);
     for (int64_t k = 0; k < groups; ++k) {
-      float* __restrict v = RowOf(x, r) + k * group;
+      float* __restrict v = row + k * group;
       float most = v[0];
       for (int64_t j = 1; j < group; ++j) most = v[j] > most ? v[j] : most;
+      for (int64_t j = 0; j < group; ++j) v[j] -= most;
+    }
+    // Of the whole row: a group alone may be shorter than a vector.
+    for (int64_t j = 0; j < groups * group; ++j) row[j] = Exp(row[j]);
+    for (int64_t k = 0; k < groups; ++k) {
+      float* __restrict v = row + k * group;
       float total = 0.0f;
-      for (int64_t j = 0; j < group; ++j) v[j] = Exp(v[j] - most);
       for (int64_t j = 0; j < group; ++j) total += v[j];
       const float scale = 1.0f / total;
       for (int64_t j = 0; j < group; ++j) v[j] *= scale;

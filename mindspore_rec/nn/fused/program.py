@@ -136,6 +136,12 @@ class Program:
         self._native.add_dropout(x, y, self._extra(), self._extra(), count)
         return y
 
+    def softmax(self, x: Columns, group: int) -> Columns:
+        """Add a softmax of each group of so many columns, and return its output."""
+        y = self.value(x.width)
+        self._native.add_softmax(x, y, group)
+        return y
+
     def cell(self, outputs: list[Columns], training: bool) -> ProgramCell:
         """Finish the program, and return the cell that runs it.
 
