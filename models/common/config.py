@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import typing
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,18 +21,43 @@ __all__ = ["from_mapping", "read_yaml", "to_json"]
 T = TypeVar("T")
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML whose numbers are those of YAML 1.2, and whose keys occur once in a mapping."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key.value!r} is given twice", key.start_mark
+                )
+            seen.add((key.tag, key.value))
+        return super().construct_mapping(node, deep)
+
+
+# PyYAML follows YAML 1.1, where 1e-3 is a text: its floats must have a point and a signed exponent.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+\Z"),
+    list("-+.0123456789"),
+)
+
+
 def read_yaml(path: Path, kind: type[T]) -> T:
     """Return the configuration that a YAML file holds.
+
+    Numbers are those of YAML 1.2: 1e-3 is one.
 
     Args:
         path: file with a mapping of the dataclass's fields.
         kind: dataclass of the configuration.
 
     Raises:
-        ValueError: the file is missing or not YAML, or as `from_mapping`; the message names it.
+        ValueError: the file is missing, not YAML or has a key twice, or as `from_mapping`; the
+            message names it.
     """
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
         return from_mapping(kind, found or {})
     except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
@@ -129,6 +155,11 @@ def _of_known_keys(kind: Any, value: Any) -> Any:
     if not isinstance(value, Mapping):
         raise WrongTypeError(Mapping, value)
     known = [field.name for field in dataclasses.fields(kind)]
+    if "kind" in known and "kind" in value:
+        # Of another kind are probably the other keys too.
+        legal = typing.get_type_hints(kind)["kind"]
+        if typing.get_origin(legal) is Literal and value["kind"] not in typing.get_args(legal):
+            raise WrongTypeError(legal, value["kind"], "kind")
     for key in value:
         if key not in known:
             raise _UnknownKeyError(str(key), known)
