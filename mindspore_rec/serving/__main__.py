@@ -84,7 +84,12 @@ def main(arguments: list[str] | None = None) -> int:
     ms.set_context(mode=ms.GRAPH_MODE)
     sys.setswitchinterval(0.001)  # one thread decodes while others answer
     front = Front(options.name, options.max_batch_rows)
-    with socket.create_server((options.host, options.port), backlog=1024) as listener:
+    try:
+        listener = socket.create_server((options.host, options.port), backlog=1024)
+    except (OSError, OverflowError) as error:  # a port beyond 65535 is the latter
+        print(f"error: cannot listen at {options.host}:{options.port}: {error}", file=sys.stderr)
+        return 1
+    with listener:
         server = uvicorn.Server(
             uvicorn.Config(
                 front.app,
