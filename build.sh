@@ -322,6 +322,30 @@ run_cpp_tests() {
   build/csrc/msrec_tests --gtest_brief=1
 }
 
+# Tests that start programs: Kafka brokers, servers, commands. They take about as long as all others.
+PROGRAM_TESTS=(tests/{benchmarks,datasets,docs,examples,models,online,plan,serving,ssd,stream})
+
+# run_pytest [ARGUMENTS]: without arguments all tests, in two processes side by side where there are
+# two CPUs, since tests wait a lot. The output of the second one comes after that of the first.
+run_pytest() {
+  if (($#)) || ((JOBS < 2)); then
+    "$VENV/bin/python" -m pytest -q "$@"
+    return
+  fi
+  local output code=0
+  output=$(mktemp)
+  # A background process ignores Ctrl-C, and so would whatever tests start, unless it is reset.
+  (trap - INT && exec "$VENV/bin/python" -m pytest -q "${PROGRAM_TESTS[@]}") >"$output" 2>&1 &
+  local programs=$!
+  trap 'kill "$programs" 2>/dev/null' EXIT
+  "$VENV/bin/python" -m pytest -q "${PROGRAM_TESTS[@]/#/--ignore=}" || code=$?
+  wait "$programs" || code=$?
+  trap - EXIT
+  cat "$output"
+  rm "$output"
+  return "$code"
+}
+
 run_test() {
   prepare
   run_lint
@@ -329,7 +353,7 @@ run_test() {
   need_redis
   need_kafka
   say "pytest"
-  "$VENV/bin/python" -m pytest -q "$@"
+  run_pytest "$@"
 }
 
 run_sanitize() {
