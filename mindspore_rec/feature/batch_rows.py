@@ -72,6 +72,8 @@ class BatchRows:
         column = self._columns[name]
         if isinstance(column, Tensor):
             return column.asnumpy()
+        if getattr(getattr(column, "dtype", None), "tz", None) is not None:
+            return self.arrow(name)  # of pandas, with a time zone: objects to NumPy
         return column if isinstance(column, (pa.Array, pa.ChunkedArray)) else np.asarray(column)
 
     def arrow(self, name: str) -> pa.Array:

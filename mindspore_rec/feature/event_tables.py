@@ -44,8 +44,8 @@ def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParame
                 raise TypeError(f"tables must be tables, got {type(table).__name__}")
     if not any(spec.is_timestamp for spec in specs):
         raise ValueError(
-            "tables are told the time of a timestamp feature, and there is none: add a FeatureSpec "
-            "with is_timestamp=True, or leave tables out"
+            "tables have their time set by a timestamp feature, and there is none: add a "
+            "FeatureSpec with is_timestamp=True, or leave tables out"
         )
     wanted = {spec.table_name for spec in specs if not spec.is_timestamp}
     hashed = [table for table in given if isinstance(table, MapParameter)]

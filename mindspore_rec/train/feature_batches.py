@@ -93,7 +93,7 @@ class FeatureBatches(BatchWrapper):
         if tables is None:
             return None
         if not self._is_train:
-            raise ValueError("tables are told the time in training only: leave tables out")
+            raise ValueError("tables have their time set in training only: leave tables out")
         return event_tables(self._insert.specs, tables)
 
     def __len__(self) -> int:

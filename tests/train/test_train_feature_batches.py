@@ -138,7 +138,7 @@ def test_arguments(unique):
         ((7, user), TypeError, "source must be a mindspore.dataset.Dataset or an iterable of bat"),
         ((source, []), ValueError, "specs must have at least one feature"),
         ((source, aged), ValueError, "feature 'user' evicts by age .* and there is no time"),
-        ((source, user, [table]), ValueError, "told the time of a timestamp feature, and there is"),
+        ((source, user, [table]), ValueError, "time set by a timestamp feature, and there is"),
         ((source, [user, time], 7), TypeError, "tables must be a network or its tables, got int"),
         ((source, [user, time], [7]), TypeError, "tables must be tables, got int"),
         (
@@ -166,7 +166,7 @@ def test_arguments(unique):
             iter(FeatureBatches(source, specs))
     with pytest.raises(TypeError, match="is_train must be a bool, got 1"):
         FeatureBatches(source, user, is_train=cast(Any, 1))
-    with pytest.raises(ValueError, match="told the time in training only: leave tables out"):
+    with pytest.raises(ValueError, match="time set in training only: leave tables out"):
         FeatureBatches(source, [user, time], [table], is_train=False)
 
 
