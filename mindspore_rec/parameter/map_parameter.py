@@ -135,6 +135,8 @@ class MapParameter(DynamicTable):
                 value_shape = config.dim
         if name is None:
             name = f"map_parameter_{next(_counter)}"
+        if isinstance(name, TableConfig):
+            raise TypeError("config must be given by its name, config=..., got it as name")
         if not isinstance(name, str) or not name:
             raise TypeError(f"name must be a non-empty str, got {name!r}")
         where = f"table '{name}': "
