@@ -1,25 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training throughput of Wide & Deep on hash tables, beside the same network on vanilla MindSpore.
+"""Training throughput of Wide & Deep on hash tables, its step taken apart, other frameworks beside.
 
-Both train the same dense network with Adam on the same batches in alternating steps. Ours looks
-63-bit keys up in hash tables (one of dim 16, one of dim 1) and updates them with LazyAdam; vanilla
-has static ids, `nn.EmbeddingLookup(sparse=True, target="CPU")` and `nn.LazyAdam` on the CPU target.
-The dense part alone, with the rows as plain inputs, shows what is left for the tables.
+    python benchmarks/wide_deep_step.py --batch 4096 16000 --precision float32,bfloat16 \\
+        --peers mindspore,torch,tfra --torch-python PYTHON --tfra-python PYTHON
+
+All train the same dense network with Adam on the same batches of Zipf-distributed ids, in
+alternating steps of one run:
+
+    ours       63-bit keys in hash tables (one of dim 16, one of dim 1) with LazyAdam, and the dense
+               network in each precision
+    mindspore  static ids, `nn.EmbeddingLookup(sparse=True, target="CPU")`, `nn.LazyAdam` on the CPU
+               target, float32
+    torch      static ids, `nn.Embedding(sparse=True)` and `nn.EmbeddingBag`, `SparseAdam`, fused
+               Adam; the network compiled where that is faster; autocast for bfloat16
+    tfra       63-bit keys in TensorFlow Recommenders Addons' dynamic embeddings, one `tf.function`
+
+The last two run in processes of their own, of the interpreters that `--torch-python` and
+`--tfra-python` name; what is not installed is left out. `step_parts.py` says how the step is
+taken apart. The whole step is also given as a multiple of what no dense network can do without:
+the bare products (`bare_products.py`) and the same tables' step without a network.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 os.environ.setdefault("GLOG_v", "3")  # nn.LazyAdam warns that it is deprecated
+
+import dataclasses
+import functools
+import inspect
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
 
 import bench_common
 import mindspore as ms
 import numpy as np
-from mindspore import Tensor, nn, ops
+import step_report
+from bare_products import PRECISIONS, BareProducts, has, precisions_of, why_not
+from mindspore import Parameter, Tensor, nn, ops
+from peer_process import WORKERS, Peer, installed
+from step_parts import (
+    GivenRows,
+    TableTimes,
+    alternate,
+    dense_runs,
+    table_run,
+    timed,
+)
 
 import mindspore_rec as mr
+from mindspore_rec import tables_of
 from mindspore_rec.nn import MLP
 from mindspore_rec.optim import LazyAdam
 
@@ -29,15 +63,18 @@ SHAPES: dict[str, tuple[int, int, list[int]]] = {
     "criteo_39": (39, 0, [1024] * 5),
 }
 DIM = 16
+PEERS = ("mindspore", *WORKERS)
+BATCHES = 4
+WARMUP = 4
 
 
 class Dense(nn.Cell):
     """The network above the embeddings."""
 
-    def __init__(self, fields: int, columns: int, hidden: list[int]) -> None:
+    def __init__(self, fields: int, columns: int, hidden: list[int], precision: str) -> None:
         super().__init__()
         self.columns = columns
-        self.mlp = MLP(fields * DIM + columns, hidden, out_features=1)
+        self.mlp = perceptron(fields * DIM + columns, hidden, precision)
         self.loss = nn.BCEWithLogitsLoss()
 
     def construct(self, deep: Tensor, wide: Tensor, dense: Tensor, label: Tensor) -> Tensor:
@@ -62,76 +99,280 @@ class WideDeep(nn.Cell):
         return self.dense(self.deep(ids), self.wide(ids), dense, label)
 
 
-def measure(name: str, args: Any, progress: str) -> dict[str, Any]:
-    """Return samples a second of ours, vanilla and the dense part, for one shape."""
-    fields, columns, hidden = SHAPES[name]
-    rng = np.random.default_rng(args.seed)
-    zipf = bench_common.Zipf(args.rows, args.zipf, rng)
-    offsets = (np.arange(fields) * (args.rows // fields)).astype(np.int64)
-    ranks = [(zipf.draw((args.batch, fields)) + offsets) % args.rows for _ in range(4)]
-    keys = [Tensor.from_numpy(bench_common.spread_keys(r)) for r in ranks]
-    static = [Tensor(r.astype(np.int32)) for r in ranks]
-    dense = Tensor(rng.random((args.batch, columns or 1)).astype(np.float32))
-    label = Tensor((rng.random((args.batch, 1)) < 0.3).astype(np.float32))
+def perceptron(width: int, hidden: list[int], precision: str) -> MLP:
+    """Return the perceptron with its products in a precision."""
+    if "compute_dtype" in inspect.signature(MLP).parameters:
+        return MLP(width, hidden, out_features=1, compute_dtype=precision)
+    return MLP(width, hidden, out_features=1)
 
-    deep = mr.HashEmbeddingLookup(DIM, ms.int64, name=f"{name}.deep")
-    wide = mr.HashEmbeddingLookup(1, ms.int64, "zeros", name=f"{name}.wide")
-    for lookup in (deep, wide):
-        for start in range(0, args.rows, 500_000):
-            numbers = np.arange(start, min(start + 500_000, args.rows))
-            lookup.embedding_table.insert_rows(bench_common.spread_keys(numbers))
-    net = WideDeep(deep, wide, Dense(fields, columns, hidden))
-    ours = nn.TrainOneStepCell(net, LazyAdam(net.trainable_params(), learning_rate=1e-3))
-    ours.set_train()
 
-    vanilla_net = WideDeep(
-        nn.EmbeddingLookup(args.rows, DIM, "zeros", target="CPU", sparse=True),
-        nn.EmbeddingLookup(args.rows, 1, "zeros", target="CPU", sparse=True),
-        Dense(fields, columns, hidden),
+def lacking(precision: str) -> str:
+    """Return why a precision is left out, or ""."""
+    if precision != "float32" and "compute_dtype" not in inspect.signature(MLP).parameters:
+        return f"{precision}: MLP computes in float32 only"
+    return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Batches of one shape.
+
+    Args:
+        shape: name of the shape.
+        batch: samples in a batch.
+        rows: ids in a table.
+        ranks: int64 [K, B, F], ids below `rows`.
+        dense: float32 [B, max(N, 1)].
+        label: float32 [B, 1].
+    """
+
+    shape: str
+    batch: int
+    rows: int
+    ranks: np.ndarray
+    dense: np.ndarray
+    label: np.ndarray
+
+    @staticmethod
+    def draw(shape: str, batch: int, args: Any) -> Data:
+        """Return batches of Zipf-distributed ids."""
+        fields, columns, _ = SHAPES[shape]
+        rng = np.random.default_rng(args.seed)
+        zipf = bench_common.Zipf(args.rows, args.zipf, rng)
+        offsets = (np.arange(fields) * (args.rows // fields)).astype(np.int64)
+        ranks = [(zipf.draw((batch, fields)) + offsets) % args.rows for _ in range(BATCHES)]
+        dense = rng.random((batch, columns or 1)).astype(np.float32)
+        label = (rng.random((batch, 1)) < 0.3).astype(np.float32)
+        return Data(shape, batch, args.rows, np.stack(ranks), dense, label)
+
+    @functools.cached_property
+    def keys(self) -> list[Tensor]:
+        """The ids as 63-bit keys."""
+        return [Tensor.from_numpy(bench_common.spread_keys(r)) for r in self.ranks]
+
+    @functools.cached_property
+    def others(self) -> tuple[Tensor, Tensor]:
+        """Numbers and labels."""
+        return Tensor(self.dense), Tensor(self.label)
+
+
+def adam(parameters: Sequence[Parameter]) -> LazyAdam:
+    """Return the optimizer of all our runs."""
+    return LazyAdam(list(parameters), learning_rate=1e-3)
+
+
+def hash_lookups(data: Data, name: str) -> tuple[nn.Cell, nn.Cell]:
+    """Return the lookups of dim 16 and 1, whose tables have all rows."""
+    deep = mr.HashEmbeddingLookup(DIM, ms.int64, name=f"{data.shape}.{data.batch}.{name}.deep")
+    wide = mr.HashEmbeddingLookup(
+        1, ms.int64, "zeros", name=f"{data.shape}.{data.batch}.{name}.wide"
     )
-    optimizer = nn.LazyAdam(vanilla_net.trainable_params(), learning_rate=1e-3)
+    for lookup, start in itertools.product((deep, wide), range(0, data.rows, 500_000)):
+        numbers = np.arange(start, min(start + 500_000, data.rows))
+        lookup.embedding_table.insert_rows(bench_common.spread_keys(numbers))
+    return deep, wide
+
+
+def step_of(net: nn.Cell, optimizer: nn.Cell, ids: Sequence[Tensor], data: Data) -> Any:
+    """Return the run of a network's whole step."""
+    step = nn.TrainOneStepCell(net, optimizer).set_train()
+    return timed(lambda i: step(ids[i % BATCHES], *data.others).asnumpy())
+
+
+def vanilla_run(data: Data) -> Callable[[int], float]:
+    """Return the run of MindSpore's own tables."""
+    net = WideDeep(
+        nn.EmbeddingLookup(data.rows, DIM, "zeros", target="CPU", sparse=True),
+        nn.EmbeddingLookup(data.rows, 1, "zeros", target="CPU", sparse=True),
+        Dense(*SHAPES[data.shape], "float32"),
+    )
+    optimizer = nn.LazyAdam(net.trainable_params(), learning_rate=1e-3)
     optimizer.target = "CPU"
-    vanilla = nn.TrainOneStepCell(vanilla_net, optimizer).set_train()
+    return step_of(net, optimizer, [Tensor(r.astype(np.int32)) for r in data.ranks], data)
 
-    plain_net = Dense(fields, columns, hidden)
-    plain = nn.TrainOneStepCell(
-        plain_net, LazyAdam(plain_net.trainable_params(), learning_rate=1e-3)
-    )
-    plain.set_train()
-    rows = Tensor(rng.random((args.batch, fields, DIM)).astype(np.float32))
-    ones = Tensor(rng.random((args.batch, fields, 1)).astype(np.float32))
 
-    runs = {
-        "ours": lambda i: ours(keys[i % 4], dense, label).asnumpy(),
-        "vanilla": lambda i: vanilla(static[i % 4], dense, label).asnumpy(),
-        "dense_only": lambda i: plain(rows, ones, dense, label).asnumpy(),
-    }
-    times = bench_common.alternate(runs, args.rounds, 4, progress)
-    median = {run: float(np.median(spent)) for run, spent in times.items()}
-    figures: dict[str, Any] = {f"{run}_samples_per_s": args.batch / t for run, t in median.items()}
-    figures.update({f"{run}_step_ms": 1e3 * t for run, t in median.items()})
-    figures["times_vanilla"] = float(np.median(times["vanilla"] / times["ours"]))
-    for lookup in (deep, wide):
-        lookup.embedding_table.close()
-    return figures
+def part_runs(data: Data, precision: str) -> dict[str, Callable[[int], float]]:
+    """Return the runs of the dense network with given rows."""
+    rng = np.random.default_rng(1)
+    fields = SHAPES[data.shape][0]
+    deep, wide = (rng.random((data.batch, fields, dim)) * 0.02 - 0.01 for dim in (DIM, 1))
+
+    def make() -> nn.Cell:
+        dense = Dense(*SHAPES[data.shape], precision)
+        return WideDeep(GivenRows("deep", deep), GivenRows("wide", wide), dense)
+
+    runs = dense_runs(make, adam, (data.keys[0], *data.others))
+    return {name: timed(run) for name, run in runs.items()}
+
+
+def layers_of_shape(shape: str) -> list[tuple[int, int]]:
+    """Return (in, out) of the layers of the perceptron."""
+    fields, columns, hidden = SHAPES[shape]
+    return list(itertools.pairwise([fields * DIM + columns, *hidden, 1]))
+
+
+class Case:
+    """The runs of one shape and batch size.
+
+    Args:
+        data: the batches.
+        precisions: of the dense network.
+        peers: interpreter of each peer.
+        stack: closes tables and processes.
+    """
+
+    def __init__(
+        self, data: Data, precisions: list[str], peers: dict[str, str], stack: ExitStack
+    ) -> None:
+        self.data, self.precisions, self.stack = data, precisions, stack
+        self.runs: dict[str, Callable[[int], float]] = {}
+        self.inside: dict[str, TableTimes] = {}
+        self.products: dict[str, BareProducts] = {}
+        self.about: dict[str, dict[str, str]] = {}
+        for precision in precisions:
+            self._add_ours(precision)
+        deep, wide = hash_lookups(data, "alone")
+        self._close_later(deep, wide)
+        optimizer = adam([*deep.trainable_params(), *wide.trainable_params()])
+        self.runs["tables"] = timed(table_run((deep, wide), optimizer, data.keys))
+        for name, python in peers.items():
+            if name == "mindspore":
+                self.runs[name] = vanilla_run(data)
+            else:
+                for precision in precisions:
+                    self._add_peer(name, python, precision)
+
+    def _add_ours(self, precision: str) -> None:
+        data = self.data
+        deep, wide = hash_lookups(data, precision)
+        self._close_later(deep, wide)
+        net = WideDeep(deep, wide, Dense(*SHAPES[data.shape], precision))
+        run = step_of(net, adam(net.trainable_params()), data.keys, data)
+        self.runs[f"ours {precision}"] = run
+        self.inside[precision] = TableTimes(tables_of(net))
+        for name, part in part_runs(data, precision).items():
+            self.runs[f"{name} {precision}"] = part
+        if has(precision):
+            layers = layers_of_shape(data.shape)
+            bare = BareProducts(layers, data.batch, precision, mr.get_num_threads())
+            self.products[precision] = bare
+            self.runs[f"products {precision}"] = lambda _: bare.run()
+
+    def _add_peer(self, name: str, python: str, precision: str) -> None:
+        data = self.data
+        fields, columns, hidden = SHAPES[data.shape]
+        settings = {
+            "fields": fields, "columns": columns, "hidden": hidden, "dim": DIM, "rows": data.rows,
+            "threads": mr.get_num_threads(), "precision": precision,
+        }  # fmt: skip
+        arrays = {
+            "ranks": data.ranks,
+            "keys": bench_common.spread_keys(data.ranks),
+            "every": bench_common.spread_keys(np.arange(data.rows)),
+            "dense": data.dense[:, :columns],
+            "label": data.label,
+        }
+        peer = Peer(name, python, settings, arrays)
+        self.stack.callback(peer.close)
+        self.about[f"{name} {precision}"] = peer.about
+        self.runs[f"{name} {precision}"] = lambda i: peer.step(i % BATCHES)
+
+    def _close_later(self, *lookups: nn.Cell) -> None:
+        for lookup in lookups:
+            self.stack.callback(lookup.embedding_table.close)
+
+    def measure(self, rounds: int) -> dict[str, dict[str, Any]]:
+        """Return the figures by precision."""
+        title = f"{self.data.shape}, batch {self.data.batch}"
+        alternate(self.runs, 0, WARMUP, f"{title}, warm-up")
+        for inside in self.inside.values():
+            inside.start()
+        times = alternate(self.runs, rounds, 0, title)
+        return {p: self._figures(times, p, rounds) for p in self.precisions}
+
+    def _figures(self, times: dict[str, np.ndarray], precision: str, rounds: int) -> dict[str, Any]:
+        own = {"tables", "mindspore"} & times.keys()
+        found = {name: times[name] for name in own}
+        for name, spent in times.items():
+            if name.endswith(f" {precision}"):
+                found[name.removesuffix(f" {precision}")] = spent
+        inside = self.inside[precision].seconds_per_step(rounds)
+        figures = step_report.figures(found, inside, self.data.batch)
+        if precision in self.products:
+            figures["bare_products"] = self.products[precision].figures()
+        figures["about"] = {k: v for k, v in self.about.items() if k.endswith(precision)}
+        return figures
+
+
+def measure(shape: str, batch: int, args: Any, peers: dict[str, str]) -> dict[str, Any]:
+    """Return the figures of a shape and a batch size, by precision; print them."""
+    with ExitStack() as stack:
+        case = Case(Data.draw(shape, batch, args), args.precision, peers, stack)
+        found = case.measure(args.rounds)
+    for precision, figures in found.items():
+        step_report.show(f"{shape}, batch {batch}, {precision}", figures)
+    return found
+
+
+def peers_of(text: str) -> list[str]:
+    """Return the peers that a list with commas names.
+
+    Raises:
+        ValueError: one that is not of `PEERS`.
+    """
+    names = list(dict.fromkeys(each for each in text.split(",") if each))
+    if not set(names) <= set(PEERS):
+        raise ValueError(f"peers must be of {', '.join(PEERS)}, got {text!r}")
+    return names
+
+
+def present(args: Any) -> dict[str, str]:
+    """Return the interpreter of each peer that is installed; say which are not."""
+    found = {}
+    for name in args.peers:
+        python = "" if name == "mindspore" else str(getattr(args, f"{name}_python"))
+        missing = "" if name == "mindspore" else installed(name, python)
+        if missing:
+            print(f"{name} is left out: {missing}")
+        else:
+            found[name] = python
+    return found
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = bench_common.parser(__doc__ or "")
-    parser.add_argument("--batch", type=int, default=4096, help="samples in a step")
+    parser.add_argument("--batch", type=int, nargs="+", default=[4096], help="samples in a step")
     parser.add_argument("--rows", type=int, default=4_000_000, help="keys in each table before")
     parser.add_argument("--zipf", type=float, default=1.2, help="exponent of the ids")
     parser.add_argument("--rounds", type=int, default=20, help="counted steps of each kind")
     parser.add_argument("--shape", choices=SHAPES, help="only this one")
+    parser.add_argument(
+        "--precision", type=precisions_of, default="float32",
+        help=f"of the dense network: of {', '.join(PRECISIONS)}, with commas",
+    )  # fmt: skip
+    parser.add_argument(
+        "--peers", type=peers_of, default="mindspore", help=f"of {', '.join(PEERS)}, with commas"
+    )
+    for name in WORKERS:
+        parser.add_argument(
+            f"--{name}-python", default=sys.executable, help=f"interpreter that has {name}"
+        )
     args = parser.parse_args()
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
-    results = {}
-    for name in [args.shape] if args.shape else SHAPES:
-        results[name] = measure(name, args, name)
-        for figure, value in results[name].items():
-            print(f"{name}: {figure:28s} {value:,.1f}")
-    bench_common.save(args.json, {"batch": args.batch, "rows": args.rows, "shapes": results})
+    about = step_report.about()
+    for reason in filter(None, map(lacking, args.precision)):
+        print(f"left out: {reason}")
+    args.precision = [p for p in args.precision if not lacking(p)]
+    for precision in args.precision:
+        if not has(precision):
+            print(f"no bare products: {why_not(precision)}")
+    peers = present(args)
+    results = {
+        shape: {str(batch): measure(shape, batch, args, peers) for batch in args.batch}
+        for shape in ([args.shape] if args.shape else SHAPES)
+    }
+    bench_common.save(args.json, {"rows": args.rows, "about": about, "shapes": results})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A peer: the same network in another framework, in a process of another Python interpreter."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import bench_common
+import numpy as np
+
+__all__ = ["WORKERS", "Peer", "installed"]
+
+WORKERS = {"torch": "torch_wide_deep.py", "tfra": "tfra_wide_deep.py"}
+MODULES = {"torch": ("torch",), "tfra": ("tensorflow", "tensorflow_recommenders_addons")}
+_LAST_WORDS = 2000
+
+
+def installed(name: str, python: str) -> str:
+    """Return why an interpreter cannot run a peer of `WORKERS`, or "" where it can."""
+    look = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if not u.find_spec(n)])"
+    try:
+        done = subprocess.run(
+            [python, "-c", look, *MODULES[name]], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"{python} does not run: {error}"
+    missing = json.loads(done.stdout.replace("'", '"'))
+    return f"{python} does not have {', '.join(missing)}" if missing else ""
+
+
+class Peer:
+    """A worker that takes steps on command.
+
+    Args:
+        name: of `WORKERS`.
+        python: path of the interpreter that has the framework.
+        settings: fields of `peers.serve.Work` that are no arrays.
+        arrays: those that are.
+
+    Attributes:
+        about: versions, and how the framework was made fast.
+
+    Raises:
+        RuntimeError: the worker ended before it was ready; with its last words.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        python: str,
+        settings: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+    ) -> None:
+        self.name = name
+        self._directory = tempfile.TemporaryDirectory()
+        path = Path(self._directory.name)
+        (path / "settings.json").write_text(json.dumps(dict(settings)), encoding="utf-8")
+        np.savez(path / "batches.npz", **arrays)
+        self._said = (path / "said").open("w+", encoding="utf-8")
+        answers, of_worker = os.pipe()
+        self._answers = os.fdopen(answers, encoding="utf-8")
+        script = bench_common.BENCHMARKS / "peers" / WORKERS[name]
+        self._process = subprocess.Popen(
+            [python, str(script), str(path), str(of_worker)],
+            stdin=subprocess.PIPE,
+            stdout=self._said,
+            stderr=self._said,
+            pass_fds=(of_worker,),
+            text=True,
+        )
+        os.close(of_worker)
+        try:
+            self.about: dict[str, str] = json.loads(self._answer())
+        except BaseException:
+            self.close()
+            raise
+
+    def step(self, k: int) -> float:
+        """Take a step on batch k; return the seconds that it took there.
+
+        Raises:
+            RuntimeError: the worker ended; with its last words.
+        """
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the answer, or its absence, says so
+            print(k, file=self._process.stdin, flush=True)
+        return float(self._answer())
+
+    def _answer(self) -> str:
+        line = self._answers.readline()
+        if not line:
+            code = self._process.wait()
+            self._said.seek(0)
+            words = self._said.read()[-_LAST_WORDS:]
+            raise RuntimeError(f"the worker of {self.name} ended with code {code}:\n{words}")
+        return line
+
+    def close(self) -> None:
+        """End the process; its files are removed."""
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None
+        for file in (self._process.stdin, self._answers, self._said):
+            file.close()
+        self._directory.cleanup()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker's side of a peer: a network of another framework that takes steps on command.
+
+A worker is started with the directory of `settings.json` and `batches.npz` (what `peer_process.py`
+writes) and the number of a file to answer to, since frameworks print what they like. It answers a
+line each: first what it is, as JSON; then for each number k that it reads the seconds of a step on
+batch k. It uses NumPy and its framework only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker is given.
+
+    Args:
+        fields, columns: number of ids and of numbers of a sample.
+        hidden: widths of the hidden layers.
+        dim: floats of an embedding.
+        rows: ids in a table.
+        threads: that compute.
+        precision: 'float32' or 'bfloat16', of the products.
+        ranks: int64 [K, B, F], the ids, below `rows`.
+        keys: int64 [K, B, F], the same as 63-bit keys.
+        every: int64 [rows], the key of each id.
+        dense: float32 [B, N].
+        label: float32 [B, 1].
+    """
+
+    fields: int
+    columns: int
+    hidden: list[int]
+    dim: int
+    rows: int
+    threads: int
+    precision: str
+    ranks: np.ndarray
+    keys: np.ndarray
+    every: np.ndarray
+    dense: np.ndarray
+    label: np.ndarray
+
+
+def work_of(directory: Path) -> Work:
+    """Return the work that a directory describes."""
+    settings: dict[str, Any] = json.loads((directory / "settings.json").read_text())
+    with np.load(directory / "batches.npz") as arrays:
+        return Work(**settings, **arrays)
+
+
+def serve(make: Callable[[Work], tuple[dict[str, str], Callable[[int], float]]]) -> None:
+    """Answer commands until there are none.
+
+    Args:
+        make: function of the work that returns what the peer is (versions, how it was made fast)
+            and its step, a function of the batch's number that returns the loss.
+    """
+    answers = os.fdopen(int(sys.argv[2]), "w")
+    about, step = make(work_of(Path(sys.argv[1])))
+    print(json.dumps(about), file=answers, flush=True)
+    for line in sys.stdin:
+        begin = time.perf_counter()
+        loss = step(int(line))
+        seconds = time.perf_counter() - begin
+        if not np.isfinite(loss):
+            raise ArithmeticError(f"the loss is {loss}")
+        print(repr(seconds), file=answers, flush=True)

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a training step, timed by runs that have one part more than another.
+
+    forward     the dense network's loss, with the tables' rows as given parameters
+    gradients   the same, and the gradients of all parameters and rows
+    dense       the same, and the optimizer's update of the parameters
+    tables      lookups of all ids, gradients handed back as they are given, the tables' update
+    products    the products of the dense network by oneDNN alone (`bare_products.py`)
+    whole       the step that is judged
+
+Times of single operators by MindSpore's profiler are not used: with them switched on, operators run
+one after another. From medians of the runs follow
+
+    products = products                      the share that no dense network can do without
+    element-wise = gradients - products      biases, activations, loss, joined inputs, and what the
+                                             network's products take longer than the bare ones
+    optimizer = dense - gradients
+    tables = counters of the tables' own operators in the whole step
+    rest = whole - dense - tables            what stands between tables and network
+
+which add up to the whole step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+
+PARTS = ("products", "element-wise", "optimizer", "tables", "rest")
+PAUSE = 0.02  # seconds, in which threads of the run before stop to spin
+
+
+class GivenRows(nn.Cell):
+    """A lookup that returns the same rows always: a parameter, so that they get a gradient."""
+
+    def __init__(self, name: str, rows: np.ndarray) -> None:
+        super().__init__()
+        self.rows = Parameter(Tensor(rows.astype(np.float32)), name=f"{name}.given")
+
+    def construct(self, ids: Tensor) -> Tensor:
+        """Return the rows."""
+        return self.rows
+
+
+class Gradients(nn.Cell):
+    """Loss and gradients of a network, and no update."""
+
+    def __init__(self, net: nn.Cell, weights: Sequence[Parameter]) -> None:
+        super().__init__()
+        self.grad = ms.value_and_grad(net, None, list(weights))
+
+    def construct(self, *batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return loss and gradients: outputs, so that they are computed."""
+        return self.grad(*batch)
+
+
+class DenseStep(nn.Cell):
+    """Loss, gradients of all weights, update of those that the optimizer has."""
+
+    def __init__(self, net: nn.Cell, optimizer: nn.Cell, rows: Sequence[Parameter]) -> None:
+        super().__init__()
+        self.optimizer = optimizer
+        self.updated = len(optimizer.parameters)
+        self.grad = ms.value_and_grad(net, None, [*optimizer.parameters, *rows])
+
+    def construct(self, *batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return loss and gradients of the rows: an output, so that they are computed."""
+        loss, gradients = self.grad(*batch)
+        loss = ops.depend(loss, self.optimizer(gradients[: self.updated]))
+        return loss, gradients[self.updated :]
+
+
+class Lookups(nn.Cell):
+    """Several lookups of the same ids."""
+
+    def __init__(self, lookups: Sequence[nn.Cell]) -> None:
+        super().__init__()
+        self.lookups = nn.CellList(list(lookups))
+
+    def construct(self, ids: Tensor) -> tuple[Tensor, ...]:
+        """Return the rows of each."""
+        found: tuple[Tensor, ...] = ()
+        for lookup in self.lookups:
+            found += (lookup(ids),)
+        return found
+
+
+class TableStep(nn.Cell):
+    """Lookups, the given gradients of their rows, the tables' update: a step without a network."""
+
+    def __init__(self, lookups: Lookups, optimizer: nn.Cell) -> None:
+        super().__init__()
+        self.lookups = lookups
+        self.optimizer = optimizer
+        self.weights = optimizer.parameters
+        self.grad = ops.GradOperation(get_by_list=True, sens_param=True)
+
+    def construct(self, ids: Tensor, gradients: tuple[Tensor, ...]) -> Tensor:
+        """Take a step; return an id, to wait for."""
+        update = self.optimizer(self.grad(self.lookups, self.weights)(ids, gradients))
+        return ops.depend(ids[0, 0], update)
+
+
+def given_rows(net: nn.Cell) -> list[Parameter]:
+    """Return the rows of a network's `GivenRows`."""
+    return [c.rows for _, c in net.cells_and_names() if isinstance(c, GivenRows)]
+
+
+def dense_runs(
+    make: Callable[[], nn.Cell],
+    make_optimizer: Callable[[Sequence[Parameter]], nn.Cell],
+    batch: Sequence[Tensor],
+) -> dict[str, Callable[[int], Any]]:
+    """Return the runs 'forward', 'gradients' and 'dense' of a network.
+
+    Args:
+        make: returns the network with its loss, whose lookups are `GivenRows`.
+        make_optimizer: returns the optimizer of parameters.
+        batch: inputs of the network.
+    """
+    forward, second, third = make().set_train(), make(), make()
+    gradients = Gradients(second, second.trainable_params()).set_train()
+    rows = given_rows(third)
+    taken = {id(p) for p in rows}
+    others = [p for p in third.trainable_params() if id(p) not in taken]
+    step = DenseStep(third, make_optimizer(others), rows).set_train()
+    return {
+        "forward": lambda _: forward(*batch).asnumpy(),
+        "gradients": lambda _: gradients(*batch)[0].asnumpy(),
+        "dense": lambda _: step(*batch)[0].asnumpy(),
+    }
+
+
+def table_run(
+    lookups: Sequence[nn.Cell], optimizer: nn.Cell, ids: Sequence[Tensor]
+) -> Callable[[int], Any]:
+    """Return the run 'tables' of lookups, on each of several batches in turn."""
+    together = Lookups(lookups).set_train()
+    rng = np.random.default_rng(0)
+    gradients = tuple(
+        Tensor((1e-3 * rng.standard_normal(rows.shape)).astype(np.float32))
+        for rows in together(ids[0])
+    )
+    step = TableStep(together, optimizer).set_train()
+
+    return lambda i: step(ids[i % len(ids)], gradients).asnumpy()
+
+
+def timed(run: Callable[[int], Any]) -> Callable[[int], float]:
+    """Return a function that runs and returns the seconds."""
+
+    def seconds(i: int) -> float:
+        begin = time.perf_counter()
+        run(i)
+        return time.perf_counter() - begin
+
+    return seconds
+
+
+def alternate(
+    runs: Mapping[str, Callable[[int], float]], rounds: int, warmup: int, progress: str
+) -> dict[str, np.ndarray]:
+    """Take each run once a round, in turn, so that a drifting machine affects all alike.
+
+    Args:
+        runs: name -> function of the round's number that returns its seconds.
+        rounds: counted rounds.
+        warmup: rounds before them.
+        progress: text before the progress bar.
+
+    Returns:
+        seconds, float64 `[rounds]`, by name.
+    """
+    from tqdm import tqdm
+
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for i in tqdm(range(warmup + rounds), desc=progress, leave=False, disable=None):
+        for name, run in runs.items():
+            time.sleep(PAUSE)
+            seconds = run(i)
+            if i >= warmup:
+                times[name].append(seconds)
+    return {name: np.array(spent) for name, spent in times.items()}
+
+
+class TableTimes:
+    """Counters of tables' operators between two moments.
+
+    Args:
+        tables: the tables.
+    """
+
+    def __init__(self, tables: Sequence[Any]) -> None:
+        self._tables = tables
+        self._before = self._read()
+
+    def start(self) -> None:
+        """Count from now on."""
+        self._before = self._read()
+
+    def seconds_per_step(self, steps: int) -> dict[str, float]:
+        """Return the seconds of lookup, accumulate and step, of all tables together."""
+        now = self._read()
+        return {name: (spent - self._before.get(name, 0)) / steps / 1e9
+                for name, spent in now.items() if spent > self._before.get(name, 0)}  # fmt: skip
+
+    def _read(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for table in self._tables:
+            for name, (_, nanoseconds) in table.op_times().items():
+                found[name] = found.get(name, 0) + nanoseconds
+        return found
+
+
+def parts_of(times: Mapping[str, np.ndarray], inside: float) -> dict[str, float]:
+    """Return milliseconds by `PARTS`.
+
+    Args:
+        times: seconds of the runs 'whole', 'dense', 'gradients' and 'products'.
+        inside: seconds of the tables' operators in the whole step.
+    """
+    median = {name: float(np.median(spent)) for name, spent in times.items()}
+    found = {
+        "products": median["products"],
+        "element-wise": median["gradients"] - median["products"],
+        "optimizer": median["dense"] - median["gradients"],
+        "tables": inside,
+        "rest": median["whole"] - median["dense"] - inside,
+    }
+    return {name: 1e3 * found[name] for name in PARTS}
+
+
+def by_bare(times: Mapping[str, np.ndarray], whole: str) -> float:
+    """Return the whole step by the bare products plus the bare table step, of the same rounds."""
+    return float(np.median(times[whole] / (times["products"] + times["tables"])))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of a step's runs (`step_parts.py`), and their tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import bench_common
+import mindspore as ms
+import numpy as np
+from onednn_ctypes import instructions, version
+from step_parts import PARTS, by_bare, parts_of
+
+import mindspore_rec as mr
+
+STEPS = ("ours", "mindspore", "torch", "tfra")
+# Names that the stored figures have always had.
+TITLES = {"mindspore": "vanilla"}
+
+
+def about() -> dict[str, Any]:
+    """Return what the figures depend on, and print it."""
+    found = {
+        "mindspore": ms.__version__,
+        "mindspore_rec": mr.__version__,
+        "onednn": version(),
+        "instructions": instructions(),
+        "threads": mr.get_num_threads(),
+    }
+    print(f"{bench_common.machine()['cpu']}: {', '.join(f'{k} {v}' for k, v in found.items())}")
+    return found
+
+
+def figures(
+    times: Mapping[str, np.ndarray], inside: Mapping[str, float], batch: int
+) -> dict[str, Any]:
+    """Return the figures of one network in one precision.
+
+    Args:
+        times: seconds of each run: those of `step_parts`, with 'ours' the whole step, and those of
+            peers.
+        inside: seconds of the tables' operators in a step of ours, by operator.
+        batch: samples in a step.
+    """
+    median = {name: float(np.median(spent)) for name, spent in times.items()}
+    found: dict[str, Any] = {}
+    for name in STEPS:
+        if name in times:
+            title = TITLES.get(name, name)
+            found[f"{title}_samples_per_s"] = round(batch / median[name], 1)
+            if name != "ours":
+                found[f"times_{title}"] = round(float(np.median(times[name] / times["ours"])), 3)
+    found["runs_ms"] = {name: round(1e3 * spent, 3) for name, spent in median.items()}
+    found["table_operators_ms"] = {name: round(1e3 * s, 3) for name, s in inside.items()}
+    if "products" in times:
+        whole = {**times, "whole": times["ours"]}
+        parts = parts_of(whole, sum(inside.values()))
+        found["parts_ms"] = {name: round(spent, 3) for name, spent in parts.items()}
+        found["by_bare"] = round(by_bare(times, "ours"), 3)
+    return found
+
+
+def show(title: str, found: Mapping[str, Any]) -> None:
+    """Print the figures of one network in one precision."""
+    print(f"\n{title}\n")
+    for name, versions in found.get("about", {}).items():
+        print(f"{name}: {', '.join(f'{k} {v}' for k, v in versions.items())}")
+    print("| | samples/s | ms | ours is faster by |\n|---|---|---|---|")
+    for name in STEPS:
+        label = TITLES.get(name, name)
+        if name in found["runs_ms"]:
+            rate, spent = found[f"{label}_samples_per_s"], found["runs_ms"][name]
+            times = found.get(f"times_{label}")
+            print(
+                f"| {label} | {rate:,.0f} | {spent:.1f} | {times or '':{'.2f' if times else ''}} |"
+            )
+    show_parts(found)
+
+
+def show_parts(found: Mapping[str, Any]) -> None:
+    """Print the parts of the step, beside what they need alone."""
+    if "parts_ms" not in found:
+        return
+    runs = found["runs_ms"]
+    alone = {"products": runs["products"], "tables": runs["tables"]}
+    print("\n| part of our step | ms | alone, ms |\n|---|---|---|")
+    for name in PARTS:
+        bare = f"{alone[name]:.1f}" if name in alone else ""
+        print(f"| {name} | {found['parts_ms'][name]:.1f} | {bare} |")
+    total = alone["products"] + alone["tables"]
+    print(f"| whole | {runs['ours']:.1f} | {total:.1f} |")
+    print(f"\nwhole step by bare products + bare tables: {found['by_bare']:.2f}", flush=True)
