@@ -18,6 +18,7 @@ that of its tasks, times the number of threads.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import threading
 import time
@@ -191,12 +192,12 @@ def structures(layer: Layer, kind: str) -> Iterator[tuple[str, Callable[[], list
         tiles = {(min(t[0], layer.units), min(t[1], layer.width)) for t in TILES}
         for tile, rows in itertools.product(sorted(tiles), (256, layer.batch)):
             name = f"tiles {tile[0]} x {tile[1]}, {min(rows, layer.batch)} rows at a time"
-            yield name, lambda tile=tile, rows=rows: layer.weight_gradient(tile, rows)
+            yield name, functools.partial(layer.weight_gradient, tile, rows)
         return
     make = layer.forward if kind == "forward" else layer.input_gradient
     for rows, packs in itertools.product(sorted({min(s, layer.batch) for s in SLICES}), (0, 1)):
         name = f"slices of {rows} rows, weights {'packed' if packs else 'as they are'}"
-        yield name, lambda rows=rows, packs=packs: make(rows, bool(packs))
+        yield name, functools.partial(make, rows, bool(packs))
 
 
 def run_tasks(tasks: Sequence[Task], threads: int, spent: list[float], clock: Any) -> float:

@@ -73,7 +73,7 @@ class Peer:
             stdout=self._said,
             stderr=self._said,
             pass_fds=(of_worker,),
-            text=True,
+            bufsize=0,
         )
         os.close(of_worker)
         try:
@@ -90,7 +90,7 @@ class Peer:
         """
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # the answer, or its absence, says so
-            print(k, file=self._process.stdin, flush=True)
+            self._process.stdin.write(f"{k}\n".encode())
         return float(self._answer())
 
     def _answer(self) -> str:

@@ -52,6 +52,7 @@ class Gradients(nn.Cell):
 
     def __init__(self, net: nn.Cell, weights: Sequence[Parameter]) -> None:
         super().__init__()
+        self.net = net  # its mode follows this cell's
         self.grad = ms.value_and_grad(net, None, list(weights))
 
     def construct(self, *batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -64,6 +65,7 @@ class DenseStep(nn.Cell):
 
     def __init__(self, net: nn.Cell, optimizer: nn.Cell, rows: Sequence[Parameter]) -> None:
         super().__init__()
+        self.net = net
         self.optimizer = optimizer
         self.updated = len(optimizer.parameters)
         self.grad = ms.value_and_grad(net, None, [*optimizer.parameters, *rows])

@@ -49,6 +49,11 @@ SUITE: dict[str, Benchmark] = {
         ("torch",),
         codes=(0, 1),  # 1: the twins differ by more than promised
     ),
+    "bare_products": Benchmark(
+        "GFLOP/s of the matrix products of a step of dense layers, by oneDNN alone",
+        "--batch 4096 16000 --rounds 20",
+        "--layers 20-64-32 --batch 300 --rounds 2",
+    ),
     "checkpoint_stall": Benchmark(
         "stall of a training step by a delta checkpoint, and samples/s with and without",
         "--seconds 8 --rounds 2 --directory {disk}",
@@ -151,8 +156,9 @@ SUITE: dict[str, Benchmark] = {
         ("Kafka",),
     ),
     "wide_deep_step": Benchmark(
-        "training samples/s of Wide & Deep on hash tables, beside MindSpore's own tables",
-        "--rows 2000000 --rounds 10",
+        "training samples/s of Wide & Deep beside MindSpore's own cells; parts of the step beside "
+        "bare products and tables",
+        "--rows 2000000 --rounds 8 --precision float32,bfloat16",
         "--batch 32 --rows 4000 --rounds 2 --shape criteo_26",
     ),
 }

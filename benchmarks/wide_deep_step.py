@@ -7,8 +7,8 @@
 All train the same dense network with Adam on the same batches of Zipf-distributed ids, in
 alternating steps of one run:
 
-    ours       63-bit keys in hash tables (one of dim 16, one of dim 1) with LazyAdam, and the dense
-               network in each precision
+    ours       63-bit keys in hash tables (one of dim 16, one of dim 1, summed) with LazyAdam, and
+               the dense network in each precision
     mindspore  static ids, `nn.EmbeddingLookup(sparse=True, target="CPU")`, `nn.LazyAdam` on the CPU
                target, float32
     torch      static ids, `nn.Embedding(sparse=True)` and `nn.EmbeddingBag`, `SparseAdam`, fused
@@ -29,8 +29,6 @@ os.environ.setdefault("GLOG_v", "3")  # nn.LazyAdam warns that it is deprecated
 
 import dataclasses
 import functools
-import inspect
-import itertools
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -41,7 +39,7 @@ import mindspore as ms
 import numpy as np
 import step_report
 from bare_products import PRECISIONS, BareProducts, has, precisions_of, why_not
-from mindspore import Parameter, Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn
 from peer_process import WORKERS, Peer, installed
 from step_parts import (
     GivenRows,
@@ -51,66 +49,22 @@ from step_parts import (
     table_run,
     timed,
 )
+from wide_deep_nets import (
+    DIM,
+    SHAPES,
+    VanillaWideDeep,
+    WideDeep,
+    hash_lookups,
+    layers_of_shape,
+)
 
 import mindspore_rec as mr
 from mindspore_rec import tables_of
-from mindspore_rec.nn import MLP
 from mindspore_rec.optim import LazyAdam
 
-# name -> sparse fields, dense columns, hidden layers
-SHAPES: dict[str, tuple[int, int, list[int]]] = {
-    "criteo_26": (26, 13, [1024, 512, 256]),
-    "criteo_39": (39, 0, [1024] * 5),
-}
-DIM = 16
 PEERS = ("mindspore", *WORKERS)
 BATCHES = 4
 WARMUP = 4
-
-
-class Dense(nn.Cell):
-    """The network above the embeddings."""
-
-    def __init__(self, fields: int, columns: int, hidden: list[int], precision: str) -> None:
-        super().__init__()
-        self.columns = columns
-        self.mlp = perceptron(fields * DIM + columns, hidden, precision)
-        self.loss = nn.BCEWithLogitsLoss()
-
-    def construct(self, deep: Tensor, wide: Tensor, dense: Tensor, label: Tensor) -> Tensor:
-        """deep [B, F, 16], wide [B, F, 1], dense [B, N], label [B, 1] -> loss."""
-        x = deep.reshape((deep.shape[0], -1))
-        if self.columns > 0:
-            x = ops.concat((x, dense), 1)
-        return self.loss(self.mlp(x) + wide.sum(1), label)
-
-
-class WideDeep(nn.Cell):
-    """Two lookups of the same ids, then the dense network."""
-
-    def __init__(self, deep: nn.Cell, wide: nn.Cell, dense: Dense) -> None:
-        super().__init__()
-        self.deep = deep
-        self.wide = wide
-        self.dense = dense
-
-    def construct(self, ids: Tensor, dense: Tensor, label: Tensor) -> Tensor:
-        """ids [B, F] -> loss."""
-        return self.dense(self.deep(ids), self.wide(ids), dense, label)
-
-
-def perceptron(width: int, hidden: list[int], precision: str) -> MLP:
-    """Return the perceptron with its products in a precision."""
-    if "compute_dtype" in inspect.signature(MLP).parameters:
-        return MLP(width, hidden, out_features=1, compute_dtype=precision)
-    return MLP(width, hidden, out_features=1)
-
-
-def lacking(precision: str) -> str:
-    """Return why a precision is left out, or ""."""
-    if precision != "float32" and "compute_dtype" not in inspect.signature(MLP).parameters:
-        return f"{precision}: MLP computes in float32 only"
-    return ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,18 +115,6 @@ def adam(parameters: Sequence[Parameter]) -> LazyAdam:
     return LazyAdam(list(parameters), learning_rate=1e-3)
 
 
-def hash_lookups(data: Data, name: str) -> tuple[nn.Cell, nn.Cell]:
-    """Return the lookups of dim 16 and 1, whose tables have all rows."""
-    deep = mr.HashEmbeddingLookup(DIM, ms.int64, name=f"{data.shape}.{data.batch}.{name}.deep")
-    wide = mr.HashEmbeddingLookup(
-        1, ms.int64, "zeros", name=f"{data.shape}.{data.batch}.{name}.wide"
-    )
-    for lookup, start in itertools.product((deep, wide), range(0, data.rows, 500_000)):
-        numbers = np.arange(start, min(start + 500_000, data.rows))
-        lookup.embedding_table.insert_rows(bench_common.spread_keys(numbers))
-    return deep, wide
-
-
 def step_of(net: nn.Cell, optimizer: nn.Cell, ids: Sequence[Tensor], data: Data) -> Any:
     """Return the run of a network's whole step."""
     step = nn.TrainOneStepCell(net, optimizer).set_train()
@@ -181,11 +123,7 @@ def step_of(net: nn.Cell, optimizer: nn.Cell, ids: Sequence[Tensor], data: Data)
 
 def vanilla_run(data: Data) -> Callable[[int], float]:
     """Return the run of MindSpore's own tables."""
-    net = WideDeep(
-        nn.EmbeddingLookup(data.rows, DIM, "zeros", target="CPU", sparse=True),
-        nn.EmbeddingLookup(data.rows, 1, "zeros", target="CPU", sparse=True),
-        Dense(*SHAPES[data.shape], "float32"),
-    )
+    net = VanillaWideDeep(data.rows, data.shape)
     optimizer = nn.LazyAdam(net.trainable_params(), learning_rate=1e-3)
     optimizer.target = "CPU"
     return step_of(net, optimizer, [Tensor(r.astype(np.int32)) for r in data.ranks], data)
@@ -195,20 +133,15 @@ def part_runs(data: Data, precision: str) -> dict[str, Callable[[int], float]]:
     """Return the runs of the dense network with given rows."""
     rng = np.random.default_rng(1)
     fields = SHAPES[data.shape][0]
-    deep, wide = (rng.random((data.batch, fields, dim)) * 0.02 - 0.01 for dim in (DIM, 1))
+    deep = rng.random((data.batch, fields, DIM)) * 0.02 - 0.01
+    wide = rng.random((data.batch, 1)) * 0.02 - 0.01
 
     def make() -> nn.Cell:
-        dense = Dense(*SHAPES[data.shape], precision)
-        return WideDeep(GivenRows("deep", deep), GivenRows("wide", wide), dense)
+        given = GivenRows("deep", deep), GivenRows("wide", wide)
+        return WideDeep(*given, data.shape, precision)
 
     runs = dense_runs(make, adam, (data.keys[0], *data.others))
     return {name: timed(run) for name, run in runs.items()}
-
-
-def layers_of_shape(shape: str) -> list[tuple[int, int]]:
-    """Return (in, out) of the layers of the perceptron."""
-    fields, columns, hidden = SHAPES[shape]
-    return list(itertools.pairwise([fields * DIM + columns, *hidden, 1]))
 
 
 class Case:
@@ -231,7 +164,7 @@ class Case:
         self.about: dict[str, dict[str, str]] = {}
         for precision in precisions:
             self._add_ours(precision)
-        deep, wide = hash_lookups(data, "alone")
+        deep, wide = hash_lookups(data.rows, f"{data.shape}.{data.batch}.alone")
         self._close_later(deep, wide)
         optimizer = adam([*deep.trainable_params(), *wide.trainable_params()])
         self.runs["tables"] = timed(table_run((deep, wide), optimizer, data.keys))
@@ -244,9 +177,9 @@ class Case:
 
     def _add_ours(self, precision: str) -> None:
         data = self.data
-        deep, wide = hash_lookups(data, precision)
+        deep, wide = hash_lookups(data.rows, f"{data.shape}.{data.batch}.{precision}")
         self._close_later(deep, wide)
-        net = WideDeep(deep, wide, Dense(*SHAPES[data.shape], precision))
+        net = WideDeep(deep, wide, data.shape, precision)
         run = step_of(net, adam(net.trainable_params()), data.keys, data)
         self.runs[f"ours {precision}"] = run
         self.inside[precision] = TableTimes(tables_of(net))
@@ -361,9 +294,6 @@ def main() -> None:
     args = parser.parse_args()
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
     about = step_report.about()
-    for reason in filter(None, map(lacking, args.precision)):
-        print(f"left out: {reason}")
-    args.precision = [p for p in args.precision if not lacking(p)]
     for precision in args.precision:
         if not has(precision):
             print(f"no bare products: {why_not(precision)}")

@@ -58,7 +58,7 @@ def test_wide_deep_step(tmp_path):
         "wide_deep_step.py", "--batch", "32", "--rows", "4000", "--rounds", "2",
         "--shape", "criteo_26", "--json", str(out),
     )  # fmt: skip
-    figures = json.loads(out.read_text())["shapes"]["criteo_26"]
+    figures = json.loads(out.read_text())["shapes"]["criteo_26"]["32"]["float32"]
     assert figures["ours_samples_per_s"] > 0
     assert figures["vanilla_samples_per_s"] > 0
 
