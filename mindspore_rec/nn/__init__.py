@@ -10,6 +10,7 @@ from mindspore_rec.nn.cross import CrossNet, CrossNetMix, CrossNetV2
 from mindspore_rec.nn.dot_interaction import DotInteraction
 from mindspore_rec.nn.embedding import EmbeddingBag, EmbeddingLookup, HashEmbeddingLookup, tables_of
 from mindspore_rec.nn.factorization import FactorizationMachine
+from mindspore_rec.nn.fused import FusedLayer
 from mindspore_rec.nn.grouped import GroupedEmbedding
 from mindspore_rec.nn.mlp import MLP
 from mindspore_rec.nn.mmoe import MMoE
@@ -22,6 +23,7 @@ __all__ = [
     "EmbeddingBag",
     "EmbeddingLookup",
     "FactorizationMachine",
+    "FusedLayer",
     "GroupedEmbedding",
     "HashEmbeddingLookup",
     "MLP",

@@ -119,7 +119,23 @@ class MLP(FusedLayer):
         """Return the output of the last layer."""
         if self.is_fused:
             return self._fused(inputs)
-        return self.layers(self._joined(inputs))
+        x = self._joined(inputs)
+        if self.compute_dtype == "float32":
+            return self.layers(x)
+        return self._rounded(x)
+
+    def _rounded(self, x: Tensor) -> Tensor:
+        """Return the output of MindSpore's layers, by products of `compute_dtype`."""
+        for i in range(len(self.layers)):
+            layer = self.layers[i]
+            if i not in self.dense:
+                x = layer(x)
+                continue
+            weight = ops.transpose(self.factor(layer.weight), (1, 0))
+            x = self.product(ops.matmul(self.factor(x), weight))
+            if layer.has_bias:
+                x = x + layer.bias
+        return x
 
     def _fused(self, inputs: Any) -> Any:
         given = inputs

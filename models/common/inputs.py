@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
 
@@ -16,11 +18,14 @@ NUMBERS = ("concat", "embed")
 
 
 class InputLayer(nn.Cell):
-    r"""Embed the fields of a row as vectors, and join the whole row to one vector.
+    r"""Embed the fields of a row as vectors, and return what a row consists of.
 
     Numbers are appended to the embeddings ('concat', as in the papers on Wide & Deep and DCN), or
     each is a field with a vector of its own that the number scales, :math:`x_n v_n` ('embed', as in
     the paper on factorization machines, and in FuxiCTR and BARS for all models).
+
+    The parts of a row are for cells that take several inputs, as `MLP(layer.widths, ...)(*parts)`,
+    which reads them where they are; `layer.joined(parts)` is for cells that take one.
 
     Args:
         fields: number of categorical fields F, at least 1.
@@ -35,11 +40,13 @@ class InputLayer(nn.Cell):
         numbers: float32 Tensor `[B, N]`; none where N is 0.
 
     Outputs:
-        Tuple of float32 Tensors: the vectors, `[B, fields, dim]`, and the whole row, `[B, width]`.
+        Tuple: the vectors, float32 `[B, fields, dim]`, and the parts of a row, a tuple of float32
+        Tensors `[B, ...]` with so many floats a row as `widths` says.
 
     Attributes:
         fields: number of vectors of a row: F, or F + N with 'embed'.
         dim: floats of a vector.
+        widths: floats of each part of a row.
         width: floats of the whole row.
 
     Raises:
@@ -50,9 +57,11 @@ class InputLayer(nn.Cell):
         >>> import numpy as np
         >>> layer = InputLayer(3, 2, EmbeddingConfig(dim=4), "embed", "doc.inputs")
         >>> ids = Tensor([[1, 2, 3]], ms.int64)
-        >>> vectors, row = layer(ids, Tensor(np.ones((1, 2), np.float32)))
-        >>> vectors.shape, row.shape
-        ((1, 5, 4), (1, 20))
+        >>> vectors, parts = layer(ids, Tensor(np.ones((1, 2), np.float32)))
+        >>> vectors.shape, [part.shape for part in parts], layer.widths
+        ((1, 5, 4), [(1, 3, 4), (1, 2, 4)], (12, 8))
+        >>> layer.joined(parts).shape
+        (1, 20)
     """
 
     def __init__(
@@ -73,21 +82,31 @@ class InputLayer(nn.Cell):
         self.embeds = numbers == "embed" and dense > 0
         self.concats = numbers == "concat" and dense > 0
         self.fields = fields + (dense if self.embeds else 0)
-        self.width = self.fields * self.dim + (dense if self.concats else 0)
+        self.widths: tuple[int, ...] = (fields * self.dim,)
         if self.embeds:
+            self.widths += (dense * self.dim,)
             first = initializer(Normal(embedding.std), (dense, self.dim))
             self.vectors = Parameter(first, name="vectors")
+        elif self.concats:
+            self.widths += (dense,)
+        self.width = sum(self.widths)
 
-    def construct(self, ids: Tensor, numbers: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return vectors and row."""
+    def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Any:
+        """Return the vectors, and the parts of a row."""
         vectors = self.embedding(ids)
         if self.embeds:
             scaled = ops.expand_dims(numbers, 2) * self.vectors
-            vectors = ops.concat((vectors, scaled), 1)
-        row = vectors.reshape((-1, self.fields * self.dim))
+            return ops.concat((vectors, scaled), 1), (vectors, scaled)
         if self.concats:
-            row = ops.concat((row, numbers), 1)
-        return vectors, row
+            return vectors, (vectors, numbers)
+        return vectors, (vectors,)
+
+    def joined(self, parts: tuple[Tensor, ...]) -> Tensor:
+        """Return the whole row, float32 `[B, width]`."""
+        if len(self.widths) == 1:
+            return parts[0].reshape((-1, self.width))
+        first = parts[0].reshape((-1, self.widths[0]))
+        return ops.concat((first, parts[1].reshape((-1, self.widths[1]))), 1)
 
 
 class FirstOrder(nn.Cell):

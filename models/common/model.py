@@ -50,17 +50,16 @@ class RunConfig:
         embedding: description of the embeddings.
         optimizer: how the model learns.
         train: length of the run and size of its batches.
-        compute_dtype: type in which the perceptrons' linear layers compute: 'float32', 'float16',
-            or 'bfloat16' where the backend has it; weights and embeddings are float32 always.
-            Default: 'float32'.
+        compute_dtype: type of the factors of the dense layers' products: 'float32', 'bfloat16', or
+            'float16' for the perceptrons; weights and embeddings are float32 always. 'bfloat16'
+            does not pay on processors without instructions for it. Default: 'float32'.
 
     Attributes:
         several_tasks: whether the network has an output for each task and takes their number as
             `tasks`. Of the class. Default: False, one output.
 
     Raises:
-        ValueError: data with several tasks for a model of one, or a type that the backend does not
-            have.
+        ValueError: data with several tasks for a model of one, or an unknown type.
     """
 
     data: Synthetic | Criteo | CensusIncome | MovieLens

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixed precision: the perceptrons' products in 16 bits, everything else in float32."""
+"""Mixed precision: the dense layers' products in 16 bits, everything else in float32."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import mindspore as ms
 from mindspore import Tensor, nn
 
 from mindspore_rec.checks import check_one_of
-from mindspore_rec.nn import MLP
+from mindspore_rec.nn import MLP, FusedLayer
 
 __all__ = ["COMPUTE_DTYPES", "check_compute_dtype", "loss_scale", "lower_precision"]
 
@@ -16,44 +16,44 @@ LOSS_SCALE = 1024.0  # gradients of a mean over a batch are small: float16 would
 
 
 def check_compute_dtype(name: str) -> str:
-    """Return a `compute_dtype` that this backend has.
+    """Return a legal `compute_dtype`.
 
     Raises:
-        ValueError: it is not one of `COMPUTE_DTYPES`, or the backend has no operators for it.
+        ValueError: it is not one of `COMPUTE_DTYPES`.
 
     Example:
-        >>> check_compute_dtype("float16")
-        'float16'
+        >>> check_compute_dtype("bfloat16")
+        'bfloat16'
     """
-    check_one_of("'compute_dtype'", name, COMPUTE_DTYPES)
-    if name == "bfloat16" and ms.get_context("device_target") == "CPU":
-        raise ValueError(
-            "'compute_dtype' bfloat16 must have a backend that multiplies it: MindSpore's CPU "
-            "backend multiplies float32 and, more slowly, float16; its Ascend backend bfloat16"
-        )
-    return name
+    return check_one_of("'compute_dtype'", name, COMPUTE_DTYPES)
 
 
 def lower_precision(net: nn.Cell, name: str) -> None:
-    """Let the linear layers of a network's perceptrons compute in another type.
+    """Let the products of a network's layers compute in another type.
 
-    Weights, embeddings, batch normalization and outputs of perceptrons stay float32; so do cross
-    networks and products of pairs. With 'float32' nothing changes.
+    Weights, embeddings and all sums stay float32. 'bfloat16' rounds the factors of the products of
+    all layers that have a fused form; it is faster where the processor multiplies bfloat16
+    (AVX-512 BF16 or AMX; Ascend), and slower than float32 elsewhere. 'float16' is for the linear
+    layers of perceptrons only, by MindSpore's own layers. With 'float32' nothing changes.
 
     Args:
         net: the network, not yet compiled.
         name: type of `COMPUTE_DTYPES`.
     """
-    if name == "float32":
-        return
     for _, cell in list(net.cells_and_names()):
-        if isinstance(cell, MLP):
-            for layer in cell.layers:
-                if isinstance(layer, nn.Dense):
-                    layer.to_float(getattr(ms, name))
-                elif isinstance(layer, nn.BatchNorm1d):
-                    layer.to_float(ms.float32)
-            cell.layers.append(_Float32())
+        if name == "bfloat16" and isinstance(cell, FusedLayer):
+            cell.set_compute_dtype(name)
+        elif name == "float16" and isinstance(cell, MLP):
+            _halve(cell)
+
+
+def _halve(mlp: MLP) -> None:
+    for layer in mlp.layers:
+        if isinstance(layer, nn.Dense):
+            layer.to_float(ms.float16)
+        elif isinstance(layer, nn.BatchNorm1d):
+            layer.to_float(ms.float32)
+    mlp.layers.append(_Float32())
 
 
 def loss_scale(name: str) -> float:

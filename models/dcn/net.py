@@ -73,11 +73,13 @@ class DCN(nn.Cell):
         held = embedding or EmbeddingConfig()
         self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.embedding", seed)
         self.cross = CrossNet(self.inputs.width, layers)
-        self.deep = MLP(self.inputs.width, hidden, "relu", dropout, batch_norm)
+        self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm)
         width = self.cross.out_features + self.deep.out_features
         self.output = nn.Dense(width, 1, weight_init=XavierUniform(), bias_init="zeros")
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
-        row = self.inputs(ids, numbers)[1]
-        return self.output(ops.concat((self.cross(row), self.deep(row)), 1))
+        _, parts = self.inputs(ids, numbers)
+        return self.output(
+            ops.concat((self.cross(self.inputs.joined(parts)), self.deep(*parts)), 1)
+        )

@@ -101,14 +101,16 @@ class DCNV2(nn.Cell):
                 width, layers, 4 if experts is None else experts, 32 if rank is None else rank
             )
         self.stacked = structure == "stacked"
-        self.deep = MLP(width, hidden, "relu", dropout, batch_norm)
+        self.deep = MLP(
+            width if self.stacked else self.inputs.widths, hidden, "relu", dropout, batch_norm
+        )
         joined = self.deep.out_features + (0 if self.stacked else width)
         self.output = nn.Dense(joined, 1, weight_init=XavierUniform(), bias_init="zeros")
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
-        row = self.inputs(ids, numbers)[1]
-        crossed = self.cross(row)
+        _, parts = self.inputs(ids, numbers)
+        crossed = self.cross(self.inputs.joined(parts))
         if self.stacked:
             return self.output(self.deep(crossed))
-        return self.output(ops.concat((crossed, self.deep(row)), 1))
+        return self.output(ops.concat((crossed, self.deep(*parts)), 1))

@@ -72,9 +72,9 @@ class DeepFM(nn.Cell):
         self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.embedding", seed)
         self.first_order = FirstOrder(fields, dense, held, f"{name}.first_order", seed)
         self.pairs = FactorizationMachine(self.inputs.fields, self.inputs.dim)
-        self.deep = MLP(self.inputs.width, hidden, "relu", dropout, batch_norm, out_features=1)
+        self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm, out_features=1)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
-        vectors, row = self.inputs(ids, numbers)
-        return self.first_order(ids, numbers) + self.pairs(vectors) + self.deep(row)
+        vectors, parts = self.inputs(ids, numbers)
+        return self.first_order(ids, numbers) + self.pairs(vectors) + self.deep(*parts)

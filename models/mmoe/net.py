@@ -90,7 +90,8 @@ class MMoENet(nn.Cell):
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits of all tasks."""
-        mixtures = self.mixture(self.inputs(ids, numbers)[1])
+        _, parts = self.inputs(ids, numbers)
+        mixtures = self.mixture(self.inputs.joined(parts))
         logits: tuple[Tensor, ...] = ()
         for k in range(len(self.towers)):
             logits += (self.towers[k](mixtures[k]),)

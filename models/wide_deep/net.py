@@ -75,8 +75,9 @@ class WideDeep(nn.Cell):
         held = embedding or EmbeddingConfig()
         self.wide = FirstOrder(fields, dense, held, f"{name}.wide", seed)
         self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.deep", seed)
-        self.deep = MLP(self.inputs.width, hidden, "relu", dropout, batch_norm, out_features=1)
+        self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm, out_features=1)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
-        return self.wide(ids, numbers) + self.deep(self.inputs(ids, numbers)[1])
+        _, parts = self.inputs(ids, numbers)
+        return self.wide(ids, numbers) + self.deep(*parts)

@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
-from mindspore import get_context, nn
+import mindspore as ms
+from mindspore import Tensor, get_context, nn, ops
 
 from mindspore_rec.checks import check_one_of
 from mindspore_rec.nn.fused.library import has_onednn
+from mindspore_rec.nn.fused.rounding import GradientRounding, Rounding
 
 __all__ = ["COMPUTE_DTYPES", "FusedLayer"]
 
 COMPUTE_DTYPES = ("float32", "bfloat16")
 """Legal types of the factors of products; sums, weights and gradients are float32."""
+
+_Layer = TypeVar("_Layer", bound="FusedLayer")
 
 
 class FusedLayer(nn.Cell):
@@ -26,6 +30,8 @@ class FusedLayer(nn.Cell):
     cell consists of; both have the same parameters.
 
     A subclass calls `_fuse` at the end of its `__init__`, and in `construct` asks `self.is_fused`.
+    Its form of MindSpore's layers passes factors of products through `factor`, and products through
+    `product`, so that it has the same precision.
 
     Args:
         compute_dtype: type of the products' factors, one of `COMPUTE_DTYPES`.
@@ -36,6 +42,31 @@ class FusedLayer(nn.Cell):
         self.compute_dtype = check_one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
         self.fused_training: Any = None
         self.fused_evaluation: Any = None
+        self.rounds = Rounding()
+        self.rounds_gradient = GradientRounding()
+
+    def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
+        """Let products read another type; call it before the network is compiled.
+
+        Args:
+            compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
+
+        Returns:
+            The layer itself.
+
+        Raises:
+            ValueError: the type is none of these.
+
+        Example:
+            >>> from mindspore_rec.nn import MLP
+            >>> MLP(4, (8, 6)).set_compute_dtype("bfloat16").compute_dtype
+            'bfloat16'
+        """
+        self.compute_dtype = check_one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
+        if self.fused_training is not None:
+            self._fuse()
+        self.compile_cache.clear()
+        return self
 
     def _fuse(self) -> None:
         """Make the fused forms, for training and for evaluation."""
@@ -52,8 +83,39 @@ class FusedLayer(nn.Cell):
         """Whether the fused form is used; the graph compiler asks once for each graph."""
         if self.fused_training is None or get_context("device_target") != "CPU":
             return False
-        flags = self.get_flags()
-        return not (flags.get("fp16") or flags.get("bf16") or _is_exporting())
+        return not (_is_exporting() or any(_is_half(cell) for cell in self.cells_in()))
+
+    def cells_in(self) -> list[nn.Cell]:
+        """Return the layer and all cells in it."""
+        return [cell for _, cell in self.cells_and_names()]
+
+    @property
+    def rounding(self) -> str:
+        """How `factor` makes factors: 'none' as they are, 'round' in float32, or 'cast'.
+
+        An exported network has float32 products, which every runtime knows.
+        """
+        if self.compute_dtype == "float32" or _is_exporting():
+            return "none"
+        return "round" if get_context("device_target") == "CPU" else "cast"
+
+    def factor(self, x: Tensor) -> Tensor:
+        """Return a factor of a product of `compute_dtype`; its gradient is float32."""
+        if self.rounding == "none":
+            return x
+        return self.rounds(x) if self.rounding == "round" else ops.cast(x, ms.bfloat16)
+
+    def product(self, y: Tensor) -> Tensor:
+        """Return a product of such factors as float32; the gradient is rounded, being a factor."""
+        if self.rounding == "none":
+            return y
+        return self.rounds_gradient(y) if self.rounding == "round" else ops.cast(y, ms.float32)
+
+
+def _is_half(cell: nn.Cell) -> bool:
+    """Return whether `to_float` has changed the type in which a cell computes."""
+    flags = cell.get_flags()
+    return bool(flags.get("fp16") or flags.get("bf16"))
 
 
 def _is_exporting() -> bool:

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rounding to bfloat16 in float32, for layers of MindSpore on backends that cannot multiply it."""
+
+from __future__ import annotations
+
+import mindspore as ms
+from mindspore import Tensor, nn, ops
+
+__all__ = ["GradientRounding", "Rounding"]
+
+
+class Rounding(nn.Cell):
+    """Round to the nearest bfloat16, ties to even; the gradient passes as it is.
+
+    Inputs:
+        x: float32 Tensor.
+
+    Outputs:
+        float32 Tensor of the same shape.
+
+    Example:
+        >>> Rounding()(Tensor([1.001, 1.007], ms.float32)).asnumpy().tolist()
+        [1.0, 1.0078125]
+    """
+
+    def construct(self, x: Tensor) -> Tensor:
+        """Return x rounded."""
+        return ops.cast(ops.cast(x, ms.bfloat16), ms.float32)
+
+    def bprop(self, x: Tensor, out: Tensor, dout: Tensor) -> tuple[Tensor]:
+        """Return the gradient of the output."""
+        return (dout,)
+
+
+class GradientRounding(nn.Cell):
+    """Return x as it is; round its gradient, as `Rounding` does a value."""
+
+    def construct(self, x: Tensor) -> Tensor:
+        """Return x."""
+        return x
+
+    def bprop(self, x: Tensor, out: Tensor, dout: Tensor) -> tuple[Tensor]:
+        """Return the gradient of the output, rounded."""
+        return (ops.cast(ops.cast(dout, ms.bfloat16), ms.float32),)
