@@ -332,6 +332,25 @@ class DenseProgram:
         mask_count: int,
     ) -> None: ...
     def add_softmax(self, x: tuple[int, int, int], y: tuple[int, int, int], group: int) -> None: ...
+    def add_pairwise_dots(
+        self,
+        x: tuple[int, int, int],
+        y: tuple[int, int, int],
+        vectors: int,
+        diagonal: bool,
+        keeps_first: bool,
+    ) -> None: ...
+    def add_factorized_pairs(
+        self, x: tuple[int, int, int], y: tuple[int, int, int], fields: int, sums: bool
+    ) -> None: ...
+    def add_mixture(
+        self,
+        units: tuple[int, int, int],
+        gates: tuple[int, int, int],
+        y: tuple[int, int, int],
+        experts: int,
+        tasks: int,
+    ) -> None: ...
     def end_stage(self) -> None: ...
     def finish(self, parameters: int, extras: int) -> int:
         """Lay the memory out; return the program's number."""

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.checks import check_int
+from mindspore_rec.nn.fused import FusedLayer, Program
 
 __all__ = ["DotInteraction"]
 
 
-class DotInteraction(nn.Cell):
+class DotInteraction(FusedLayer):
     r"""Dot products of all pairs of a row's vectors, as DLRM joins its features.
 
     .. math::
@@ -61,17 +64,19 @@ class DotInteraction(nn.Cell):
     """
 
     def __init__(self, fields: int, dim: int, diagonal: bool = False, dense: bool = False) -> None:
-        super().__init__()
+        super().__init__("float32")
         for argument, value in (("diagonal", diagonal), ("dense", dense)):
             if not isinstance(value, bool):
                 raise TypeError(f"{argument} must be a bool, got {value!r}")
         self.fields = check_int("fields", fields, 1 if diagonal or dense else 2, 4096)
         self.dim = check_int("dim", dim, 1, 8192)
         self.with_dense = dense
-        vectors = self.fields + int(dense)
-        self.pairs = _PairDots(vectors, diagonal)
-        products = vectors * (vectors + (1 if diagonal else -1)) // 2
+        self.diagonal = diagonal
+        self.vectors = self.fields + int(dense)
+        self.pairs = _PairDots(self.vectors, diagonal)
+        products = self.vectors * (self.vectors + (1 if diagonal else -1)) // 2
         self.out_features = products + (self.dim if dense else 0)
+        self._fuse()
 
     def construct(self, x: Tensor, dense: Tensor | None = None) -> Tensor:
         """Return the products, behind the dense vector if there is one."""
@@ -82,11 +87,25 @@ class DotInteraction(nn.Cell):
                 raise TypeError("dense must be a Tensor, got None")
             if dense.shape[1:] != (self.dim,):
                 raise ValueError(f"dense must be [B, {self.dim}], got {dense.shape}")
+            if self.is_fused:
+                return self._fused((dense, x))
             x = ops.cat((ops.expand_dims(dense, 1), x), 1)
             return ops.cat((dense, self.pairs(x)), 1)
         if dense is not None:
             raise TypeError("dense must be None where the cell is made with dense=False")
-        return self.pairs(x)
+        return self._fused((x,)) if self.is_fused else self.pairs(x)
+
+    def _fused(self, inputs: Any) -> Any:
+        return (
+            self.fused_training(*inputs)[0] if self.training else self.fused_evaluation(*inputs)[0]
+        )
+
+    def _program(self, training: bool) -> nn.Cell:
+        program = Program(self.compute_dtype)
+        widths = (self.dim,) if self.with_dense else ()
+        x = program.inputs(*widths, self.fields * self.dim)
+        products = program.pairwise_dots(x, self.vectors, self.diagonal, self.with_dense)
+        return program.cell([products], training)
 
 
 class _PairDots(nn.Cell):

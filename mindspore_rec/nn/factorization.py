@@ -7,13 +7,14 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.checks import check_int, check_one_of
+from mindspore_rec.nn.fused import FusedLayer, Program
 
 __all__ = ["FactorizationMachine"]
 
 _REDUCTIONS = ("sum", "none")
 
 
-class FactorizationMachine(nn.Cell):
+class FactorizationMachine(FusedLayer):
     r"""Second-order term of a factorization machine: the products of all pairs of fields, summed.
 
     .. math::
@@ -60,7 +61,7 @@ class FactorizationMachine(nn.Cell):
     """
 
     def __init__(self, fields: int, dim: int, reduction: str = "sum") -> None:
-        super().__init__()
+        super().__init__("float32")
         self.fields = check_int("fields", fields, 2, 4096)
         self.dim = check_int("dim", dim, 1, 8192)
         self.sums = check_one_of("reduction", reduction, _REDUCTIONS) == "sum"
@@ -68,13 +69,21 @@ class FactorizationMachine(nn.Cell):
         # Sums over fields as a product with stacked unit matrices: CPU kernels reduce [B, F, D]
         # over its middle several times as slowly.
         self.stacked = Tensor(np.tile(np.eye(self.dim, dtype=np.float32), (self.fields, 1)))
+        self._fuse()
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the sum over all pairs of fields."""
         if x.shape[1:] != (self.fields, self.dim):
             raise ValueError(f"x must be [B, {self.fields}, {self.dim}], got {x.shape}")
+        if self.is_fused:
+            return self.fused_training(x)[0] if self.training else self.fused_evaluation(x)[0]
         x = x.reshape((-1, self.fields * self.dim))
         total = ops.matmul(x, self.stacked)
         if self.sums:
             return 0.5 * ((total * total).sum(1, keepdims=True) - (x * x).sum(1, keepdims=True))
         return 0.5 * (total * total - ops.matmul(x * x, self.stacked))
+
+    def _program(self, training: bool) -> nn.Cell:
+        program = Program(self.compute_dtype)
+        x = program.inputs(self.fields * self.dim)
+        return program.cell([program.factorized_pairs(x, self.fields, self.sums)], training)

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "dense/linear.h"
+#include "dense/mixture_layer.h"
+#include "dense/pair_layers.h"
 #include "dense/program.h"
 #include "dense/program_registry.h"
 #include "dense/row_layers.h"
@@ -106,6 +108,24 @@ void BindDense(py::module_& m) {
       .def("add_softmax",
            [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, int64_t group) {
              b.program().AddLayer(std::make_unique<Softmax>(ToView(x), ToView(y), group));
+           })
+      .def("add_pairwise_dots",
+           [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, int64_t vectors,
+              bool diagonal, bool keeps_first) {
+             b.program().AddLayer(std::make_unique<PairwiseDots>(ToView(x), ToView(y), vectors,
+                                                                 diagonal, keeps_first));
+           })
+      .def(
+          "add_factorized_pairs",
+          [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, int64_t fields, bool sums) {
+            b.program().AddLayer(
+                std::make_unique<FactorizedPairs>(ToView(x), ToView(y), fields, sums));
+          })
+      .def("add_mixture",
+           [](ProgramBuilder& b, const ViewTuple& units, const ViewTuple& gates, const ViewTuple& y,
+              int64_t experts, int64_t tasks) {
+             b.program().AddLayer(std::make_unique<Mixture>(ToView(units), ToView(gates), ToView(y),
+                                                            experts, tasks));
            })
       .def("end_stage", [](ProgramBuilder& b) { b.program().EndStage(); })
       .def("finish", &ProgramBuilder::Finish, py::arg("parameters"), py::arg("extras"))

@@ -20,6 +20,22 @@ struct Block {
   Block columns(int64_t from) const { return {data + from, ld}; }
 };
 
+// Floats that the loops over pairs of a row's vectors need beside the row.
+struct PairScratch {
+  static constexpr int64_t Ld(int64_t vectors) { return (vectors + 15) / 16 * 16; }
+  static constexpr int64_t Forward(int64_t vectors, int64_t dim) {
+    return dim * Ld(vectors) + vectors * (vectors + 1) / 2 + 16;
+  }
+  static constexpr int64_t Backward(int64_t vectors) { return vectors * vectors; }
+};
+
+// Experts of `width` units each, mixed for so many tasks.
+struct MixtureShape {
+  int64_t tasks = 0;
+  int64_t experts = 0;
+  int64_t width = 0;
+};
+
 struct Elementwise {
   const char* name;  // "avx512", "avx2", "base"
 
@@ -60,6 +76,28 @@ struct Elementwise {
   void (*softmax)(int64_t rows, int64_t groups, int64_t group, Block x);
   void (*softmax_gradient)(int64_t rows, int64_t groups, int64_t group, Block output,
                            Block gradient);
+
+  // Dot products of all pairs (i, j) of the vectors [vectors, dim] of a row, j < i, or j <= i with
+  // the diagonal, in the order (1, 0), (2, 0), (2, 1), ...; and gradient = or += that of x.
+  // `scratch` has `PairScratch` floats.
+  void (*pair_dots)(int64_t rows, int64_t vectors, int64_t dim, bool diagonal, Block x,
+                    float* scratch, Block output);
+  void (*pair_dots_gradient)(int64_t rows, int64_t vectors, int64_t dim, bool diagonal, Block x,
+                             Block output_gradient, float* scratch, bool adds, Block gradient);
+  // Sum over pairs of the fields [fields, dim] of a row of their products, unit by unit.
+  void (*pair_sums)(int64_t rows, int64_t fields, int64_t dim, Block x, Block output);
+  void (*pair_sums_gradient)(int64_t rows, int64_t fields, int64_t dim, Block x,
+                             Block output_gradient, bool adds, Block gradient);
+  // Sum of a row's columns, in one.
+  void (*row_sums)(int64_t rows, int64_t width, Block x, Block output);
+
+  // output [tasks, width] = gates [tasks, experts] units [experts, width] of each row; gradient =
+  // or += that of the units, and of the gates.
+  void (*mix)(int64_t rows, const MixtureShape& shape, Block units, Block gates, Block output);
+  void (*mix_units_gradient)(int64_t rows, const MixtureShape& shape, Block gates,
+                             Block output_gradient, bool adds, Block gradient);
+  void (*mix_gates_gradient)(int64_t rows, const MixtureShape& shape, Block units,
+                             Block output_gradient, bool adds, Block gradient);
 };
 
 // Returns the best set this CPU runs, or the one named by MINDSPORE_REC_SIMD (avx512, avx2, base).

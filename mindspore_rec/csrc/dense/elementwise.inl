@@ -5,11 +5,11 @@
 // a function shared with other files could be linked in its AVX-512 form and run on a CPU without
 // it.
 #include "dense/elementwise.h"
+#include "dense/mixture_kernels.inl"
+#include "dense/pair_kernels.inl"
 
 namespace msrec {
 namespace {
-
-#define MSREC_INLINE static inline __attribute__((always_inline))
 
 MSREC_INLINE float* RowOf(const Block& block, int64_t r) { return block.data + r * block.ld; }
 
@@ -331,6 +331,14 @@ const Elementwise MSREC_ELEMENTWISE_SYMBOL = {MSREC_ELEMENTWISE_NAME,
                                               AddProduct,
                                               Add,
                                               Softmax,
-                                              SoftmaxGradient};
+                                              SoftmaxGradient,
+                                              PairDots,
+                                              PairDotsGradient,
+                                              PairSums,
+                                              PairSumsGradient,
+                                              RowSums,
+                                              Mix,
+                                              MixUnitsGradient,
+                                              MixGatesGradient};
 
 }  // namespace msrec

@@ -126,13 +126,13 @@ class Program:
         self._native.add_gelu(z, y)
         return y
 
-    def dropout(self, x: Columns, count: int) -> Columns:
-        """Add a dropout by masks, and return its output.
+    def dropout(self, x: Columns, count: int, output: Columns | None = None) -> Columns:
+        """Add a dropout by masks, and return its output: `output`, or a new value.
 
         It reads two further inputs: the masks, float32 `[count, x.width]`, and the number of rows
         that were masked before, int32 `[1]`.
         """
-        y = self.value(x.width)
+        y = self.value(x.width) if output is None else output
         self._native.add_dropout(x, y, self._extra(), self._extra(), count)
         return y
 
@@ -140,6 +140,46 @@ class Program:
         """Add a softmax of each group of so many columns, and return its output."""
         y = self.value(x.width)
         self._native.add_softmax(x, y, group)
+        return y
+
+    def pairwise_dots(self, x: Columns, vectors: int, diagonal: bool, keeps_first: bool) -> Columns:
+        """Add the dot products of all pairs of a row's vectors, and return its output.
+
+        Args:
+            x: columns of the vectors, side by side.
+            vectors: number of vectors.
+            diagonal: whether the products of vectors with themselves are kept.
+            keeps_first: whether a copy of the first vector is in front of the products.
+        """
+        dim = x.width // vectors
+        pairs = vectors * (vectors + (1 if diagonal else -1)) // 2
+        y = self.value(pairs + (dim if keeps_first else 0))
+        self._native.add_pairwise_dots(x, y, vectors, diagonal, keeps_first)
+        return y
+
+    def factorized_pairs(self, x: Columns, fields: int, sums: bool) -> Columns:
+        """Add the sum over pairs of fields of their products, and return its output.
+
+        Args:
+            x: columns of the fields' vectors, side by side.
+            fields: number of fields.
+            sums: whether the units of the sum are summed, too.
+        """
+        y = self.value(1 if sums else x.width // fields)
+        self._native.add_factorized_pairs(x, y, fields, sums)
+        return y
+
+    def mixture(self, units: Columns, gates: Columns, experts: int, tasks: int) -> Columns:
+        """Add the tasks' sums of the experts' units, weighed by gates, and return its output.
+
+        Args:
+            units: columns of the experts' outputs, side by side.
+            gates: columns of the weights, `experts` for each task.
+            experts: number of experts.
+            tasks: number of tasks, whose mixtures are side by side in the output.
+        """
+        y = self.value(units.width // experts * tasks)
+        self._native.add_mixture(units, gates, y, experts, tasks)
         return y
 
     def cell(self, outputs: list[Columns], training: bool) -> ProgramCell:

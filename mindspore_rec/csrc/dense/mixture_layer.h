@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mixture: sums of the experts' outputs, weighed by the tasks' gates.
+#pragma once
+
+#include "dense/layer.h"
+
+namespace msrec {
+
+// output [tasks, width] = gates [tasks, experts] units [experts, width], in each row.
+class Mixture : public Layer {
+ public:
+  // Throws std::invalid_argument where the widths do not fit.
+  Mixture(View units, View gates, View output, int64_t experts, int64_t tasks);
+  bool always_adds() const override { return false; }
+  void Forward(const SliceRun& slice) const override;
+  void Backward(const SliceRun& slice) const override;
+
+ private:
+  const MixtureShape shape_;
+};
+
+}  // namespace msrec
