@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
 
 from mindspore_rec.checks import check_int, check_one_of
+from mindspore_rec.nn.fused import Columns, FusedLayer, Part, Program, check_widths, join
 from mindspore_rec.nn.mlp import ACTIVATIONS
 
 __all__ = ["CrossNet", "CrossNetMix", "CrossNetV2"]
@@ -20,7 +23,7 @@ _MOST_EXPERTS = 1024
 _HIGHEST_RANK = 8192
 
 
-class CrossNet(nn.Cell):
+class CrossNet(FusedLayer):
     r"""Cross network of DCN: each layer multiplies the input by one learned number a row.
 
     .. math::
@@ -31,23 +34,29 @@ class CrossNet(nn.Cell):
     `mindspore.set_seed` decides the draw.
 
     By induction :math:`x_l = \alpha_l x_0 + \sum_{k<l} b_k` with one number :math:`\alpha_l` a row.
-    So all layers are one matrix product and one pass over the input, however many there are.
+    So all layers are one matrix product and one pass over the input, however many there are. On the
+    CPU they are one operator, forward and backward.
 
     Source: Wang et al., "Deep & Cross Network for Ad Click Predictions", ADKDD 2017,
     https://doi.org/10.1145/3124749.3124754.
 
     Args:
-        in_features: width of the input, 1 to 2**20.
+        in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
+            joined without a copy of their own.
         layers: number of cross layers L, 1 to 64. Default: 2.
+        compute_dtype: type to which the factors of products with rows are rounded, as for `MLP`.
+            The numbers are those that other layers have, but not faster: products with single
+            vectors take as long as reading the rows. Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`.
+        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
+            the widths.
 
     Outputs:
-        float32 Tensor `[B, in_features]`.
+        float32 Tensor `[B, out_features]`.
 
     Attributes:
-        out_features: width of the output.
+        out_features: width of the output: that of the input, or of all inputs together.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -59,18 +68,29 @@ class CrossNet(nn.Cell):
         (5, 6)
     """
 
-    def __init__(self, in_features: int, layers: int = 2) -> None:
-        super().__init__()
-        width = check_int("in_features", in_features, 1, _MOST_UNITS)
+    def __init__(
+        self,
+        in_features: int | Sequence[int],
+        layers: int = 2,
+        *,
+        compute_dtype: str = "float32",
+    ) -> None:
+        super().__init__(compute_dtype)
+        self.in_features = check_widths("in_features", in_features, _MOST_UNITS)
+        width = sum(self.in_features)
         self.layers = check_int("layers", layers, 1, _MOST_LAYERS)
         self.out_features = width
         self.weight = _weight("weight", (self.layers, width), width, 1)
         self.bias = _zeros("bias", (self.layers, width))
         self.earlier = Tensor(np.tril(np.ones((self.layers, self.layers), np.float32), -1))
         self.products = ops.MatMul(transpose_b=True)
+        self._fuse()
 
-    def construct(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer, float32 `[B, in_features]`."""
+    def construct(self, *inputs: Tensor) -> Tensor:
+        """Return the output of the last layer, float32 `[B, out_features]`."""
+        if self.is_fused:
+            return self._run_fused((*inputs, self.weight, self.bias))
+        x = join(inputs, self.in_features)
         of_input = ops.split(self.products(x, self.weight), 1, 1)
         of_biases = (self.products(self.weight, self.bias) * self.earlier).sum(1)
         factor = 1 + of_input[0]
@@ -78,8 +98,14 @@ class CrossNet(nn.Cell):
             factor = factor + factor * of_input[k] + of_biases[k]
         return factor * x + self.bias.sum(0)
 
+    def _program(self, training: bool) -> nn.Cell:
+        program = Program(self.compute_dtype)
+        x = program.inputs(*self.in_features)
+        weight, bias = program.parameter(), program.parameter()
+        return program.cell([program.cross_vectors(x, self.layers, weight, bias)], training)
 
-class CrossNetV2(nn.Cell):
+
+class CrossNetV2(FusedLayer):
     r"""Cross network of DCN-V2: each layer multiplies the input by a linear map, unit by unit.
 
     .. math::
@@ -88,21 +114,27 @@ class CrossNetV2(nn.Cell):
     with a square matrix :math:`W_l` a layer; the output is :math:`x_L`. Weights start as Glorot &
     Bengio (2010), normal; biases as 0. `mindspore.set_seed` decides the draw.
 
+    On the CPU all layers are one operator, forward and backward, whose products are oneDNN's.
+
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078.
 
     Args:
-        in_features: width of the input, 1 to 2**20.
+        in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
+            joined without a copy of their own.
         layers: number of cross layers L, 1 to 64. Default: 2.
+        compute_dtype: type to which the factors of products are rounded, as for `MLP`.
+            Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`.
+        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
+            the widths.
 
     Outputs:
-        float32 Tensor `[B, in_features]`.
+        float32 Tensor `[B, out_features]`.
 
     Attributes:
-        out_features: width of the output.
+        out_features: width of the output: that of the input, or of all inputs together.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -114,25 +146,49 @@ class CrossNetV2(nn.Cell):
         (5, 6)
     """
 
-    def __init__(self, in_features: int, layers: int = 2) -> None:
-        super().__init__()
-        width = check_int("in_features", in_features, 1, _MOST_UNITS)
+    def __init__(
+        self,
+        in_features: int | Sequence[int],
+        layers: int = 2,
+        *,
+        compute_dtype: str = "float32",
+    ) -> None:
+        super().__init__(compute_dtype)
+        self.in_features = check_widths("in_features", in_features, _MOST_UNITS)
+        width = sum(self.in_features)
         count = check_int("layers", layers, 1, _MOST_LAYERS)
         self.out_features = width
         weight = Normal(math.sqrt(1 / width))
         self.maps = nn.CellList(
             [nn.Dense(width, width, weight_init=weight, bias_init="zeros") for _ in range(count)]
         )
+        self._fuse()
 
-    def construct(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer, float32 `[B, in_features]`."""
+    def construct(self, *inputs: Tensor) -> Tensor:
+        """Return the output of the last layer, float32 `[B, out_features]`."""
+        if self.is_fused:
+            return self._fused(inputs)
+        x = join(inputs, self.in_features)
         crossed = x
         for linear in self.maps:
             crossed = x * linear(crossed) + crossed
         return crossed
 
+    def _fused(self, given: Any) -> Any:
+        for linear in self.maps:
+            given = (*given, linear.weight, linear.bias)
+        return self._run_fused(given)
 
-class CrossNetMix(nn.Cell):
+    def _program(self, training: bool) -> nn.Cell:
+        program = Program(self.compute_dtype)
+        x = crossed = program.inputs(*self.in_features)
+        for _ in self.maps:
+            mapped = program.linear(crossed, x.width, program.parameter(), program.parameter())
+            crossed = program.cross_combine(x, mapped, crossed)
+        return program.cell([crossed], training)
+
+
+class CrossNetMix(FusedLayer):
     r"""Cross network of DCN-V2 whose maps are mixtures of low-rank experts.
 
     .. math::
@@ -151,28 +207,33 @@ class CrossNetMix(nn.Cell):
     and not of all experts together; biases as 0. `mindspore.set_seed` decides the draw.
 
     A layer's experts are computed together: one product for all V, one for all U, a batched one for
-    all C.
+    all C. On the CPU all layers are one operator, forward and backward, whose products are
+    oneDNN's.
 
     Source: Wang et al., "DCN V2: Improved Deep & Cross Network and Practical Lessons for Web-scale
     Learning to Rank Systems", WWW 2021, https://doi.org/10.1145/3442381.3450078. That the layers
     share their gates, and the defaults, are as in FuxiCTR.
 
     Args:
-        in_features: width of the input, 1 to 2**20.
+        in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
+            joined without a copy of their own.
         layers: number of cross layers L, 1 to 64. Default: 2.
         experts: number of experts E of a layer, 1 to 1024. Default: 4.
         rank: width of an expert, 1 to 8192; useful below `in_features`. Default: 32.
         activation: activation of the experts, as for `MLP`; None for linear experts, without C.
             Default: 'tanh'.
+        compute_dtype: type to which the factors of products are rounded, as for `MLP`.
+            Default: 'float32'.
 
     Inputs:
-        x: float32 Tensor `[B, in_features]`.
+        x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
+            the widths.
 
     Outputs:
-        float32 Tensor `[B, in_features]`.
+        float32 Tensor `[B, out_features]`.
 
     Attributes:
-        out_features: width of the output.
+        out_features: width of the output: that of the input, or of all inputs together.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -187,30 +248,38 @@ class CrossNetMix(nn.Cell):
 
     def __init__(
         self,
-        in_features: int,
+        in_features: int | Sequence[int],
         layers: int = 2,
         experts: int = 4,
         rank: int = 32,
         activation: str | None = "tanh",
+        *,
+        compute_dtype: str = "float32",
     ) -> None:
-        super().__init__()
-        width = check_int("in_features", in_features, 1, _MOST_UNITS)
+        super().__init__(compute_dtype)
+        self.in_features = check_widths("in_features", in_features, _MOST_UNITS)
+        width = sum(self.in_features)
         count = check_int("layers", layers, 1, _MOST_LAYERS)
         self.experts = check_int("experts", experts, 1, _MOST_EXPERTS)
-        rank = check_int("rank", rank, 1, _HIGHEST_RANK)
+        self.rank = check_int("rank", rank, 1, _HIGHEST_RANK)
         if activation is not None:
             activation = check_one_of("activation", activation, ACTIVATIONS)
+        self.activation = activation
         self.out_features = width
         self.mixtures = nn.CellList(
-            [_LowRankExperts(width, self.experts, rank, activation) for _ in range(count)]
+            [_LowRankExperts(width, self.experts, self.rank, activation) for _ in range(count)]
         )
         if self.experts > 1:
             self.gates = nn.Dense(
                 width, self.experts, weight_init=Normal(math.sqrt(2 / (width + 1))), has_bias=False
             )
+        self._fuse()
 
-    def construct(self, x: Tensor) -> Tensor:
-        """Return the output of the last layer, float32 `[B, in_features]`."""
+    def construct(self, *inputs: Tensor) -> Tensor:
+        """Return the output of the last layer, float32 `[B, out_features]`."""
+        if self.is_fused:
+            return self._fused(inputs)
+        x = join(inputs, self.in_features)
         crossed = x
         for mixture in self.mixtures:
             crossed = x * mixture(crossed, self.gate_weights(crossed)) + crossed
@@ -222,6 +291,51 @@ class CrossNetMix(nn.Cell):
         if self.experts == 1:
             return ops.ones_like(x[:, :1])
         return ops.softmax(self.gates(x), 1)
+
+    def _fused(self, given: Any) -> Any:
+        if self.experts > 1:
+            given = (*given, self.gates.weight)
+        for mixture in self.mixtures:
+            given = (*given, mixture.v, mixture.u, mixture.bias)
+            if not mixture.linear:
+                given = (*given, mixture.c)
+        return self._run_fused(given)
+
+    def _program(self, training: bool) -> nn.Cell:
+        program = Program(self.compute_dtype)
+        x = crossed = program.inputs(*self.in_features)
+        gates = program.parameter() if self.experts > 1 else None
+        for _ in self.mixtures:
+            v, u, bias = program.parameter(), program.parameter(), program.parameter()
+            units = self._experts(program, crossed, v)
+            if gates is not None:
+                scores = program.linear(crossed, self.experts, gates)
+                units = program.scale_groups(units, program.softmax(scores, self.experts))
+            mapped = program.linear(units, x.width, u, bias, input_major=True)
+            crossed = program.cross_combine(x, mapped, crossed)
+        return program.cell([crossed], training)
+
+    def _experts(self, program: Program, x: Columns, v: Part) -> Columns:
+        """Add the experts of a layer, and return their units, `[B, experts * rank]`."""
+        activation = self.activation or "none"
+        units = program.linear(
+            x, self.experts * self.rank, v, activation=activation, input_major=True
+        )
+        if self.activation is None:
+            return units
+        c = program.parameter()
+        mapped = program.value(units.width)
+        for e in range(self.experts):
+            at = e * self.rank
+            program.linear(
+                units.part(at, self.rank),
+                self.rank,
+                Part(c.parameter, at * self.rank),  # [E, in, out]
+                activation=activation,
+                input_major=True,
+                output=mapped.part(at, self.rank),
+            )
+        return mapped
 
 
 class _LowRankExperts(nn.Cell):

@@ -8,13 +8,14 @@
 #include <tuple>
 #include <vector>
 
+#include "dense/cross_layers.h"
+#include "dense/gate_layers.h"
 #include "dense/linear.h"
 #include "dense/mixture_layer.h"
 #include "dense/pair_layers.h"
 #include "dense/program.h"
 #include "dense/program_registry.h"
 #include "dense/row_layers.h"
-#include "dense/softmax_layer.h"
 
 namespace py = pybind11;
 
@@ -126,6 +127,23 @@ void BindDense(py::module_& m) {
               int64_t experts, int64_t tasks) {
              b.program().AddLayer(std::make_unique<Mixture>(ToView(units), ToView(gates), ToView(y),
                                                             experts, tasks));
+           })
+      .def("add_scale_groups",
+           [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& scales, const ViewTuple& y) {
+             b.program().AddLayer(
+                 std::make_unique<ScaleGroups>(ToView(x), ToView(scales), ToView(y)));
+           })
+      .def("add_cross_combine",
+           [](ProgramBuilder& b, const ViewTuple& x0, const ViewTuple& t, const ViewTuple& x,
+              const ViewTuple& y) {
+             b.program().AddLayer(
+                 std::make_unique<CrossCombine>(ToView(x0), ToView(t), ToView(x), ToView(y)));
+           })
+      .def("add_cross_vectors",
+           [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, const ViewTuple& products,
+              int weight, int bias) {
+             b.program().AddLayer(std::make_unique<CrossVectors>(ToView(x), ToView(y),
+                                                                 ToView(products), weight, bias));
            })
       .def("end_stage", [](ProgramBuilder& b) { b.program().EndStage(); })
       .def("finish", &ProgramBuilder::Finish, py::arg("parameters"), py::arg("extras"))

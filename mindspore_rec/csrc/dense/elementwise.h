@@ -36,6 +36,25 @@ struct MixtureShape {
   int64_t width = 0;
 };
 
+// Where a gradient goes: written there, or added to what is there.
+struct Target {
+  Block block;
+  bool adds = false;
+};
+
+constexpr int kMostCrossLayers = 64;
+
+// A cross network whose layers have a vector each: output = alpha_L x + bias, with a number a row:
+// alpha_0 = 1, alpha_k+1 = alpha_k (1 + x weight_k) + constants_k.
+struct CrossRows {
+  int64_t width = 0;
+  int64_t layers = 0;                // at most kMostCrossLayers
+  const float* weight = nullptr;     // [layers, width]
+  const float* constants = nullptr;  // [layers]
+  const float* bias = nullptr;       // [width]
+  bool rounds = false;               // whether factors of products are rounded to bfloat16
+};
+
 struct Elementwise {
   const char* name;  // "avx512", "avx2", "base"
 
@@ -98,6 +117,24 @@ struct Elementwise {
                              Block output_gradient, bool adds, Block gradient);
   void (*mix_gates_gradient)(int64_t rows, const MixtureShape& shape, Block units,
                              Block output_gradient, bool adds, Block gradient);
+
+  // output = x, each group of `group` columns times its column of `scales`; and the gradients.
+  void (*scale_groups)(int64_t rows, int64_t groups, int64_t group, Block scales, Block x,
+                       Block output);
+  void (*scale_groups_gradient)(int64_t rows, int64_t groups, int64_t group, Block scales, Block x,
+                                Block gradient, Target of_scales, Target of_x);
+
+  // Gradients of x0, t and x, of that of x0 t + x. x may be x0: both have one gradient then.
+  void (*cross_combine_gradient)(int64_t rows, int64_t width, Block x0, Block t, Block gradient,
+                                 Target of_x0, Target of_t, Target of_x);
+
+  // A CrossRows. `factor` is x as products read it; products [rows, layers] = factor weight^T.
+  void (*cross_rows)(int64_t rows, const CrossRows& cross, Block x, Block factor, Block products,
+                     Block output);
+  // Adds up, over the rows, the gradients of weight, bias and constants, one behind the other in
+  // `sums`.
+  void (*cross_rows_gradient)(int64_t rows, const CrossRows& cross, Block x, Block factor,
+                              Block products, Block gradient, Target of_x, float* sums);
 };
 
 // Returns the best set this CPU runs, or the one named by MINDSPORE_REC_SIMD (avx512, avx2, base).

@@ -316,6 +316,11 @@ void SoftmaxGradient(int64_t rows, int64_t groups, int64_t group, Block output, 
 }
 
 }  // namespace
+}  // namespace msrec
+
+#include "dense/cross_kernels.inl"
+
+namespace msrec {
 
 extern const Elementwise MSREC_ELEMENTWISE_SYMBOL;
 const Elementwise MSREC_ELEMENTWISE_SYMBOL = {MSREC_ELEMENTWISE_NAME,
@@ -339,6 +344,11 @@ const Elementwise MSREC_ELEMENTWISE_SYMBOL = {MSREC_ELEMENTWISE_NAME,
                                               RowSums,
                                               Mix,
                                               MixUnitsGradient,
-                                              MixGatesGradient};
+                                              MixGatesGradient,
+                                              ScaleGroups,
+                                              ScaleGroupsGradient,
+                                              CrossCombineGradient,
+                                              CrossRowsForward,
+                                              CrossRowsGradient};
 
 }  // namespace msrec

@@ -78,6 +78,12 @@ class FusedLayer(nn.Cell):
         """Return the fused form."""
         raise NotImplementedError
 
+    def _run_fused(self, given: Any) -> Any:
+        """Return the output of the fused form for these inputs and parameters."""
+        if self.training:
+            return self.fused_training(*given)[0]
+        return self.fused_evaluation(*given)[0]
+
     @property
     def is_fused(self) -> bool:
         """Whether the fused form is used; the graph compiler asks once for each graph."""

@@ -182,6 +182,33 @@ class Program:
         self._native.add_mixture(units, gates, y, experts, tasks)
         return y
 
+    def scale_groups(self, x: Columns, scales: Columns) -> Columns:
+        """Add a layer that multiplies the columns of x, in groups of equal size, and return its
+        output; group k is multiplied by column k of `scales`."""
+        y = self.value(x.width)
+        self._native.add_scale_groups(x, scales, y)
+        return y
+
+    def cross_combine(self, first: Columns, mapped: Columns, x: Columns) -> Columns:
+        """Add the layer first * mapped + x, unit by unit, and return its output."""
+        y = self.value(x.width)
+        self._native.add_cross_combine(first, mapped, x, y)
+        return y
+
+    def cross_vectors(self, x: Columns, layers: int, weight: Part, bias: Part) -> Columns:
+        """Add a cross network with a vector a layer, and return its output.
+
+        Args:
+            x: columns of the input.
+            layers: number of cross layers, 1 to 64.
+            weight: matrix `[layers, x.width]`.
+            bias: matrix `[layers, x.width]`.
+        """
+        y = self.value(x.width)
+        products = self.value(layers)
+        self._native.add_cross_vectors(x, y, products, weight.parameter, bias.parameter)
+        return y
+
     def cell(self, outputs: list[Columns], training: bool) -> ProgramCell:
         """Finish the program, and return the cell that runs it.
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Layers of cross networks: products of a network's input with what comes of it.
+#pragma once
+
+#include <utility>
+
+#include "dense/layer.h"
+
+namespace msrec {
+
+// output = x0 t + x, unit by unit: a cross layer whose map of x is t. x may be x0.
+class CrossCombine : public Layer {
+ public:
+  CrossCombine(View x0, View t, View x, View output);
+  bool always_adds() const override { return false; }
+  void Forward(const SliceRun& slice) const override;
+  void Backward(const SliceRun& slice) const override;
+};
+
+// All layers x_k+1 = x (x_k w_k) + b_k + x_k of a cross network. By induction x_k is
+// alpha_k x + b_0 + ... + b_k-1, with one number alpha_k a row.
+class CrossVectors : public Layer {
+ public:
+  // Reads x; writes the output and, in [rows, layers], the products x w_k. `weight` and `bias` are
+  // numbers of parameters [layers, width].
+  CrossVectors(View x, View output, View products, int weight, int bias);
+  bool always_adds() const override { return false; }
+  void Attach(DenseProgram* program) override;
+  int64_t PackTasks() const override { return 1; }
+  void Pack(const BatchRun& run, int64_t task) const override;
+  void Forward(const SliceRun& slice) const override;
+  void Backward(const SliceRun& slice) const override;
+  int64_t GradientTasks(const BatchRun& run) const override;
+  void Gradient(const BatchRun& run, int64_t task, bool adds) const override;
+
+ private:
+  View input() const { return inputs_[0].view; }
+  int64_t width() const { return input().width; }
+  int64_t layers() const { return outputs_[1].width; }
+  CrossRows Packed(const BatchRun& run) const;
+  Block FactorOf(const SliceRun& slice) const;
+
+  const int weight_;
+  const int bias_;
+  bool rounds_ = false;
+  int64_t packed_ = 0;  // sum of the biases, constants of the layers, rounded weight
+  int64_t sums_ = 0;    // gradients of weight, sum of the biases, constants
+};
+
+}  // namespace msrec

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several inputs of a layer as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mindspore import ops
+
+from mindspore_rec.checks import check_int
+
+__all__ = ["check_widths", "join"]
+
+
+def check_widths(argument: str, given: int | Sequence[int], most: int) -> tuple[int, ...]:
+    """Return the widths of a layer's inputs.
+
+    Args:
+        argument: name of the argument.
+        given: width of the only input, or the widths of several.
+        most: greatest legal sum of the widths.
+
+    Raises:
+        TypeError, ValueError: a width is no int, or less than 1; there is none; their sum is
+            greater than `most`.
+
+    Example:
+        >>> check_widths("in_features", [416, 13], 1024)
+        (416, 13)
+    """
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return (check_int(argument, given, 1, most),)
+    widths = tuple(check_int(f"{argument}[{i}]", w, 1, most) for i, w in enumerate(given))
+    if not widths:
+        raise ValueError(f"{argument} must be the width of at least one input, got {given!r}")
+    check_int(f"the sum of {argument}", sum(widths), 1, most)
+    return widths
+
+
+def join(inputs: Any, widths: tuple[int, ...]) -> Any:
+    """Return the inputs `[B, ...]` as one Tensor `[B, sum(widths)]`."""
+    rows: Any = ()
+    for i in range(len(widths)):
+        # A matrix is left as it is, so that one of another width is an error of what reads it.
+        row = inputs[i] if inputs[i].ndim == 2 else inputs[i].reshape((-1, widths[i]))
+        rows = (*rows, row)
+    return ops.concat(rows, 1) if len(widths) > 1 else rows[0]
