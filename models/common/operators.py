@@ -13,12 +13,19 @@ from typing import Any
 from mindspore.profiler import ProfilerActivity, profile, tensorboard_trace_handler
 from mindspore.train import Callback, RunContext
 
+import mindspore_rec.nn as rec_nn
 from models.common.checks import check_least
 
 __all__ = ["OperatorTime", "OperatorTimes"]
 
 WINDOW = 20  # steps
 _DETAILS = "cpu_op_detail_info_*.csv"
+_DENSE = "dense layers"
+_FUSED = {
+    name
+    for name in rec_nn.__all__
+    if isinstance(kind := getattr(rec_nn, name), type) and issubclass(kind, rec_nn.FusedLayer)
+}
 _TABLE_OPERATORS = {"forward": "table lookup", "gradient": "table gradient", "update": "table step"}
 
 
@@ -28,10 +35,11 @@ class OperatorTime:
 
     Args:
         kind: MindSpore's name, such as 'MatMul'; for tables 'table lookup', 'table gradient' or
-            'table step'.
+            'table step'; 'dense layers' for a layer that runs as one operator.
         phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made of
             others without keeping their place.
-        cell: path of the cell in the network; '' for the network itself.
+        cell: path of the cell in the network; '' for the network itself, and for the gradients of
+            dense layers, whose place MindSpore does not keep.
         calls: number of calls in a step.
         milliseconds: time of all calls in a step.
     """
@@ -143,13 +151,26 @@ def _grouped(rows: Iterable[Mapping[str, str]], steps: int) -> list[OperatorTime
     for row in rows:
         phase, cell = _where(row["full_op_name"])
         kind = row["op_type"]
-        if kind == "Custom":
+        if kind == "Custom" and _is_dense(row["full_op_name"]):
+            kind, phase = _DENSE, "forward" if cell else "gradient"
+        elif kind == "Custom":
             kind = _TABLE_OPERATORS.get(phase, "table operator")
         found = sums.setdefault((kind, phase, cell), [0.0, 0.0])
         found[0] += float(row["op_occurrences"]) / steps
         found[1] += float(row["op_total_time(ms)"]) / steps
     made = [OperatorTime(*key, *each) for key, each in sums.items()]
     return sorted(made, key=lambda each: -each.milliseconds)
+
+
+def _is_dense(name: str) -> bool:
+    """Return whether a custom operator is a layer, forward or, outside of all cells, backward.
+
+    Example:
+        >>> _is_dense("Default/network-LossCell/network-DCN/deep-MLP/Custom-op1")
+        True
+    """
+    cells = [part for part in name.split("/")[:-1] if "-" in part]
+    return not cells or cells[-1].rpartition("-")[2] in _FUSED
 
 
 def _where(name: str) -> tuple[str, str]:

@@ -70,7 +70,7 @@ def test_a_saved_model_has_the_metrics_of_the_training(graph_mode, data, tmp_pat
     text = page.read_text()
     # loss, AUC, rows, memory, calibration, operators
     assert text.count("<svg") == text.count("</svg>") == 6
-    assert "<td>table lookup</td><td>forward</td>" in text and "<td>MatMul</td>" in text
+    assert "<td>table lookup</td><td>forward</td>" in text and "<td>dense layers</td>" in text
     assert not re.search(r"(src|href)=\"http", text)  # it needs nothing from elsewhere
     assert f"<td>auc</td><td>{found['auc']:.5f}</td>" in text
 
