@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -225,6 +226,25 @@ std::unordered_map<ProductShape, std::shared_ptr<const Product>, ShapeHash>& Pro
   return *products;
 }
 
+// Returns whether a small product is right.
+bool Multiplies() {
+  constexpr int64_t kSide = 16;
+  ProductShape small;
+  small.m = small.n = small.k = small.lda = small.ldb = small.ldc = kSide;
+  if (bfloat16_is_fast) small.type = FactorType::kBFloat16;
+  // Ones: a bfloat16 is the upper half of a float32.
+  const float one = 1.0f;
+  uint32_t bits;
+  std::memcpy(&bits, &one, sizeof(bits));
+  const std::vector<uint16_t> half(kSide * kSide, static_cast<uint16_t>(bits >> 16));
+  const std::vector<float> single(kSide * kSide, one);
+  const void* ones = bfloat16_is_fast ? static_cast<const void*>(half.data()) : single.data();
+  std::vector<float> product(kSide * kSide, 0.0f);
+  OneDnnProduct(small).Run(ones, ones, product.data());
+  return std::all_of(product.begin(), product.end(),
+                     [](float x) { return x == static_cast<float>(kSide); });
+}
+
 template <typename Function>
 bool Look(void* library, const char* name, Function** function) {
   *function = reinterpret_cast<Function*>(dlsym(library, name));
@@ -245,6 +265,18 @@ std::string OneDnn::Load(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return dlerror();
   Functions found;
+  // The version first: other major versions lack some functions.
+  if (!Look(library, "dnnl_version", &found.version)) {
+    dlclose(library);
+    return path + " has no function dnnl_version";
+  }
+  const Version* version = found.version();
+  const std::string text = std::to_string(version->major) + "." + std::to_string(version->minor) +
+                           "." + std::to_string(version->patch);
+  if (version->major != 3 || version->minor < 4) {
+    dlclose(library);
+    return path + " is oneDNN " + text + ", and not 3.4 or a later 3";
+  }
 #define MSREC_ONEDNN_LOOK(result, name, arguments)  \
   if (!Look(library, "dnnl_" #name, &found.name)) { \
     dlclose(library);                               \
@@ -252,13 +284,6 @@ std::string OneDnn::Load(const std::string& path) {
   }
   MSREC_ONEDNN_FUNCTIONS(MSREC_ONEDNN_LOOK)
 #undef MSREC_ONEDNN_LOOK
-  const Version* version = found.version();
-  version_text = std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
-                 std::to_string(version->patch);
-  if (version->major != 3 || version->minor < 4) {
-    dlclose(library);
-    return path + " is oneDNN " + version_text + ", and not 3.4 or a later 3";
-  }
   if (version->cpu_runtime == kThreadPoolRuntime) {
     if (!Look(library, "dnnl_threadpool_interop_set_max_concurrency",
               &found.threadpool_interop_set_max_concurrency)) {
@@ -275,17 +300,16 @@ std::string OneDnn::Load(const std::string& path) {
   }
   dnn = found;
   bfloat16_is_fast = (dnn.get_effective_cpu_isa() & kIsaAvx512Bf16) == kIsaAvx512Bf16;
+  version_text = text;
   is_loaded = true;
   try {
-    ProductShape small;
-    small.m = small.n = small.k = small.lda = small.ldb = small.ldc = 16;
-    if (bfloat16_is_fast) small.type = FactorType::kBFloat16;
-    OneDnnProduct works(small);
+    if (Multiplies()) return "";
+    is_loaded = false;
+    return path + " multiplies wrongly";
   } catch (const std::exception& error) {
     is_loaded = false;
-    return error.what();
+    return path + ": " + error.what();
   }
-  return "";
 }
 
 bool OneDnn::loaded() { return is_loaded; }
