@@ -314,6 +314,12 @@ build_cpp_tests() {
   need_cpp_tests
   cmake -S tests/csrc -B "$1" -G Ninja -DSANITIZE="${2:-}" >/dev/null
   ninja -C "$1" -j "$JOBS" --quiet
+  # Dense programs are tested with the oneDNN of .venv's MindSpore.
+  prepare_venv
+  local libraries
+  libraries=$("$VENV/bin/python" -c \
+    'import importlib.util as u; print(u.find_spec("mindspore").submodule_search_locations[0])')/lib
+  export MSREC_TEST_ONEDNN=${MSREC_TEST_ONEDNN:-$libraries/libdnnl.so.3}
 }
 
 run_cpp_tests() {
@@ -364,7 +370,7 @@ run_sanitize() {
   say "C++ tests of threads under TSan"
   build_cpp_tests build/csrc-tsan thread
   TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 build/csrc-tsan/msrec_tests \
-    --gtest_brief=1 --gtest_filter='ThreadPool*:*Concurrent*:*Threads*'
+    --gtest_brief=1 --gtest_filter='ThreadPool*:*Concurrent*:*Threads*:DenseProgram*:OneDnn*'
 }
 
 # ---------------------------------------------------------------- the command line
