@@ -82,11 +82,21 @@ constexpr float kGeluScale = 0.797884561f;  // sqrt(2 / pi)
 constexpr float kGeluCube = 0.044715f;
 constexpr float kLeak = 0.2f;  // of mindspore.nn.LeakyReLU
 
-MSREC_INLINE float Gelu(float x) {
-  return 0.5f * x * (1.0f + Tanh(kGeluScale * (x + kGeluCube * x * x * x)));
+// x where tanh is not yet 1 in float32: beyond, powers of x would overflow.
+MSREC_INLINE float GeluBounded(float x) {
+  const float below = x < 10.0f ? x : 10.0f;
+  const float bounded = below > -10.0f ? below : -10.0f;
+  return x == x ? bounded : x;
 }
 
-MSREC_INLINE float GeluSlope(float x) {
+MSREC_INLINE float Gelu(float x) {
+  const float bounded = GeluBounded(x);
+  const float t = Tanh(kGeluScale * (bounded + kGeluCube * bounded * bounded * bounded));
+  return 0.5f * (x < -10.0f ? bounded : x) * (1.0f + t);
+}
+
+MSREC_INLINE float GeluSlope(float any) {
+  const float x = GeluBounded(any);
   const float t = Tanh(kGeluScale * (x + kGeluCube * x * x * x));
   const float inner = kGeluScale * (1.0f + 3.0f * kGeluCube * x * x);
   return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * inner;
