@@ -9,10 +9,11 @@
 
 namespace msrec {
 
-// A parameter from an element on: parts of one parameter do not overlap.
+// A parameter from an element on. The parts of a parameter are all of it, and do not overlap.
 struct ParameterPart {
   int parameter = -1;
   int64_t offset = 0;
+  int64_t size = 0;  // elements; 0: the layer does not say, and the program cannot check it
 
   bool operator<(const ParameterPart& o) const {
     return parameter != o.parameter ? parameter < o.parameter : offset < o.offset;
@@ -34,6 +35,8 @@ class Layer {
   const std::vector<View>& outputs() const { return outputs_; }
   // Parameters, or parts of them, whose gradients the layer computes.
   const std::vector<ParameterPart>& parameters() const { return parameters_; }
+  // Numbers of the further inputs that the layer reads.
+  const std::vector<int>& extras() const { return extras_; }
   // Whether the layer adds to its inputs' gradients even where there is none yet.
   virtual bool always_adds() const { return true; }
 
@@ -69,6 +72,7 @@ class Layer {
   std::vector<Input> inputs_;
   std::vector<View> outputs_;
   std::vector<ParameterPart> parameters_;
+  std::vector<int> extras_;
 };
 
 // target[j] = sum over slices, in their order, of the partial sums at `column`, or += it.

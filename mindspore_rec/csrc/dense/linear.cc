@@ -34,8 +34,11 @@ Linear::Linear(View input, View output, Weight weight, Bias bias, Activation act
     : weight_(weight), bias_(bias), activation_(activation) {
   inputs_ = {{input, false}};
   outputs_ = {output};
-  parameters_ = {{weight.parameter, weight.offset}};
-  if (bias.parameter >= 0) parameters_.push_back({bias.parameter, bias.offset});
+  if (activation == Activation::kGelu) {
+    throw std::invalid_argument("a linear layer has no gelu: a layer of its own follows it");
+  }
+  parameters_ = {{weight.parameter, weight.offset, input.width * output.width}};
+  if (bias.parameter >= 0) parameters_.push_back({bias.parameter, bias.offset, output.width});
 }
 
 void Linear::Attach(DenseProgram* program) {

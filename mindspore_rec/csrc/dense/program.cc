@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kMostRows = 256;
 constexpr int64_t kLeastRows = 16;
+constexpr int64_t kMostWidth = int64_t{1} << 30;
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -155,31 +156,77 @@ DenseProgram::DenseProgram(Precision precision) : precision_(precision), stages_
 DenseProgram::~DenseProgram() = default;
 
 int DenseProgram::AddValue(int64_t width) {
+  if (width < 1 || width > kMostWidth) {
+    throw std::invalid_argument("the width of a value must be in [1, " +
+                                std::to_string(kMostWidth) + "], got " + std::to_string(width));
+  }
   Value value;
   value.width = width;
-  values_.push_back(value);
+  value.written.resize(static_cast<size_t>(width), false);
+  values_.push_back(std::move(value));
   return static_cast<int>(values_.size()) - 1;
 }
 
+void DenseProgram::CheckView(const View& view) const {
+  if (view.value < 0 || view.value >= static_cast<int>(values_.size())) {
+    throw std::invalid_argument("there is no value " + std::to_string(view.value));
+  }
+  const int64_t width = values_[view.value].width;
+  if (view.offset < 0 || view.offset > width || view.width < 1 ||
+      view.width > width - view.offset) {
+    throw std::invalid_argument("value " + std::to_string(view.value) + " has " +
+                                std::to_string(width) + " columns, and not " +
+                                std::to_string(view.width) + " from " +
+                                std::to_string(view.offset) + " on");
+  }
+}
+
+void DenseProgram::CheckWritten(const View& view) const {
+  CheckView(view);
+  const auto begin = values_[view.value].written.begin() + view.offset;
+  if (std::find(begin, begin + view.width, false) != begin + view.width) {
+    throw std::invalid_argument("columns of value " + std::to_string(view.value) +
+                                " are read that nothing wrote");
+  }
+}
+
+void DenseProgram::Write(const View& view) {
+  CheckView(view);
+  const auto begin = values_[view.value].written.begin() + view.offset;
+  if (std::find(begin, begin + view.width, true) != begin + view.width) {
+    throw std::invalid_argument("columns of value " + std::to_string(view.value) +
+                                " are written twice");
+  }
+  std::fill(begin, begin + view.width, true);
+}
+
 void DenseProgram::AddInput(const View& view) {
-  values_[view.value].written = true;
+  Write(view);
+  Value& value = values_[view.value];
+  if (value.stage != 0) value.crosses_stages = true;  // inputs are written in the first stage
   inputs_.push_back(view);
 }
 
-void DenseProgram::AddOutput(const View& view) { outputs_.push_back(view); }
+void DenseProgram::AddOutput(const View& view) {
+  CheckView(view);
+  outputs_.push_back(view);
+}
 
 void DenseProgram::AddLayer(std::unique_ptr<Layer> layer) {
   const int stage = static_cast<int>(stages_.size()) - 1;
+  for (const Layer::Input& input : layer->inputs()) CheckWritten(input.view);
+  for (const View& output : layer->outputs()) CheckView(output);
   for (const Layer::Input& input : layer->inputs()) {
     Value& value = values_[input.view.value];
-    if (!value.written) throw std::invalid_argument("a layer reads a value that nothing wrote");
     if (value.stage != stage) value.crosses_stages = true;
   }
   for (const View& output : layer->outputs()) {
     Value& value = values_[output.value];
-    if (value.written && value.stage != stage) value.crosses_stages = true;
+    const bool is_new =
+        std::find(value.written.begin(), value.written.end(), true) == value.written.end();
+    Write(output);
+    if (!is_new && value.stage != stage) value.crosses_stages = true;
     value.stage = stage;
-    value.written = true;
   }
   layer->Attach(this);
   stages_.back().push_back(std::move(layer));
@@ -200,18 +247,27 @@ int64_t DenseProgram::AddPacked(size_t bytes) {
 }
 
 void DenseProgram::Finish(int parameters, int extras) {
+  if (inputs_.empty() || outputs_.empty()) {
+    throw std::invalid_argument("a program needs at least one input and one output");
+  }
+  if (parameters < 0 || extras < 0) {
+    throw std::invalid_argument(
+        "the number of parameters and of further inputs must be at least 0");
+  }
   parameters_ = parameters;
   extras_ = extras;
+  for (const auto& stage : stages_) {
+    for (const auto& layer : stage) CheckLayer(*layer);
+  }
   for (const View& output : outputs_) {
-    if (!values_[output.value].written) {
-      throw std::invalid_argument("an output is of a value that nothing wrote");
-    }
+    CheckWritten(output);
     // Inputs are read in the first stage, outputs written in the last.
     if (values_[output.value].stage + 1 != static_cast<int>(stages_.size())) {
       values_[output.value].crosses_stages = true;
     }
   }
   FindOnlyRounded();
+  SizeParameters();
   PlaceValues();
   PlanGradients();
   PlanRounds();
@@ -238,6 +294,51 @@ void DenseProgram::FindOnlyRounded() {
   for (size_t v = 0; v < values_.size(); ++v) {
     Value& value = values_[v];
     value.only_rounded = value.is_factor && writers[v] == 1 && !others[v] && !value.crosses_stages;
+  }
+}
+
+void DenseProgram::CheckLayer(const Layer& layer) const {
+  for (const ParameterPart& part : layer.parameters()) {
+    if (part.parameter < 0 || part.parameter >= parameters_ || part.offset < 0) {
+      throw std::invalid_argument("a layer has element " + std::to_string(part.offset) +
+                                  " of parameter " + std::to_string(part.parameter) +
+                                  ", and there are " + std::to_string(parameters_));
+    }
+  }
+  for (const int extra : layer.extras()) {
+    if (extra < 0 || extra >= extras_) {
+      throw std::invalid_argument("a layer reads further input " + std::to_string(extra) +
+                                  ", and there are " + std::to_string(extras_));
+    }
+  }
+}
+
+void DenseProgram::SizeParameters() {
+  std::map<ParameterPart, int64_t> sizes;  // by offset: those of a parameter in their order
+  for (const auto& stage : stages_) {
+    for (const auto& layer : stage) {
+      for (const ParameterPart& part : layer->parameters()) {
+        const int64_t known = sizes.emplace(part, part.size).first->second;
+        if (known != part.size) {
+          throw std::invalid_argument("layers share parts of different sizes of parameter " +
+                                      std::to_string(part.parameter));
+        }
+      }
+    }
+  }
+  parameter_sizes_.assign(static_cast<size_t>(parameters_), 0);
+  for (const auto& [part, size] : sizes) {
+    int64_t& total = parameter_sizes_[static_cast<size_t>(part.parameter)];
+    if (size == 0 || total < 0) {
+      total = -1;
+      continue;
+    }
+    if (part.offset != total) {
+      throw std::invalid_argument("the parts of parameter " + std::to_string(part.parameter) +
+                                  " overlap or leave elements out, at element " +
+                                  std::to_string(std::min(part.offset, total)));
+    }
+    total += size;
   }
 }
 
@@ -340,9 +441,9 @@ void* DenseProgram::At(const BatchRun& run, int64_t slice, float* scratch,
     case Area::kScratch:
       return scratch + place.column * run.slice_rows;
     case Area::kBrief:
-      return scratch + (run.training ? 0 : saved_width_ * run.slice_rows);
+      return scratch + (run.saved != nullptr ? 0 : saved_width_ * run.slice_rows);
     case Area::kSaved:
-      if (!run.training) return scratch + place.column * run.slice_rows;
+      if (run.saved == nullptr) return scratch + place.column * run.slice_rows;
       base = run.saved;
       break;
     case Area::kGradients:
@@ -384,6 +485,12 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
   ThreadPool& pool = ThreadPool::Global();
   pool.ParallelFor(static_cast<int64_t>(packs.size()),
                    [&](int64_t i) { packs[i].first->Pack(*run, packs[i].second); });
+  // Values of one stage stay in the thread's cache; those of several must wait for all slices.
+  AlignedMemory kept;
+  if (!run->training && stages_.size() > 1) {
+    const int64_t floats = saved_width_ * run->padded();
+    run->saved = static_cast<float*>(kept.AtLeast(sizeof(float) * static_cast<size_t>(floats)));
+  }
   std::vector<float> partial_sums;
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
     if (stages_.size() > 1) {
@@ -391,12 +498,13 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
       run->partial_sums = partial_sums.data();
     }
     pool.ParallelFor(run->slices, [&](int64_t i) {
-      const int64_t width = (run->training ? 0 : saved_width_) + brief_width_;
+      const int64_t width = (run->saved != nullptr ? 0 : saved_width_) + brief_width_;
       float* scratch = ThreadScratch(width * run->slice_rows);
       ForwardSlice(*run, stage, SliceRun(*run, i, scratch), inputs, outputs);
     });
     if (!stages_[stage].empty()) stages_[stage].back()->BetweenForward(*run);
   }
+  if (!run->training) run->saved = nullptr;
 }
 
 void DenseProgram::ForwardSlice(const BatchRun& run, size_t stage, const SliceRun& slice,

@@ -117,7 +117,9 @@ class DenseProgram {
   explicit DenseProgram(Precision precision);
   ~DenseProgram();
 
-  // ---- construction: values and layers in the order in which they are computed
+  // ---- construction: values and layers in the order in which they are computed. What describes no
+  // program throws std::invalid_argument: each column of a value is written once, before it is
+  // read.
 
   Precision precision() const { return precision_; }
   FactorType factor_type() const {
@@ -133,7 +135,7 @@ class DenseProgram {
   // Ends a stage after the last layer.
   void EndStage();
   // Lays the memory out, for so many parameters and further inputs; layers cannot be added any
-  // more. Throws std::invalid_argument where something is read that nothing writes.
+  // more.
   void Finish(int parameters, int extras);
 
   // For layers, while they are added.
@@ -151,6 +153,8 @@ class DenseProgram {
   int extras() const { return extras_; }
   int64_t input_width(int i) const { return inputs_[i].width; }
   int64_t output_width(int i) const { return outputs_[i].width; }
+  // Elements of a parameter; -1 where its layers do not say.
+  int64_t parameter_size(int i) const { return parameter_sizes_[i]; }
   int64_t saved_width() const { return saved_width_; }        // floats a row
   int64_t gradient_width() const { return gradient_width_; }  // floats a row
   int64_t packed_bytes() const { return packed_bytes_; }
@@ -158,6 +162,7 @@ class DenseProgram {
   // ---- runs
 
   // Computes the outputs. `run` has batch, saved (in training), packed, parameters and extras.
+  // Without training, values are kept for the time of the call.
   void Forward(BatchRun* run, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs) const;
   // Computes the gradients of inputs and parameters; `run` has what `Forward` filled, too.
@@ -180,8 +185,8 @@ class DenseProgram {
 
   struct Value {
     int64_t width = 0;
-    int stage = 0;  // in which it is written
-    bool written = false;
+    int stage = 0;              // in which it is written
+    std::vector<bool> written;  // each column
     bool crosses_stages = false;
     bool is_factor = false;
     bool gradient_is_factor = false;
@@ -191,6 +196,11 @@ class DenseProgram {
   };
 
   void FindOnlyRounded();
+  void CheckView(const View& view) const;
+  void CheckWritten(const View& view) const;
+  void Write(const View& view);
+  void CheckLayer(const Layer& layer) const;
+  void SizeParameters();
   void PlaceValues();
   void PlanGradients();
   void PlanRounds();
@@ -211,6 +221,7 @@ class DenseProgram {
   std::vector<std::vector<const Layer*>> gradient_rounds_;  // layers that share no parameter
   int parameters_ = 0;
   int extras_ = 0;
+  std::vector<int64_t> parameter_sizes_;
   int64_t saved_width_ = 0;
   int64_t gradient_width_ = 0;
   int64_t scratch_width_ = 0;  // of a backward pass

@@ -2,10 +2,22 @@
 #include "dense/row_layers.h"
 
 #include <cstring>
+#include <stdexcept>
 
 namespace msrec {
+namespace {
+
+void RequireSameWidth(const View& input, const View& output) {
+  if (input.width != output.width) {
+    throw std::invalid_argument("a layer of " + std::to_string(input.width) + " columns writes " +
+                                std::to_string(output.width));
+  }
+}
+
+}  // namespace
 
 Gelu::Gelu(View input, View output) {
+  RequireSameWidth(input, output);
   inputs_ = {{input, false}};
   outputs_ = {output};
 }
@@ -24,6 +36,9 @@ void Gelu::Backward(const SliceRun& slice) const {
 
 Dropout::Dropout(View input, View output, int masks, int used, int64_t mask_count)
     : masks_(masks), used_(used), mask_count_(mask_count) {
+  RequireSameWidth(input, output);
+  if (mask_count < 1) throw std::invalid_argument("a dropout needs at least 1 mask");
+  extras_ = {masks, used};
   inputs_ = {{input, false}};
   outputs_ = {output};
 }
@@ -32,7 +47,7 @@ const float* Dropout::Mask(const SliceRun& slice, int64_t row) const {
   const auto* masks = static_cast<const float*>(slice.run().extras[masks_]);
   const int64_t used = *static_cast<const int32_t*>(slice.run().extras[used_]);
   const int64_t mask = (slice.first_row() + row + 1 + used) % mask_count_;
-  return masks + mask * outputs_[0].width;
+  return masks + (mask < 0 ? mask + mask_count_ : mask) * outputs_[0].width;
 }
 
 void Dropout::Forward(const SliceRun& slice) const {

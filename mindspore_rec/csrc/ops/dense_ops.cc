@@ -18,6 +18,11 @@ namespace {
 constexpr int64_t kRowUnit = 16;
 constexpr int64_t kPackedUnit = 4096 / sizeof(float);
 
+// Number of rows of an argument; of a scalar, which the operator then refuses, 0.
+int64_t RowsOf(const int* ndims, int64_t* const* shapes, int64_t i) {
+  return ndims[i] == 0 ? 0 : shapes[i][0];
+}
+
 // Rows of `saved` and `gradients` for a batch; -1 where the batch is not known yet.
 int64_t PaddedRows(int64_t batch) {
   if (batch < 0) return batch;
@@ -37,15 +42,16 @@ void CheckRows(const Args& args, int i, int64_t batch, int64_t width, const std:
   const bool fits = args.ndims[i] >= 1 && args.shapes[i][0] == batch &&
                     static_cast<int64_t>(args.Size(i)) == batch * width;
   if (!fits) {
-    throw std::invalid_argument(what + " must be [" + std::to_string(batch) + ", " +
-                                std::to_string(width) + "], got " + args.ShapeText(i));
+    const std::string rows = args.ndims[i] == 0 ? "B" : std::to_string(batch);
+    throw std::invalid_argument(what + " must be [" + rows + ", " + std::to_string(width) +
+                                "], got " + args.ShapeText(i));
   }
 }
 
 // Reads inputs, parameters and extras, which begin at argument `at`.
 std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& program, int at,
                                      BatchRun* run) {
-  run->batch = args.ndims[at] == 0 ? 0 : args.shapes[at][0];
+  run->batch = RowsOf(args.ndims, args.shapes, at);
   std::vector<const float*> inputs;
   for (int i = 0; i < program.inputs(); ++i) {
     CheckRows(args, at + i, run->batch, program.input_width(i), "input " + std::to_string(i));
@@ -56,6 +62,12 @@ std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& progr
     if (!args.IsType(at + i, "float32")) {
       throw std::invalid_argument("parameter " + std::to_string(i) + " must be float32, got " +
                                   args.dtypes[at + i]);
+    }
+    const int64_t size = program.parameter_size(i);
+    if (size >= 0 && static_cast<int64_t>(args.Size(at + i)) != size) {
+      throw std::invalid_argument("parameter " + std::to_string(i) + " must have " +
+                                  std::to_string(size) + " elements, got " +
+                                  args.ShapeText(at + i));
     }
     run->parameters.push_back(args.Data<float>(at + i));
   }
@@ -89,9 +101,9 @@ using msrec::Shape;
 
 // (descriptor, saved width, packed width, output widths..., inputs..., parameters..., extras...)
 //   -> (outputs..., saved, packed)
-MSREC_EXPORT std::vector<Shape> MsrDenseForwardInferShape(int*, int64_t** shapes, void*) {
+MSREC_EXPORT std::vector<Shape> MsrDenseForwardInferShape(int* ndims, int64_t** shapes, void*) {
   const int64_t outputs = shapes[0][0];
-  const int64_t batch = shapes[3 + outputs][0];
+  const int64_t batch = msrec::RowsOf(ndims, shapes, 3 + outputs);
   std::vector<Shape> found;
   for (int64_t i = 0; i < outputs; ++i) found.push_back({batch, shapes[3 + i][0]});
   found.push_back({msrec::PaddedRows(batch), shapes[1][0] * msrec::kRowUnit});
@@ -104,9 +116,9 @@ MSREC_OP(MsrDenseForward) {
 }
 
 // The same without `saved`, of which there is no width.
-MSREC_EXPORT std::vector<Shape> MsrDensePredictInferShape(int*, int64_t** shapes, void*) {
+MSREC_EXPORT std::vector<Shape> MsrDensePredictInferShape(int* ndims, int64_t** shapes, void*) {
   const int64_t outputs = shapes[0][0];
-  const int64_t batch = shapes[2 + outputs][0];
+  const int64_t batch = msrec::RowsOf(ndims, shapes, 2 + outputs);
   std::vector<Shape> found;
   for (int64_t i = 0; i < outputs; ++i) found.push_back({batch, shapes[2 + i][0]});
   found.push_back({shapes[1][0] * msrec::kPackedUnit});
@@ -124,7 +136,8 @@ MSREC_EXPORT std::vector<Shape> MsrDenseBackwardInferShape(int* ndims, int64_t**
   for (int64_t i = 0; i < shapes[0][0]; ++i) {
     found.emplace_back(shapes[2 + i], shapes[2 + i] + ndims[2 + i]);
   }
-  found.push_back({msrec::PaddedRows(shapes[2][0]), shapes[1][0] * msrec::kRowUnit});
+  found.push_back(
+      {msrec::PaddedRows(msrec::RowsOf(ndims, shapes, 2)), shapes[1][0] * msrec::kRowUnit});
   return found;
 }
 MSREC_OP(MsrDenseBackward) {
