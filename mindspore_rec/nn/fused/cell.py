@@ -7,8 +7,11 @@ made for the number of its arguments, from a source text that the compiler can r
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib.util
+import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -72,6 +75,7 @@ class ProgramCell(nn.Cell):
     ) -> None:
         super().__init__(auto_prefix=False)
         self._program = program  # keeps the number valid
+        self._number, self._arguments, self._outputs = number, arguments, outputs
         inputs, parameters, extras = arguments
         self.learned = inputs + parameters
         self.extras = extras
@@ -86,6 +90,12 @@ class ProgramCell(nn.Cell):
         self.forward = _operator("MsrDenseForward", self.count + 2)
         self.predict = _operator("MsrDensePredict", self.count + 1)
         self.backward = _operator("MsrDenseBackward", self.learned + 1)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ProgramCell:
+        """Return another cell that runs the same program, which never changes."""
+        copied = type(self)(self._program, self._number, self._arguments, self._outputs, self.keeps)
+        memo[id(self)] = copied
+        return copied
 
     def outputs_of(self, given: Any) -> Any:
         """Return the outputs, and behind them what the gradient needs."""
@@ -139,14 +149,21 @@ def _operator(name: str, outputs: int) -> TableOperator:
 
 
 @functools.cache
-def _directory() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="mindspore_rec_")
+def _directory(process: int) -> Path:
+    path = Path(tempfile.mkdtemp(prefix="mindspore_rec_"))
+    atexit.register(_remove, path, process)
+    return path
+
+
+def _remove(path: Path, process: int) -> None:
+    if os.getpid() == process:  # a forked child leaves what its parent still uses
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @functools.cache
 def _class_of(count: int) -> type[ProgramCell]:
     name = f"mindspore_rec_program_cell_{count}"
-    path = Path(_directory().name) / f"{name}.py"
+    path = _directory(os.getpid()) / f"{name}.py"
     names = ", ".join(f"a{i}" for i in range(count))
     path.write_text(_SOURCE.format(count=count, names=names), encoding="utf-8")
     spec = importlib.util.spec_from_file_location(name, path)
