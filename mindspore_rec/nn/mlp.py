@@ -150,7 +150,7 @@ class MLP(FusedLayer):
     def _joined(self, inputs: Any) -> Any:
         rows: Any = ()
         for i in range(len(self.in_features)):
-            rows = (*rows, inputs[i].reshape((-1, self.in_features[i])))
+            rows = (*rows, ops.flatten(inputs[i], start_dim=1))
         return ops.concat(rows, 1) if self.joins else rows[0]
 
     def _program(self, training: bool) -> nn.Cell:
