@@ -22,7 +22,7 @@ import functools
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import bench_common
@@ -46,8 +46,10 @@ Task = Callable[[], None]
 
 
 def has(precision: str) -> bool:
-    """Return whether the processor multiplies in a precision of `PRECISIONS`."""
-    return precision == FLOAT32 or bool({"avx512_bf16", "amx_bf16"} & set(instructions()))
+    """Return whether the processor multiplies in a precision; only in those of `PRECISIONS`."""
+    if precision != BFLOAT16:
+        return precision == FLOAT32
+    return bool({"avx512_bf16", "amx_bf16"} & set(instructions()))
 
 
 def why_not(precision: str) -> str:
@@ -265,27 +267,37 @@ class BareProducts:
         batch: number of rows.
         precision: of `PRECISIONS`, which the processor must have.
         threads: number of threads.
+        fixed: numbers of layers whose inputs need no gradient. Default: none.
 
     Raises:
         RuntimeError: the processor does not multiply in this precision.
     """
 
     def __init__(
-        self, layers: Sequence[tuple[int, int]], batch: int, precision: str, threads: int
+        self,
+        layers: Sequence[tuple[int, int]],
+        batch: int,
+        precision: str,
+        threads: int,
+        fixed: Collection[int] = (),
     ) -> None:
         if not has(precision):
             raise RuntimeError(why_not(precision))
         self.threads = threads
         self._tasks: list[Task] = []
         self._parts: list[_Part] = []
-        made = [Layer(i, o, batch, precision) for i, o in layers if o > 1]
-        for kind in KINDS:
-            for layer in made if kind == "forward" else reversed(made):
-                name, tasks = fastest(layer, kind, threads)
-                begin = len(self._tasks)
-                self._tasks += tasks
-                self._parts.append(_Part(layer, kind, name, range(begin, len(self._tasks))))
         self._spent: list[list[float]] = []
+        made = {k: Layer(i, o, batch, precision) for k, (i, o) in enumerate(layers) if o > 1}
+        for kind in KINDS:
+            for k, layer in made.items() if kind == "forward" else reversed(made.items()):
+                if kind != "input gradient" or k not in fixed:
+                    self._add(layer, kind)
+
+    def _add(self, layer: Layer, kind: str) -> None:
+        name, tasks = fastest(layer, kind, self.threads)
+        begin = len(self._tasks)
+        self._tasks += tasks
+        self._parts.append(_Part(layer, kind, name, range(begin, len(self._tasks))))
 
     @property
     def flop(self) -> float:

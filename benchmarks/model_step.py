@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training throughput of every model of one task, beside the same network on vanilla tables.
+"""Training throughput of every model, its step taken apart, the same network on vanilla beside.
 
-    python benchmarks/model_step.py --json OUT
+    python benchmarks/model_step.py --batch 4096 16000 --precision float32,bfloat16 --json OUT
 
-Networks as in each model's `criteo_x1.yaml`, on 26 ids and 13 numbers a row. Ours looks 63-bit keys
-up in one hash table for all fields and trains it with LazyAdam. Vanilla has static ids,
-`nn.EmbeddingLookup(sparse=True, target="CPU")` and `nn.LazyAdam` on the CPU target, everything else
-being the same cells. Both take the same batches in alternating steps. `--compute-dtype float16`
-adds a third: ours with the perceptrons' products in that type, and the loss scaled.
+Networks as in each model's `criteo_x1.yaml` (MMoE: `best.yaml`, two tasks), on 26 ids and 13
+numbers a row. Ours looks 63-bit keys up in one hash table for all fields and trains it with
+LazyAdam. Vanilla has static ids, `nn.EmbeddingLookup(sparse=True, target="CPU")` and `nn.LazyAdam`
+on the CPU target, and MindSpore's own layers in the place of fused ones, in float32. All take the
+same batches in alternating steps. `--precision` names the types of the perceptrons' products; in
+float16 the loss is scaled.
+
+`step_parts.py` says how the step is taken apart. The whole step is also given as a multiple of the
+bare products (`bare_products.py`) plus the same tables' step without a network.
 """
 
 from __future__ import annotations
@@ -16,146 +20,179 @@ import os
 
 os.environ.setdefault("GLOG_v", "3")  # nn.LazyAdam warns that it is deprecated
 
-import importlib
-from functools import partial
+import dataclasses
+from contextlib import ExitStack
 from typing import Any
 
 import bench_common
 import mindspore as ms
 import numpy as np
+import step_report
 from mindspore import Tensor, nn
+from model_step_nets import (
+    FIELDS,
+    MODELS,
+    NUMBERS,
+    Loss,
+    dense_parameters,
+    layers_of_model,
+    lookups_of,
+    network,
+    tasks_of,
+    to_given,
+    to_vanilla,
+)
+from step_case import Run, StepCase
+from step_parts import dense_runs, table_run, timed
 
 from mindspore_rec import tables_of
+from mindspore_rec.optim import LazyAdam
 from mindspore_rec.train import TrainStep
-from models.common.embedding import FieldEmbedding, FieldSum, embedding_parameters
-from models.common.model import read_config
-from models.common.optimizer import lazy_adam
-from models.common.precision import (
-    COMPUTE_DTYPES,
-    check_compute_dtype,
-    loss_scale,
-    lower_precision,
-)
+from models.common.embedding import embedding_parameters
+from models.common.optimizer import OptimizerConfig, lazy_adam
+from models.common.precision import COMPUTE_DTYPES, check_compute_dtype, loss_scale
 
-MODELS = ("wide_deep", "dcn", "dcn_v2", "deepfm", "dlrm")
-FIELDS, NUMBERS = 26, 13
+BATCHES = 4
+WARMUP = 4
+RATE = 1e-3
 
 
-class Loss(nn.Cell):
-    """A network with its loss."""
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Batches of a model.
 
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
-        self.net = net
-        self.loss = nn.BCEWithLogitsLoss()
+    Args:
+        name: of the model.
+        rows: ids in the table.
+        ranks: int64 [K, B, F], ids below `rows`.
+        numbers: float32 [B, N].
+        label: float32 [B, T].
+    """
 
-    def construct(self, ids: Tensor, numbers: Tensor, label: Tensor) -> Tensor:
-        """ids [B, F], numbers [B, N], label [B, 1] -> loss."""
-        return self.loss(self.net(ids, numbers), label)
+    name: str
+    rows: int
+    ranks: np.ndarray
+    numbers: Tensor
+    label: Tensor
+
+    @staticmethod
+    def draw(name: str, batch: int, args: Any) -> Data:
+        """Return batches of Zipf-distributed ids."""
+        rng = np.random.default_rng(args.seed)
+        zipf = bench_common.Zipf(args.rows // FIELDS, args.zipf, rng)
+        offsets = np.arange(FIELDS) * (args.rows // FIELDS)
+        ranks = np.stack([zipf.draw((batch, FIELDS)) + offsets for _ in range(BATCHES)])
+        numbers = Tensor(rng.random((batch, NUMBERS), np.float32))
+        label = Tensor((rng.random((batch, tasks_of(name))) < 0.3).astype(np.float32))
+        return Data(name, args.rows, ranks, numbers, label)
+
+    @property
+    def batch(self) -> int:
+        """Number of samples in a batch."""
+        return int(self.ranks.shape[1])
+
+    def keys(self) -> list[Tensor]:
+        """Return the ids as 63-bit keys."""
+        return [Tensor.from_numpy(bench_common.spread_keys(r)) for r in self.ranks]
 
 
-def to_vanilla(net: nn.Cell, rows: int) -> None:
-    """Replace a network's tables by vanilla lookups of a fixed vocabulary."""
+def with_rows(net: nn.Cell, rows: int, stack: ExitStack) -> nn.Cell:
+    """Return a network whose tables have all rows, and are closed with the stack."""
     for table in tables_of(net):
-        table.close()
-    for name, cell in list(net.cells_and_names()):
-        if isinstance(cell, FieldEmbedding | FieldSum):
-            sums = isinstance(cell, FieldSum)
-            dim = 1 if sums else cell.dim
-            lookup = nn.EmbeddingLookup(rows, dim, "normal", target="CPU", sparse=True)
-            cell.table = lookup
-            lookup.embedding_table.name = f"{name}.embedding_table"
-            if sums:
-                cell.sums = False
+        stack.callback(table.close)
+        table.insert_rows(bench_common.spread_keys(np.arange(rows)))
+    return net
 
 
-def our_step(name: str, keys: np.ndarray, compute_dtype: str) -> tuple[nn.Cell, nn.Cell]:
-    """Return our network and its step."""
-    model = importlib.import_module(f"models.{name}.config").MODEL
-    config = read_config(model, "criteo_x1.yaml")
-    net = model.net(config, FIELDS, NUMBERS, f"bench.{name}.{compute_dtype}", 0)
-    lower_precision(net, compute_dtype)
-    for table in tables_of(net):
-        table.insert_rows(keys)
-    of_ids = embedding_parameters(net)
-    taken = {id(p) for p in of_ids}
-    others = [p for p in net.trainable_params() if id(p) not in taken]
-    constant = type(config.optimizer)(learning_rate=1e-3)
-    scale = loss_scale(compute_dtype)
-    optimizer = lazy_adam(constant, of_ids, others, 1, scale)
-    return net, TrainStep(Loss(net), optimizer, scale).set_train()
+def step_run(step: nn.Cell, ids: list[Tensor], data: Data) -> Run:
+    """Return the run of a whole step."""
+    return timed(lambda i: step(ids[i % BATCHES], data.numbers, data.label).asnumpy())
 
 
-def vanilla_step(name: str, rows: int) -> nn.Cell:
-    """Return the step of the same network on vanilla lookups."""
-    model = importlib.import_module(f"models.{name}.config").MODEL
-    config = read_config(model, "criteo_x1.yaml")
-    vanilla_net = model.net(config, FIELDS, NUMBERS, f"bench.{name}.vanilla", 0)
-    to_vanilla(vanilla_net, rows)
-    optimizer = nn.LazyAdam(vanilla_net.trainable_params(), learning_rate=1e-3)
+def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> None:
+    """Add our network in a precision: its whole step, and its parts."""
+    title = f"{data.batch}.{precision}"
+    net = with_rows(network(data.name, title, precision), data.rows, stack)
+    scale = loss_scale(precision)
+    constant = OptimizerConfig(learning_rate=RATE)
+    optimizer = lazy_adam(constant, embedding_parameters(net), dense_parameters(net), 1, scale)
+    step = TrainStep(Loss(net), optimizer, scale).set_train()
+
+    def given() -> nn.Cell:
+        part = network(data.name, f"{title}.given", precision)
+        to_given(part, data.batch)
+        return Loss(part)
+
+    batch = (data.keys()[0], data.numbers, data.label)
+    parts = dense_runs(given, lambda p: LazyAdam(list(p), RATE), batch)
+    runs = {name: timed(run) for name, run in parts.items()}
+    case.add_ours(precision, step_run(step, data.keys(), data), tables_of(net), runs)
+
+
+def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
+    """Add the step of the tables without a network."""
+    net = with_rows(network(data.name, f"{data.batch}.alone", "float32"), data.rows, stack)
+    lookups = [cell for _, cell in lookups_of(net)]
+    optimizer = LazyAdam(embedding_parameters(net), RATE)
+    case.add("tables", timed(table_run(lookups, optimizer, data.keys())))
+
+
+def vanilla_run(data: Data) -> Run:
+    """Return the run of the same network on vanilla lookups and layers."""
+    net = network(data.name, f"{data.batch}.vanilla", "float32")
+    to_vanilla(net, data.rows)
+    optimizer = nn.LazyAdam(net.trainable_params(), learning_rate=RATE)
     optimizer.target = "CPU"
-    return nn.TrainOneStepCell(Loss(vanilla_net), optimizer).set_train()
+    step = nn.TrainOneStepCell(Loss(net), optimizer).set_train()
+    return step_run(step, [Tensor(r.astype(np.int32)) for r in data.ranks], data)
 
 
-def measure(name: str, args: Any) -> dict[str, float]:
-    """Return samples a second of ours and of vanilla."""
-    rng = np.random.default_rng(args.seed)
-    zipf = bench_common.Zipf(args.rows // FIELDS, args.zipf, rng)
-    offsets = np.arange(FIELDS) * (args.rows // FIELDS)
-    ranks = [zipf.draw((args.batch, FIELDS)) + offsets for _ in range(4)]
-    keys = [Tensor.from_numpy(bench_common.spread_keys(r)) for r in ranks]
-    static = [Tensor(r.astype(np.int32)) for r in ranks]
-    numbers = Tensor(rng.random((args.batch, NUMBERS), np.float32))
-    label = Tensor((rng.random((args.batch, 1)) < 0.3).astype(np.float32))
-    every = bench_common.spread_keys(np.arange(args.rows))
-    nets, runs = [], {}
-    for title, kind in {"ours": "float32", args.compute_dtype: args.compute_dtype}.items():
-        if kind is not None:
-            net, step = our_step(name, every, kind)
-            nets.append(net)
-            runs[title] = partial(_run, step, keys, numbers, label)
-    runs["vanilla"] = partial(_run, vanilla_step(name, args.rows), static, numbers, label)
-    times = bench_common.alternate(runs, args.rounds, 4, name)
-    for table in (table for net in nets for table in tables_of(net)):
+def measure(name: str, batch: int, args: Any) -> dict[str, Any]:
+    """Return the figures of a model and a batch size, by precision; print them."""
+    data = Data.draw(name, batch, args)
+    shape = network(name, f"{batch}.shape", "float32")
+    layers, fixed = layers_of_model(name, shape)
+    for table in tables_of(shape):
         table.close()
-    found = {f"{run}_samples_per_s": args.batch / np.median(t) for run, t in times.items()}
-    found["times_vanilla"] = np.median(times["vanilla"] / times["ours"])
-    if args.compute_dtype is not None:
-        found["times_float32"] = np.median(times["ours"] / times[args.compute_dtype])
-    return {name: round(float(value), 3) for name, value in found.items()}
+    case = StepCase(f"{name}, batch {batch}", batch, layers, fixed)
+    with ExitStack() as stack:
+        for precision in args.precision:
+            add_ours(case, data, precision, stack)
+        add_tables(case, data, stack)
+        case.add("mindspore", vanilla_run(data))
+        return case.measure(args.rounds, WARMUP)
 
 
-def _run(step: nn.Cell, ids: list[Tensor], numbers: Tensor, label: Tensor, i: int) -> None:
-    step(ids[i % len(ids)], numbers, label).asnumpy()
+def precisions_of(text: str) -> list[str]:
+    """Return the types that a list with commas names, each once.
+
+    Raises:
+        ValueError: one that is not of `COMPUTE_DTYPES`, or that the backend does not have.
+    """
+    return [check_compute_dtype(each) for each in dict.fromkeys(text.split(","))]
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = bench_common.parser(__doc__ or "")
-    parser.add_argument("--batch", type=int, default=4096, help="samples in a step")
+    parser.add_argument("--batch", type=int, nargs="+", default=[4096], help="samples in a step")
     parser.add_argument("--rows", type=int, default=2_000_000, help="keys in the table before")
     parser.add_argument("--zipf", type=float, default=1.1, help="exponent of the ids")
     parser.add_argument("--rounds", type=int, default=20, help="counted steps of each kind")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), help="which")
     parser.add_argument(
-        "--compute-dtype", choices=COMPUTE_DTYPES[1:], help="also measure ours with it"
-    )
+        "--precision", type=precisions_of, default="float32",
+        help=f"of the perceptrons' products: of {', '.join(COMPUTE_DTYPES)}, with commas",
+    )  # fmt: skip
     args = parser.parse_args()
-    if args.compute_dtype is not None:
-        check_compute_dtype(args.compute_dtype)
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
-    results = {}
-    print("| model | ours, samples/s | vanilla, samples/s | ours / vanilla |\n|---|---|---|---|")
-    for name in args.models:
-        found = results[name] = measure(name, args)
-        print(
-            f"| {name} | {found['ours_samples_per_s']:,.0f} | "
-            f"{found['vanilla_samples_per_s']:,.0f} | {found['times_vanilla']:.2f} |",
-            flush=True,
-        )
-        if args.compute_dtype is not None:
-            print(f"{name}, {args.compute_dtype} by float32: {found['times_float32']:.2f}")
-    bench_common.save(args.json, {"batch": args.batch, "rows": args.rows, "models": results})
+    about = step_report.about()
+    results = {
+        name: {str(batch): measure(name, batch, args) for batch in args.batch}
+        for name in args.models
+    }
+    step_report.show_summary(results)
+    bench_common.save(args.json, {"rows": args.rows, "about": about, "models": results})
 
 
 if __name__ == "__main__":

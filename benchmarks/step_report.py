@@ -91,3 +91,16 @@ def show_parts(found: Mapping[str, Any]) -> None:
     total = alone["products"] + alone["tables"]
     print(f"| whole | {runs['ours']:.1f} | {total:.1f} |")
     print(f"\nwhole step by bare products + bare tables: {found['by_bare']:.2f}", flush=True)
+
+
+def show_summary(results: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+    """Print a line for each network, batch size and precision."""
+    head = ("network", "batch", "precision", "ours, samples/s", "ours / vanilla", "by bare")
+    print(f"\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for name, batches in results.items():
+        for batch, precisions in batches.items():
+            for precision, found in precisions.items():
+                times, bare = found.get("times_vanilla"), found.get("by_bare")
+                cells = [name, batch, precision, f"{found['ours_samples_per_s']:,.0f}"]
+                cells += ["" if x is None else f"{x:.2f}" for x in (times, bare)]
+                print(f"| {' | '.join(cells)} |", flush=True)

@@ -89,7 +89,8 @@ SUITE: dict[str, Benchmark] = {
         "--batch 64 --tables 3 --rows 100 --steps 3",
     ),
     "model_step": Benchmark(
-        "training samples/s of every click model, beside the same network on MindSpore's tables",
+        "training samples/s of every model beside the same network on MindSpore's cells; parts of "
+        "the step beside bare products and tables",
         "--rows 1000000 --rounds 8",
         "--rows 2600 --batch 64 --rounds 2 --models deepfm",
     ),

@@ -93,7 +93,8 @@ def hash_lookups(rows: int, name: str) -> tuple[Any, Any]:
     """
     deep = mr.HashEmbeddingLookup(DIM, ms.int64, name=f"{name}.deep")
     wide = mr.EmbeddingBag(1, "sum", key_dtype=ms.int64, param_init="zeros", name=f"{name}.wide")
-    for lookup, start in itertools.product((deep, wide), range(0, rows, _CHUNK)):
+    both: tuple[Any, ...] = (deep, wide)
+    for lookup, start in itertools.product(both, range(0, rows, _CHUNK)):
         numbers = np.arange(start, min(start + _CHUNK, rows))
         lookup.embedding_table.insert_rows(bench_common.spread_keys(numbers))
     return deep, wide

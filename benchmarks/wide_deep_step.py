@@ -29,6 +29,7 @@ os.environ.setdefault("GLOG_v", "3")  # nn.LazyAdam warns that it is deprecated
 
 import dataclasses
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -38,17 +39,11 @@ import bench_common
 import mindspore as ms
 import numpy as np
 import step_report
-from bare_products import PRECISIONS, BareProducts, has, precisions_of, why_not
+from bare_products import PRECISIONS, has, precisions_of, why_not
 from mindspore import Parameter, Tensor, nn
 from peer_process import WORKERS, Peer, installed
-from step_parts import (
-    GivenRows,
-    TableTimes,
-    alternate,
-    dense_runs,
-    table_run,
-    timed,
-)
+from step_case import StepCase
+from step_parts import GivenRows, dense_runs, table_run, timed
 from wide_deep_nets import (
     DIM,
     SHAPES,
@@ -144,107 +139,65 @@ def part_runs(data: Data, precision: str) -> dict[str, Callable[[int], float]]:
     return {name: timed(run) for name, run in runs.items()}
 
 
-class Case:
-    """The runs of one shape and batch size.
+def peer_of(name: str, python: str, data: Data, precision: str) -> Peer:
+    """Return a peer of `WORKERS` that trains the same network on the same batches."""
+    fields, columns, hidden = SHAPES[data.shape]
+    settings = {
+        "fields": fields, "columns": columns, "hidden": hidden, "dim": DIM, "rows": data.rows,
+        "threads": mr.get_num_threads(), "precision": precision,
+    }  # fmt: skip
+    arrays = {
+        "ranks": data.ranks,
+        "keys": bench_common.spread_keys(data.ranks),
+        "every": bench_common.spread_keys(np.arange(data.rows)),
+        "dense": data.dense[:, :columns],
+        "label": data.label,
+    }
+    return Peer(name, python, settings, arrays)
 
-    Args:
-        data: the batches.
-        precisions: of the dense network.
-        peers: interpreter of each peer.
-        stack: closes tables and processes.
-    """
 
-    def __init__(
-        self, data: Data, precisions: list[str], peers: dict[str, str], stack: ExitStack
-    ) -> None:
-        self.data, self.precisions, self.stack = data, precisions, stack
-        self.runs: dict[str, Callable[[int], float]] = {}
-        self.inside: dict[str, TableTimes] = {}
-        self.products: dict[str, BareProducts] = {}
-        self.about: dict[str, dict[str, str]] = {}
-        for precision in precisions:
-            self._add_ours(precision)
-        deep, wide = hash_lookups(data.rows, f"{data.shape}.{data.batch}.alone")
-        self._close_later(deep, wide)
-        optimizer = adam([*deep.trainable_params(), *wide.trainable_params()])
-        self.runs["tables"] = timed(table_run((deep, wide), optimizer, data.keys))
-        for name, python in peers.items():
-            if name == "mindspore":
-                self.runs[name] = vanilla_run(data)
-            else:
-                for precision in precisions:
-                    self._add_peer(name, python, precision)
+def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> None:
+    """Add our network in a precision."""
+    lookups = hash_lookups(data.rows, f"{data.shape}.{data.batch}.{precision}")
+    net = WideDeep(*lookups, data.shape, precision)
+    for table in tables_of(net):
+        stack.callback(table.close)
+    whole = step_of(net, adam(net.trainable_params()), data.keys, data)
+    case.add_ours(precision, whole, tables_of(net), part_runs(data, precision))
 
-    def _add_ours(self, precision: str) -> None:
-        data = self.data
-        deep, wide = hash_lookups(data.rows, f"{data.shape}.{data.batch}.{precision}")
-        self._close_later(deep, wide)
-        net = WideDeep(deep, wide, data.shape, precision)
-        run = step_of(net, adam(net.trainable_params()), data.keys, data)
-        self.runs[f"ours {precision}"] = run
-        self.inside[precision] = TableTimes(tables_of(net))
-        for name, part in part_runs(data, precision).items():
-            self.runs[f"{name} {precision}"] = part
-        if has(precision):
-            layers = layers_of_shape(data.shape)
-            bare = BareProducts(layers, data.batch, precision, mr.get_num_threads())
-            self.products[precision] = bare
-            self.runs[f"products {precision}"] = lambda _: bare.run()
 
-    def _add_peer(self, name: str, python: str, precision: str) -> None:
-        data = self.data
-        fields, columns, hidden = SHAPES[data.shape]
-        settings = {
-            "fields": fields, "columns": columns, "hidden": hidden, "dim": DIM, "rows": data.rows,
-            "threads": mr.get_num_threads(), "precision": precision,
-        }  # fmt: skip
-        arrays = {
-            "ranks": data.ranks,
-            "keys": bench_common.spread_keys(data.ranks),
-            "every": bench_common.spread_keys(np.arange(data.rows)),
-            "dense": data.dense[:, :columns],
-            "label": data.label,
-        }
-        peer = Peer(name, python, settings, arrays)
-        self.stack.callback(peer.close)
-        self.about[f"{name} {precision}"] = peer.about
-        self.runs[f"{name} {precision}"] = lambda i: peer.step(i % BATCHES)
+def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
+    """Add the tables' step without a network."""
+    lookups = hash_lookups(data.rows, f"{data.shape}.{data.batch}.alone")
+    for lookup in lookups:
+        stack.callback(lookup.embedding_table.close)
+    optimizer = adam([p for lookup in lookups for p in lookup.trainable_params()])
+    case.add("tables", timed(table_run(lookups, optimizer, data.keys)))
 
-    def _close_later(self, *lookups: nn.Cell) -> None:
-        for lookup in lookups:
-            self.stack.callback(lookup.embedding_table.close)
 
-    def measure(self, rounds: int) -> dict[str, dict[str, Any]]:
-        """Return the figures by precision."""
-        title = f"{self.data.shape}, batch {self.data.batch}"
-        alternate(self.runs, 0, WARMUP, f"{title}, warm-up")
-        for inside in self.inside.values():
-            inside.start()
-        times = alternate(self.runs, rounds, 0, title)
-        return {p: self._figures(times, p, rounds) for p in self.precisions}
-
-    def _figures(self, times: dict[str, np.ndarray], precision: str, rounds: int) -> dict[str, Any]:
-        own = {"tables", "mindspore"} & times.keys()
-        found = {name: times[name] for name in own}
-        for name, spent in times.items():
-            if name.endswith(f" {precision}"):
-                found[name.removesuffix(f" {precision}")] = spent
-        inside = self.inside[precision].seconds_per_step(rounds)
-        figures = step_report.figures(found, inside, self.data.batch)
-        if precision in self.products:
-            figures["bare_products"] = self.products[precision].figures()
-        figures["about"] = {k: v for k, v in self.about.items() if k.endswith(precision)}
-        return figures
+def add_peer(
+    case: StepCase, data: Data, name: str, python: str, precision: str, stack: ExitStack
+) -> None:
+    """Add a peer of `WORKERS` in a precision."""
+    peer = peer_of(name, python, data, precision)
+    stack.callback(peer.close)
+    case.add(name, lambda i: peer.step(i % BATCHES), precision, peer.about)
 
 
 def measure(shape: str, batch: int, args: Any, peers: dict[str, str]) -> dict[str, Any]:
     """Return the figures of a shape and a batch size, by precision; print them."""
+    data = Data.draw(shape, batch, args)
+    case = StepCase(f"{shape}, batch {batch}", batch, layers_of_shape(shape))
     with ExitStack() as stack:
-        case = Case(Data.draw(shape, batch, args), args.precision, peers, stack)
-        found = case.measure(args.rounds)
-    for precision, figures in found.items():
-        step_report.show(f"{shape}, batch {batch}, {precision}", figures)
-    return found
+        for precision in args.precision:
+            add_ours(case, data, precision, stack)
+        add_tables(case, data, stack)
+        if "mindspore" in peers:
+            case.add("mindspore", vanilla_run(data))
+        for (name, python), precision in itertools.product(peers.items(), args.precision):
+            if name in WORKERS:
+                add_peer(case, data, name, python, precision, stack)
+        return case.measure(args.rounds, WARMUP)
 
 
 def peers_of(text: str) -> list[str]:
@@ -302,6 +255,7 @@ def main() -> None:
         shape: {str(batch): measure(shape, batch, args, peers) for batch in args.batch}
         for shape in ([args.shape] if args.shape else SHAPES)
     }
+    step_report.show_summary(results)
     bench_common.save(args.json, {"rows": args.rows, "about": about, "shapes": results})
 
 

@@ -80,6 +80,14 @@ def test_a_step_has_three_products_of_each_layer_but_those_of_one_output():
     assert all(f["gflop_per_s"] > 0 and f["structure"] for f in found)
 
 
+def test_a_layer_of_fixed_inputs_has_no_gradient_of_them():
+    products = bare.BareProducts([(20, 30), (30, 40)], 50, "float32", 1, fixed=[0])
+    products.run()
+    found = [(f["layer"][0], f["product"]) for f in products.figures()]
+    assert (20, "input gradient") not in found and (30, "input gradient") in found
+    assert len(found) == 5
+
+
 def test_a_precision_that_the_processor_lacks_is_named(monkeypatch):
     monkeypatch.setattr(bare, "instructions", lambda: ["avx2"])
     assert "bfloat16: oneDNN has no such products" in bare.why_not("bfloat16")

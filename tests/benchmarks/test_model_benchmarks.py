@@ -9,6 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from mindspore_rec import tables_of
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -35,12 +39,37 @@ def test_model_step(tmp_path):
     out = tmp_path / "steps.json"
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "model_step.py", "--rows", "2600", "--batch", "64",
-         "--rounds", "2", "--models", "deepfm", "--compute-dtype", "float16", "--json", out],
+         "--rounds", "2", "--models", "deepfm", "dlrm", "mmoe", "--precision", "float32,float16",
+         "--json", out],
         env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (found,) = json.loads(out.read_text())["models"].values()
-    kinds = ("ours", "vanilla", "float16")
-    assert all(found[f"{kind}_samples_per_s"] > 0 for kind in kinds) and found["times_float32"] > 0
-    assert "| deepfm |" in done.stdout and "float16 by float32" in done.stdout
+    models = json.loads(out.read_text())["models"]
+    assert list(models) == ["deepfm", "dlrm", "mmoe"]
+    for name, batches in models.items():
+        found = batches["64"]
+        assert set(found) == {"float32", "float16"}
+        for each in found.values():
+            assert each["ours_samples_per_s"] > 0 and each["vanilla_samples_per_s"] > 0
+        parts, whole = found["float32"]["parts_ms"], found["float32"]["runs_ms"]["ours"]
+        assert sum(parts.values()) == pytest.approx(whole, abs=0.01)
+        assert found["float32"]["by_bare"] > 0 and "by_bare" not in found["float16"]
+        assert f"| {name} | 64 | float16 |" in done.stdout
+    products = [
+        (p["layer"], p["product"]) for p in models["dlrm"]["64"]["float32"]["bare_products"]
+    ]
+    assert ([13, 400], "forward") in products and ([13, 400], "input gradient") not in products
+
+
+def test_vanilla_has_no_operator_of_ours(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import model_step_nets
+
+    for name in model_step_nets.MODELS:
+        net = model_step_nets.network(name, "test", "float32")
+        layers, fixed = model_step_nets.layers_of_model(name, net)
+        assert all(i > 0 and o > 0 for i, o in layers) and set(fixed) <= set(range(len(layers)))
+        model_step_nets.to_vanilla(net, 100)
+        assert not tables_of(net)
+        assert not any(getattr(cell, "is_fused", False) for _, cell in net.cells_and_names())

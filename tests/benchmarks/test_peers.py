@@ -46,7 +46,7 @@ serve(make)
 @pytest.fixture
 def peer_process(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import peer_process  # type: ignore[import-not-found]
+    import peer_process
 
     worker = tmp_path / "worker.py"
     worker.write_text(WORKER.format(peers=str(ROOT / "benchmarks" / "peers")))

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The models of the zoo for `model_step.py`: as they are, on MindSpore's own cells, in parts."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from mindspore import Parameter, Tensor, nn
+from step_parts import GivenRows
+
+from mindspore_rec import tables_of
+from models.common.embedding import FieldEmbedding, FieldSum, embedding_parameters
+from models.common.model import read_config
+from models.common.precision import lower_precision
+
+# name -> configuration
+MODELS = {
+    "wide_deep": "criteo_x1.yaml",
+    "dcn": "criteo_x1.yaml",
+    "dcn_v2": "criteo_x1.yaml",
+    "deepfm": "criteo_x1.yaml",
+    "dlrm": "criteo_x1.yaml",
+    "mmoe": "best.yaml",
+}
+FIELDS, NUMBERS = 26, 13
+_MMOE_TASKS = 2
+
+
+class Loss(nn.Cell):
+    """A network with its loss."""
+
+    def __init__(self, net: nn.Cell) -> None:
+        super().__init__()
+        self.net = net
+        self.loss = nn.BCEWithLogitsLoss()
+
+    def construct(self, ids: Tensor, numbers: Tensor, label: Tensor) -> Tensor:
+        """ids [B, F], numbers [B, N], label [B, T] -> loss."""
+        return self.loss(self.net(ids, numbers), label)
+
+
+def tasks_of(name: str) -> int:
+    """Return the number of a model's outputs."""
+    return _MMOE_TASKS if name == "mmoe" else 1
+
+
+def network(name: str, title: str, precision: str) -> Any:
+    """Return a model's network.
+
+    Args:
+        name: of `MODELS`.
+        title: of the run, for the tables' names.
+        precision: type of the perceptrons' products.
+    """
+    model = importlib.import_module(f"models.{name}.config").MODEL
+    config = read_config(model, MODELS[name])
+    net = model.net(config, FIELDS, NUMBERS, f"bench.{name}.{title}", 0, tasks=tasks_of(name))
+    lower_precision(net, precision)
+    return net
+
+
+def lookups_of(net: nn.Cell) -> list[tuple[str, Any]]:
+    """Return names and cells of a network's lookups."""
+    cells = net.cells_and_names()
+    return [(name, c) for name, c in cells if isinstance(c, FieldEmbedding | FieldSum)]
+
+
+def dense_parameters(net: nn.Cell) -> list[Parameter]:
+    """Return the parameters beside the tables'."""
+    taken = {id(p) for p in embedding_parameters(net)}
+    return [p for p in net.trainable_params() if id(p) not in taken]
+
+
+def to_vanilla(net: nn.Cell, rows: int) -> None:
+    """Replace a network's tables by vanilla lookups of a fixed vocabulary, its operators by layers.
+
+    The fused operators of perceptrons and other blocks give way to the MindSpore layers that the
+    blocks consist of.
+    """
+    for table in tables_of(net):
+        table.close()
+    for name, cell in lookups_of(net):
+        sums = isinstance(cell, FieldSum)
+        dim = 1 if sums else cell.dim
+        lookup = nn.EmbeddingLookup(rows, dim, "normal", target="CPU", sparse=True)
+        cell.table = lookup
+        lookup.embedding_table.name = f"{name}.embedding_table"
+        if sums:
+            cell.sums = False
+    for _, cell in net.cells_and_names():
+        if getattr(cell, "is_fused", False):
+            cell.fused_training = cell.fused_evaluation = None
+
+
+def to_given(net: nn.Cell, batch: int) -> None:
+    """Replace a network's tables by rows of a batch that are always the same."""
+    for table in tables_of(net):
+        table.close()
+    rng = np.random.default_rng(1)
+    for name, cell in lookups_of(net):
+        sums = isinstance(cell, FieldSum)
+        shape = (batch, 1) if sums else (batch, FIELDS, cell.dim)
+        cell.table = GivenRows(name, rng.random(shape) * 0.02 - 0.01)
+
+
+def layers_of_model(name: str, net: Any) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return (in, out) of the layers of a model's products, and the layers that read numbers only.
+
+    Counted are those of perceptrons, of the matrices of DCN-V2, and of MMoE's experts, gates and
+    towers, the first layer of all experts being one product, all gates another. Products of single
+    vectors (DCN, first-order terms) and of pairs of embeddings (DLRM) are not: they read more than
+    they compute.
+
+    Args:
+        name: of `MODELS`.
+        net: its network.
+    """
+    model = importlib.import_module(f"models.{name}.config").MODEL
+    shape = read_config(model, MODELS[name]).model
+    if name == "dlrm":
+        bottom = _chain(NUMBERS, shape.bottom, net.embedding.dim)
+        return [*bottom, *_chain(net.pairs.out_features, shape.top, 1)], [0]
+    width = net.inputs.width
+    if name == "mmoe":
+        return _mixture(width, shape, net.mixture.out_features), []
+    matrices = [(width, width)] * shape.layers if name == "dcn_v2" else []
+    return [*matrices, *_chain(width, shape.hidden)], []
+
+
+def _chain(width: int, hidden: Sequence[int], *last: int) -> list[tuple[int, int]]:
+    return list(itertools.pairwise([width, *hidden, *last]))
+
+
+def _mixture(width: int, shape: Any, mixed: int) -> list[tuple[int, int]]:
+    first, *deeper = shape.expert_hidden
+    of_each = _chain(first, deeper) * shape.experts
+    towers = _chain(mixed, shape.tower_hidden, 1) * _MMOE_TASKS
+    return [(width, shape.experts * first), *of_each, (width, _MMOE_TASKS * shape.experts), *towers]

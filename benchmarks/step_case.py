@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One network at one batch size: its runs in every precision, measured in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import step_report
+from bare_products import BareProducts, has
+from step_parts import TableTimes, alternate
+
+import mindspore_rec as mr
+
+__all__ = ["StepCase"]
+
+Run = Callable[[int], float]
+
+
+class StepCase:
+    """Runs of a network: of ours in each precision, of its tables alone, of others beside.
+
+    A run is a function of the step's number that returns the seconds it took.
+
+    Args:
+        title: for people.
+        batch: samples in a step.
+        layers: (in, out) of the products' layers.
+        fixed: numbers of layers whose inputs need no gradient. Default: none.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        batch: int,
+        layers: Sequence[tuple[int, int]],
+        fixed: Collection[int] = (),
+    ) -> None:
+        self.title, self.batch = title, batch
+        self._layers, self._fixed = layers, fixed
+        self._runs: dict[tuple[str, str], Run] = {}
+        self._inside: dict[str, TableTimes] = {}
+        self._products: dict[str, BareProducts] = {}
+        self._about: dict[tuple[str, str], dict[str, str]] = {}
+
+    def add_ours(
+        self, precision: str, whole: Run, tables: Sequence[Any], parts: Mapping[str, Run]
+    ) -> None:
+        """Add our network in a precision.
+
+        Args:
+            precision: type of its products.
+            whole: its whole step.
+            tables: the tables that the whole step trains.
+            parts: the runs of `step_parts.dense_runs`.
+        """
+        self._runs[precision, "ours"] = whole
+        self._inside[precision] = TableTimes(tables)
+        for name, part in parts.items():
+            self._runs[precision, name] = part
+        if has(precision):
+            threads = mr.get_num_threads()
+            bare = BareProducts(self._layers, self.batch, precision, threads, self._fixed)
+            self._products[precision] = bare
+            self._runs[precision, "products"] = lambda _: bare.run()
+
+    def add(
+        self, name: str, run: Run, precision: str = "", about: dict[str, str] | None = None
+    ) -> None:
+        """Add a run that stands beside ours in one precision, or in all (the default).
+
+        Args:
+            name: 'tables', or one of `step_report.STEPS`.
+            run: the run.
+            precision: to stand beside. Default: all.
+            about: what the run is, for people. Default: nothing.
+        """
+        self._runs[precision, name] = run
+        if about:
+            self._about[precision, name] = about
+
+    def measure(self, rounds: int, warmup: int) -> dict[str, dict[str, Any]]:
+        """Return the figures by precision, and print them."""
+        alternate(self._runs, 0, warmup, f"{self.title}, warm-up")
+        for inside in self._inside.values():
+            inside.start()
+        times = alternate(self._runs, rounds, 0, self.title)
+        found = {}
+        for precision, inside in self._inside.items():
+            seen = {name: spent for (p, name), spent in times.items() if p in ("", precision)}
+            figures = step_report.figures(seen, inside.seconds_per_step(rounds), self.batch)
+            figures["about"] = {
+                name: about for (p, name), about in self._about.items() if p in ("", precision)
+            }
+            if precision in self._products:
+                figures["bare_products"] = self._products[precision].figures()
+            step_report.show(f"{self.title}, {precision}", figures)
+            found[precision] = figures
+        return found
