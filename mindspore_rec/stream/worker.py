@@ -7,6 +7,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from mindspore_rec.checks import check_number
 from mindspore_rec.stream.channel import DataSender
@@ -72,7 +73,7 @@ class FeatureWorker:
         if not self._path.parent.is_dir():
             raise ValueError(f"state_path must be in a directory that is there, got {state_path}")
         if self._path.exists():
-            state = json.loads(self._path.read_text(encoding="utf-8"))
+            state = _read_state(self._path)
             sender.load_state_dict(state["sender"])
             dataset.load_state_dict(state["dataset"])
 
@@ -102,3 +103,18 @@ class FeatureWorker:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    """Return the state in a file.
+
+    Raises:
+        ValueError: it is not what `FeatureWorker.save` writes.
+    """
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # of the text's encoding, or of JSON
+        raise ValueError(f"{path} is not the state of a feature worker: {error}") from error
+    if not isinstance(state, dict) or not {"sender", "dataset"} <= state.keys():
+        raise ValueError(f"{path} is not the state of a feature worker: it has {state!r:.80}")
+    return state
