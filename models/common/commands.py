@@ -55,12 +55,15 @@ def train_command(model: ZooModel, arguments: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:  # before or after the training, which ends with its step
+        print("interrupted", file=sys.stderr)
+        return 130
     _report(runs, data, options)
     return 130 if runs[-1]["interrupted"] else 0
 
 
 def evaluate_command(model: ZooModel, arguments: list[str] | None = None) -> int:
-    """Evaluate a saved model on the test rows and return the exit code.
+    """Evaluate a saved model on the test rows and return the exit code, 130 after Ctrl-C.
 
     Args:
         model: model to evaluate.
@@ -83,6 +86,9 @@ def evaluate_command(model: ZooModel, arguments: list[str] | None = None) -> int
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:  # before or after the training, which ends with its step
+        print("interrupted", file=sys.stderr)
+        return 130
     print(result_lines(data, f"saved in {options.load}", metrics))
     found = {"model": model.name, "data": data.name, **metrics, "metrics": metrics}
     save_json(options.json, found)
