@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import socket
+from typing import Any
 
 import pytest
 
@@ -27,5 +28,5 @@ def test_where_it_cannot_listen_it_says_so(capsys, tmp_path, place):
 
 def test_a_column_that_one_row_has_is_missing_in_the_others():
     body = json.dumps({"rows": [{"a": 1.5, "b": "x"}, {"a": 2.5}, {"b": None}]}).encode()
-    rows = parse_request(body, [], [], Limits(), RawColumns(["a", "b", "c"])).inputs
+    rows: Any = parse_request(body, [], [], Limits(), RawColumns(["a", "b", "c"])).inputs
     assert rows.to_pydict() == {"a": [1.5, 2.5, None], "b": ["x", None, None]}
