@@ -91,7 +91,8 @@ class CrossNet(FusedLayer):
         if self.is_fused:
             return self._run_fused((*inputs, self.weight, self.bias))
         x = join(inputs, self.in_features)
-        of_input = ops.split(self.products(x, self.weight), 1, 1)
+        products = self.product(self.products(self.factor(x), self.factor(self.weight)))
+        of_input = ops.split(products, 1, 1)
         of_biases = (self.products(self.weight, self.bias) * self.earlier).sum(1)
         factor = 1 + of_input[0]
         for k in range(1, self.layers):
@@ -171,7 +172,7 @@ class CrossNetV2(FusedLayer):
         x = join(inputs, self.in_features)
         crossed = x
         for linear in self.maps:
-            crossed = x * linear(crossed) + crossed
+            crossed = x * self.through(linear, crossed) + crossed
         return crossed
 
     def _fused(self, given: Any) -> Any:
@@ -273,6 +274,7 @@ class CrossNetMix(FusedLayer):
             self.gates = nn.Dense(
                 width, self.experts, weight_init=Normal(math.sqrt(2 / (width + 1))), has_bias=False
             )
+        self.of_each = ops.BatchMatMul()
         self._fuse()
 
     def construct(self, *inputs: Tensor) -> Tensor:
@@ -282,7 +284,7 @@ class CrossNetMix(FusedLayer):
         x = join(inputs, self.in_features)
         crossed = x
         for mixture in self.mixtures:
-            crossed = x * mixture(crossed, self.gate_weights(crossed)) + crossed
+            crossed = x * self._mixed(mixture, crossed) + crossed
         return crossed
 
     def gate_weights(self, x: Tensor) -> Tensor:
@@ -290,7 +292,22 @@ class CrossNetMix(FusedLayer):
         whose rows sum to 1."""
         if self.experts == 1:
             return ops.ones_like(x[:, :1])
-        return ops.softmax(self.gates(x), 1)
+        return ops.softmax(self.through(self.gates, x), 1)
+
+    def _mixed(self, mixture: Any, x: Tensor) -> Tensor:
+        """Return the weighted sum of a layer's experts, before it multiplies the input."""
+        shape = (-1, self.experts, self.rank)
+        units = self.product(ops.matmul(self.factor(x), self.factor(mixture.v)))
+        if not mixture.linear:
+            units = mixture.activation(units).reshape(shape)
+            units = self.factor(ops.transpose(units, (1, 0, 2)))
+            units = self.product(self.of_each(units, self.factor(mixture.c)))
+            units = mixture.activation(ops.transpose(units, (1, 0, 2)))
+        if self.experts > 1:
+            units = units.reshape(shape) * ops.expand_dims(self.gate_weights(x), 2)
+        # The sum over experts is inside the product; the gates sum to 1, so the bias is added once.
+        units = self.factor(units.reshape((-1, self.experts * self.rank)))
+        return self.product(ops.matmul(units, self.factor(mixture.u))) + mixture.bias
 
     def _fused(self, given: Any) -> Any:
         if self.experts > 1:
@@ -339,11 +356,10 @@ class CrossNetMix(FusedLayer):
 
 
 class _LowRankExperts(nn.Cell):
-    """Weighted sum of one layer's experts, before it multiplies the network's input."""
+    """Weights of one layer's experts."""
 
     def __init__(self, width: int, experts: int, rank: int, activation: str | None) -> None:
         super().__init__()
-        self.experts, self.rank = experts, rank
         self.v = _weight("v", (width, experts * rank), width, rank)
         self.u = _weight("u", (experts * rank, width), rank, width)
         self.bias = _zeros("bias", (width,))
@@ -352,18 +368,6 @@ class _LowRankExperts(nn.Cell):
             self.activation = nn.get_activation(activation)
             # [E, in, out]: the transpose of the formula's C
             self.c = _weight("c", (experts, rank, rank), rank, rank)
-        self.of_each = ops.BatchMatMul()
-
-    def construct(self, x: Tensor, gates: Tensor) -> Tensor:
-        units = ops.matmul(x, self.v)
-        if not self.linear:
-            units = self.activation(units).reshape((-1, self.experts, self.rank))
-            units = ops.transpose(self.of_each(ops.transpose(units, (1, 0, 2)), self.c), (1, 0, 2))
-            units = self.activation(units)
-        if self.experts > 1:
-            units = units.reshape((-1, self.experts, self.rank)) * ops.expand_dims(gates, 2)
-        # The sum over experts is inside the product; the gates sum to 1, so the bias is added once.
-        return ops.matmul(units.reshape((-1, self.experts * self.rank)), self.u) + self.bias
 
 
 def _weight(name: str, shape: tuple[int, ...], fan_in: int, fan_out: int) -> Parameter:

@@ -117,6 +117,14 @@ class FusedLayer(nn.Cell):
             return y
         return self.rounds_gradient(y) if self.rounding == "round" else ops.cast(y, ms.float32)
 
+    def through(self, linear: nn.Dense, x: Tensor) -> Tensor:
+        """Return what MindSpore's linear layer makes of x, by a product of `compute_dtype`."""
+        if self.rounding == "none":
+            return linear(x)
+        weight = ops.transpose(self.factor(linear.weight), (1, 0))
+        y = self.product(ops.matmul(self.factor(x), weight))
+        return y + linear.bias if linear.has_bias else y
+
 
 def _is_half(cell: nn.Cell) -> bool:
     """Return whether `to_float` has changed the type in which a cell computes."""
