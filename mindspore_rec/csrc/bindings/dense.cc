@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "dense/cross_layers.h"
-#include "dense/gate_layers.h"
 #include "dense/linear.h"
 #include "dense/mixture_layer.h"
 #include "dense/pair_layers.h"
 #include "dense/program.h"
 #include "dense/program_registry.h"
 #include "dense/row_layers.h"
+#include "dense/scale_groups.h"
+#include "dense/softmax_layer.h"
 
 namespace py = pybind11;
 

@@ -4,19 +4,28 @@
 namespace msrec {
 namespace {
 
-// Sum of a[j] b[j], in 32 sums of every 32nd product: the order is that of no instruction set.
+typedef float Eight __attribute__((vector_size(32)));
+
+// sum += a[0..8) b[0..8). Not by value: how a function takes vectors depends on the flags.
+MSREC_INLINE void AddEight(const float* a, const float* b, Eight* sum) {
+  Eight x, y;
+  __builtin_memcpy(&x, a, sizeof(x));
+  __builtin_memcpy(&y, b, sizeof(y));
+  *sum += x * y;
+}
+
+// Sum of a[j] b[j], as 32 sums of every 32nd product: in the same order whatever the width of the
+// processor's vectors.
 MSREC_INLINE float Dot(const float* a, const float* b, int64_t width) {
-  typedef float Eight __attribute__((vector_size(32), aligned(4), may_alias));
-  const auto at = [](const float* p) { return reinterpret_cast<const Eight*>(p); };
   Eight s0 = {}, s1 = {}, s2 = {}, s3 = {};
   int64_t j = 0;
   for (; j + 32 <= width; j += 32) {
-    s0 += *at(a + j) * *at(b + j);
-    s1 += *at(a + j + 8) * *at(b + j + 8);
-    s2 += *at(a + j + 16) * *at(b + j + 16);
-    s3 += *at(a + j + 24) * *at(b + j + 24);
+    AddEight(a + j, b + j, &s0);
+    AddEight(a + j + 8, b + j + 8, &s1);
+    AddEight(a + j + 16, b + j + 16, &s2);
+    AddEight(a + j + 24, b + j + 24, &s3);
   }
-  for (; j + 8 <= width; j += 8) s0 += *at(a + j) * *at(b + j);
+  for (; j + 8 <= width; j += 8) AddEight(a + j, b + j, &s0);
   s0 = (s0 + s2) + (s1 + s3);
   for (int k = 0; j < width; ++j, ++k) s0[k] += a[j] * b[j];
   return ((s0[0] + s0[4]) + (s0[2] + s0[6])) + ((s0[1] + s0[5]) + (s0[3] + s0[7]));

@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layers of gates: weights of experts, and what they weigh.
+// ScaleGroups: groups of columns, each times a number a row, as gates weigh experts.
 #pragma once
 
 #include "dense/layer.h"
 
 namespace msrec {
-
-// Softmax of each group of `group` columns.
-class Softmax : public Layer {
- public:
-  Softmax(View input, View output, int64_t group);
-  bool always_adds() const override { return false; }
-  void Forward(const SliceRun& slice) const override;
-  void Backward(const SliceRun& slice) const override;
-
- private:
-  const int64_t group_;
-};
 
 // output = input, each of as many groups of columns as `scales` has columns times its own.
 class ScaleGroups : public Layer {

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dense/softmax_layer.h"
+
+#include <cstring>
+#include <stdexcept>
+
+namespace msrec {
+namespace {
+
+void Copy(int64_t rows, int64_t width, const Block& from, const Block& to) {
+  for (int64_t r = 0; r < rows; ++r) {
+    std::memcpy(to.row(r), from.row(r), sizeof(float) * static_cast<size_t>(width));
+  }
+}
+
+}  // namespace
+
+Softmax::Softmax(View input, View output, int64_t group) : group_(group) {
+  if (group < 1 || input.width != output.width || input.width % group != 0) {
+    throw std::invalid_argument("softmax must have as many columns as its input, in whole groups");
+  }
+  inputs_ = {{input, false}};
+  outputs_ = {output};
+}
+
+void Softmax::Forward(const SliceRun& slice) const {
+  const Block y = slice.value(outputs_[0]);
+  const int64_t width = outputs_[0].width;
+  Copy(slice.rows(), width, slice.value(inputs_[0].view), y);
+  ActiveElementwise().softmax(slice.rows(), width / group_, group_, y);
+}
+
+void Softmax::Backward(const SliceRun& slice) const {
+  const Block gradient = slice.gradient(outputs_[0]);
+  const Block target = slice.gradient(inputs_[0].view);
+  const int64_t width = outputs_[0].width;
+  ActiveElementwise().softmax_gradient(slice.rows(), width / group_, group_,
+                                       slice.value(outputs_[0]), gradient);
+  if (inputs_[0].adds) {
+    ActiveElementwise().add(slice.rows(), width, gradient, target);
+  } else {
+    Copy(slice.rows(), width, gradient, target);
+  }
+}
+
+}  // namespace msrec

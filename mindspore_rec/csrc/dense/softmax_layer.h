@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Softmax: weights that sum to 1 of scores, in groups of columns.
+#pragma once
+
+#include "dense/layer.h"
+
+namespace msrec {
+
+// output = softmax of each group of `group` columns of the input.
+class Softmax : public Layer {
+ public:
+  // Throws std::invalid_argument where the widths differ or are no multiple of `group`.
+  Softmax(View input, View output, int64_t group);
+  bool always_adds() const override { return false; }
+  void Forward(const SliceRun& slice) const override;
+  void Backward(const SliceRun& slice) const override;
+
+ private:
+  const int64_t group_;
+};
+
+}  // namespace msrec
