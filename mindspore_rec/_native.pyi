@@ -351,6 +351,17 @@ class DenseProgram:
         experts: int,
         tasks: int,
     ) -> None: ...
+    def add_batch_norm(
+        self,
+        x: tuple[int, int, int],
+        y: tuple[int, int, int],
+        learned: tuple[int, int],
+        moving: tuple[int, int],
+        activation: str,
+        epsilon: float,
+        momentum: float,
+        training: bool,
+    ) -> int: ...
     def end_stage(self) -> None: ...
     def finish(self, parameters: int, extras: int) -> int:
         """Lay the memory out; return the program's number."""

@@ -91,12 +91,14 @@ class MLP(FusedLayer):
         width = sum(self.in_features)
         first: Initializer = HeUniform() if activation in _RECTIFIERS else XavierUniform()
         layers: list[nn.Cell] = []
-        dense: list[int] = []  # where the products and the dropouts are
+        dense: list[int] = []  # where the products, normalizations and dropouts are
+        norms: list[int] = []
         drops: list[int] = []
         for units in hidden:
             dense.append(len(layers))
             layers.append(_dense(width, units, first, has_bias=not batch_norm))
             if batch_norm:
+                norms.append(len(layers))
                 layers.append(nn.BatchNorm1d(units))
             layers.append(nn.get_activation(activation))
             if dropout > 0:
@@ -108,12 +110,12 @@ class MLP(FusedLayer):
             layers.append(_dense(width, out_features, XavierUniform(), has_bias=True))
             width = out_features
         self.out_features = width
-        self.linear_output = out_features is not None
         self.normalizes = batch_norm
-        self.dense, self.drops = tuple(dense), tuple(drops)
+        self.hidden = len(hidden)
+        self.dense, self.norms, self.drops = tuple(dense), tuple(norms), tuple(drops)
+        self.moved: tuple[int, ...] = ()  # where a step leaves the new moving statistics
         self.layers = nn.SequentialCell(layers)
-        if not batch_norm:
-            self._fuse()
+        self._fuse()
 
     def construct(self, *inputs: Tensor) -> Tensor:
         """Return the output of the last layer."""
@@ -139,13 +141,35 @@ class MLP(FusedLayer):
 
     def _fused(self, inputs: Any) -> Any:
         given = inputs
-        for at in self.dense:
-            given = (*given, self.layers[at].weight, self.layers[at].bias)
+        for k in range(len(self.dense)):
+            dense = self.layers[self.dense[k]]
+            given = (*given, dense.weight)
+            if k < len(self.norms):
+                norm = self.layers[self.norms[k]]
+                given = (*given, norm.gamma, norm.beta)
+            else:
+                given = (*given, dense.bias)
+        for k in range(self.hidden):
+            if self.normalizes:
+                norm = self.layers[self.norms[k]]
+                given = (*given, norm.moving_mean, norm.moving_variance)
+            if self.training and self.drops:
+                drop = self.layers[self.drops[k]]
+                given = (*given, drop.scaled, drop.take())
         if not self.training:
             return self.fused_evaluation(*given)[0]
-        for at in self.drops:
-            given = (*given, self.layers[at].scaled, self.layers[at].take())
-        return self.fused_training(*given)[0]
+        found = self.fused_training(*given)
+        if self.normalizes:
+            self._move(ops.stop_gradient(found[2]))
+        return found[0]
+
+    def _move(self, packed: Tensor) -> None:
+        """Set the moving statistics."""
+        for k in range(self.hidden):
+            norm, at = self.layers[self.norms[k]], self.moved[k]
+            middle, end = at + norm.num_features, at + 2 * norm.num_features
+            ops.assign(norm.moving_mean, packed[at:middle])
+            ops.assign(norm.moving_variance, packed[middle:end])
 
     def _joined(self, inputs: Any) -> Any:
         rows: Any = ()
@@ -156,13 +180,28 @@ class MLP(FusedLayer):
     def _program(self, training: bool) -> nn.Cell:
         program = Program(self.compute_dtype)
         x = program.inputs(*self.in_features)
+        moved: tuple[int, ...] = ()
         for k, at in enumerate(self.dense):
-            weight, bias = program.parameter(), program.parameter()
-            is_output = self.linear_output and k + 1 == len(self.dense)
-            activation = "none" if is_output else self.activation
-            x = program.linear(x, self.layers[at].out_channels, weight, bias, activation)
-            if training and self.drops and not is_output:
+            weight, units = program.parameter(), self.layers[at].out_channels
+            if k == self.hidden:
+                x = program.linear(x, units, weight, program.parameter())
+                continue
+            if self.normalizes:
+                norm = self.layers[self.norms[k]]
+                x, place = program.batch_norm(
+                    program.linear(x, units, weight),
+                    self.activation,
+                    epsilon=norm.eps,
+                    momentum=norm.momentum,
+                    training=training,
+                )
+                moved += (place,)
+            else:
+                x = program.linear(x, units, weight, program.parameter(), self.activation)
+            if training and self.drops:
                 x = program.dropout(x, SeededDropout.masks)
+        if training:
+            self.moved = moved
         return program.cell([x], training)
 
 

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "dense/batch_norm.h"
 #include "dense/cross_layers.h"
 #include "dense/linear.h"
 #include "dense/mixture_layer.h"
@@ -81,6 +82,21 @@ void AddLinear(ProgramBuilder& builder, const ViewTuple& input, const ViewTuple&
       Bias{std::get<0>(bias), std::get<1>(bias)}, ToActivation(activation)));
 }
 
+int64_t AddBatchNormOf(ProgramBuilder& builder, const ViewTuple& input, const ViewTuple& output,
+                       const std::tuple<int, int>& learned, const std::tuple<int, int>& moving,
+                       const std::string& activation, float epsilon, float momentum,
+                       bool training) {
+  BatchNorm norm;
+  norm.input = ToView(input);
+  norm.output = ToView(output);
+  std::tie(norm.gamma, norm.beta) = learned;
+  std::tie(norm.mean, norm.variance) = moving;
+  norm.activation = ToActivation(activation);
+  norm.epsilon = epsilon;
+  norm.momentum = momentum;
+  return AddBatchNorm(norm, training, &builder.program());
+}
+
 }  // namespace
 
 void BindDense(py::module_& m) {
@@ -107,6 +123,7 @@ void BindDense(py::module_& m) {
              b.program().AddLayer(
                  std::make_unique<Dropout>(ToView(x), ToView(y), masks, used, mask_count));
            })
+      .def("add_batch_norm", &AddBatchNormOf)
       .def("add_softmax",
            [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, int64_t group) {
              b.program().AddLayer(std::make_unique<Softmax>(ToView(x), ToView(y), group));

@@ -135,6 +135,19 @@ struct Elementwise {
   // `sums`.
   void (*cross_rows_gradient)(int64_t rows, const CrossRows& cross, Block x, Block factor,
                               Block products, Block gradient, Target of_x, float* sums);
+
+  // Batch normalization. sums[j] += (x - mean)^2 over rows.
+  void (*squared_deviations)(int64_t rows, int64_t width, Block x, const float* mean, float* sums);
+  // output = (x - mean) scale.
+  void (*normalize)(int64_t rows, int64_t width, Block x, const float* mean, const float* scale,
+                    Block output);
+  // sums[j] += gradient (x - mean) over rows.
+  void (*deviation_products)(int64_t rows, int64_t width, Block x, const float* mean,
+                             Block gradient, float* sums);
+  // gradient = scale (gradient - shift - (x - mean) slope).
+  void (*normalize_gradient)(int64_t rows, int64_t width, Block x, const float* mean,
+                             const float* scale, const float* shift, const float* slope,
+                             Block gradient);
 };
 
 // Returns the best set this CPU runs, or the one named by MINDSPORE_REC_SIMD (avx512, avx2, base).

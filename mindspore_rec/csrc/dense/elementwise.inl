@@ -328,6 +328,7 @@ void SoftmaxGradient(int64_t rows, int64_t groups, int64_t group, Block output, 
 }  // namespace
 }  // namespace msrec
 
+#include "dense/batch_norm_kernels.inl"
 #include "dense/cross_kernels.inl"
 
 namespace msrec {
@@ -359,6 +360,10 @@ const Elementwise MSREC_ELEMENTWISE_SYMBOL = {MSREC_ELEMENTWISE_NAME,
                                               ScaleGroupsGradient,
                                               CrossCombineGradient,
                                               CrossRowsForward,
-                                              CrossRowsGradient};
+                                              CrossRowsGradient,
+                                              SquaredDeviations,
+                                              Normalize,
+                                              DeviationProducts,
+                                              NormalizeGradient};
 
 }  // namespace msrec

@@ -474,7 +474,12 @@ float* ThreadScratch(int64_t floats) {
 void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& inputs,
                            const std::vector<float*>& outputs) const {
   Cut(run);
-  if (run->batch == 0) return;
+  if (run->batch == 0) {
+    for (const auto& stage : stages_) {
+      if (!stage.empty()) stage.back()->BetweenForward(*run);
+    }
+    return;
+  }
   std::vector<std::pair<const Layer*, int64_t>> packs;
   for (const auto& stage : stages_) {
     for (const auto& layer : stage) {

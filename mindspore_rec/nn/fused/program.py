@@ -209,6 +209,42 @@ class Program:
         self._native.add_cross_vectors(x, y, products, weight.parameter, bias.parameter)
         return y
 
+    def batch_norm(
+        self,
+        x: Columns,
+        activation: str,
+        *,
+        epsilon: float,
+        momentum: float,
+        training: bool,
+    ) -> tuple[Columns, int]:
+        """Add a batch normalization with its activation, and return its output.
+
+        It reads two parameters, gamma and beta, and two further inputs, the moving mean and
+        variance, all float32 `[x.width]`. In training nothing else may read `x`.
+
+        Args:
+            x: columns of the input, a whole value.
+            activation: 'none' or one of `ACTIVATIONS`.
+            epsilon: number added to the variance.
+            momentum: share of the batch in the new moving statistics.
+            training: whether to normalize by the batch; by the moving statistics otherwise.
+
+        Returns:
+            The output, and in training where the new moving mean and behind it the new moving
+            variance are in the cell's last output, `packed`.
+        """
+        learned = (self.parameter().parameter, self.parameter().parameter)
+        moving = (self._extra(), self._extra())
+        y = self.value(x.width)
+        first = "none" if activation == "gelu" else activation
+        at = self._native.add_batch_norm(x, y, learned, moving, first, epsilon, momentum, training)
+        if activation != "gelu":
+            return y, at
+        z = self.value(x.width)
+        self._native.add_gelu(y, z)
+        return z, at
+
     def cell(self, outputs: list[Columns], training: bool) -> ProgramCell:
         """Finish the program, and return the cell that runs it.
 

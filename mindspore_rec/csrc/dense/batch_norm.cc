@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dense/batch_norm.h"
+
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace msrec {
+namespace {
+
+// Vectors in `packed`: the new moving statistics, then those that normalize.
+struct Vectors {
+  float* new_mean;
+  float* new_variance;
+  float* mean;
+  float* inverse;  // 1 / sqrt(variance + epsilon)
+  float* scale;    // gamma inverse
+};
+
+Vectors VectorsOf(const BatchRun& run, const BatchNormMemory& memory, int64_t width) {
+  auto* at = reinterpret_cast<float*>(run.packed + memory.packed);
+  return {at, at + width, at + 2 * width, at + 3 * width, at + 4 * width};
+}
+
+const float* Extra(const BatchRun& run, int extra) {
+  return static_cast<const float*>(run.extras[extra]);
+}
+
+size_t Bytes(int64_t floats) { return sizeof(float) * static_cast<size_t>(floats); }
+
+void AddMemory(int64_t width, DenseProgram* program, BatchNormMemory* memory) {
+  memory->packed = program->AddPacked(Bytes(5 * width));
+  memory->sums = program->AddPartialSums(4 * width);
+}
+
+// Sets what normalizes, of a variance.
+void SetScale(const BatchNorm& norm, const BatchRun& run, double variance, int64_t column,
+              const Vectors& vectors) {
+  const double inverse = 1.0 / std::sqrt(variance + static_cast<double>(norm.epsilon));
+  vectors.inverse[column] = static_cast<float>(inverse);
+  vectors.scale[column] = static_cast<float>(run.parameters[norm.gamma][column] * inverse);
+}
+
+}  // namespace
+
+int64_t AddBatchNorm(const BatchNorm& norm, bool training, DenseProgram* program) {
+  auto memory = std::make_shared<BatchNormMemory>();
+  if (training) {
+    program->AddLayer(std::make_unique<BatchStatistics>(norm, memory));
+    program->EndStage();
+  }
+  program->AddLayer(std::make_unique<Normalization>(norm, training ? memory : nullptr));
+  return memory->packed / static_cast<int64_t>(sizeof(float));
+}
+
+// ---------------------------------------------------------------- statistics of the batch
+
+BatchStatistics::BatchStatistics(const BatchNorm& norm, std::shared_ptr<BatchNormMemory> memory)
+    : norm_(norm), memory_(std::move(memory)) {
+  inputs_ = {{norm.input, false}};
+  extras_ = {norm.mean, norm.variance};
+}
+
+void BatchStatistics::Attach(DenseProgram* program) { AddMemory(width(), program, memory_.get()); }
+
+// Mean and sum of squared deviations of the slice's own rows.
+void BatchStatistics::Forward(const SliceRun& slice) const {
+  const Elementwise& elementwise = ActiveElementwise();
+  const Block x = slice.value(norm_.input);
+  float* mean = slice.partial_sums(memory_->sums);
+  elementwise.column_sums(slice.real_rows(), width(), x, mean);
+  const auto rows = static_cast<float>(slice.real_rows());
+  for (int64_t j = 0; j < width(); ++j) mean[j] /= rows;
+  elementwise.squared_deviations(slice.real_rows(), width(), x, mean, mean + width());
+}
+
+// Joins the slices in their order (Chan, Golub & LeVeque, 1979).
+void BatchStatistics::BetweenForward(const BatchRun& run) const {
+  const int64_t w = width();
+  const Vectors vectors = VectorsOf(run, *memory_, w);
+  std::memcpy(vectors.new_mean, Extra(run, norm_.mean), Bytes(w));
+  std::memcpy(vectors.new_variance, Extra(run, norm_.variance), Bytes(w));
+  if (run.batch == 0) return;
+  std::vector<double> means(static_cast<size_t>(w), 0.0);
+  std::vector<double> squares(static_cast<size_t>(w), 0.0);
+  double count = 0.0;
+  for (int64_t s = 0; s < run.slices; ++s) {
+    const SliceRun slice(run, s, nullptr);
+    const float* mean = slice.partial_sums(memory_->sums);
+    const auto rows = static_cast<double>(slice.real_rows());
+    const double share = rows / (count + rows);
+    for (int64_t j = 0; j < w; ++j) {
+      const double away = mean[j] - means[j];
+      means[j] += away * share;
+      squares[j] += mean[w + j] + away * away * count * share;
+    }
+    count += rows;
+  }
+  const double momentum = norm_.momentum;
+  for (int64_t j = 0; j < w; ++j) {
+    vectors.mean[j] = static_cast<float>(means[j]);
+    SetScale(norm_, run, squares[j] / count, j, vectors);
+    const auto moved = [&](float old, double now) {
+      return static_cast<float>(old * (1.0 - momentum) + now * momentum);
+    };
+    vectors.new_mean[j] = moved(vectors.new_mean[j], means[j]);
+    if (run.batch == 1) continue;
+    vectors.new_variance[j] = moved(vectors.new_variance[j], squares[j] / (count - 1.0));
+  }
+}
+
+// Means over all rows: of g, and of g (x - mean) inverse^2.
+void BatchStatistics::BetweenBackward(const BatchRun& run) const {
+  if (run.batch == 0) return;
+  const int64_t w = width();
+  const Vectors vectors = VectorsOf(run, *memory_, w);
+  float* found = SliceRun(run, 0, nullptr).partial_sums(memory_->sums) + 2 * w;
+  SumPartials(run, memory_->sums, 2 * w, false, found);
+  const auto rows = static_cast<float>(run.batch);
+  for (int64_t j = 0; j < w; ++j) {
+    found[j] /= rows;
+    found[w + j] *= vectors.inverse[j] * vectors.inverse[j] / rows;
+  }
+}
+
+void BatchStatistics::Backward(const SliceRun& slice) const {
+  const int64_t w = width();
+  const BatchRun& run = slice.run();
+  const Vectors vectors = VectorsOf(run, *memory_, w);
+  const float* found = SliceRun(run, 0, nullptr).partial_sums(memory_->sums) + 2 * w;
+  const Block gradient = slice.gradient(norm_.input);
+  ActiveElementwise().normalize_gradient(slice.real_rows(), w, slice.value(norm_.input),
+                                         vectors.mean, vectors.scale, found, found + w, gradient);
+  // The rows that fill the slice were normalized, too, but are of no batch.
+  for (int64_t r = slice.real_rows(); r < slice.rows(); ++r) {
+    std::memset(gradient.row(r), 0, Bytes(w));
+  }
+}
+
+// ---------------------------------------------------------------- normalization
+
+Normalization::Normalization(const BatchNorm& norm, std::shared_ptr<BatchNormMemory> memory)
+    : norm_(norm),
+      is_moving_(memory == nullptr),
+      memory_(memory == nullptr ? std::make_shared<BatchNormMemory>() : std::move(memory)) {
+  if (norm.input.width != norm.output.width) {
+    throw std::invalid_argument("a normalization of " + std::to_string(norm.input.width) +
+                                " columns writes " + std::to_string(norm.output.width));
+  }
+  if (norm.activation == Activation::kGelu) {
+    throw std::invalid_argument("gelu must be a layer of its own behind a normalization");
+  }
+  inputs_ = {{norm.input, false}};
+  outputs_ = {norm.output};
+  parameters_ = {{norm.gamma, 0, width()}, {norm.beta, 0, width()}};
+  if (is_moving_) extras_ = {norm.mean, norm.variance};
+}
+
+void Normalization::Attach(DenseProgram* program) {
+  if (is_moving_) AddMemory(width(), program, memory_.get());
+}
+
+void Normalization::Pack(const BatchRun& run, int64_t) const {
+  const Vectors vectors = VectorsOf(run, *memory_, width());
+  std::memcpy(vectors.mean, Extra(run, norm_.mean), Bytes(width()));
+  const float* variance = Extra(run, norm_.variance);
+  for (int64_t j = 0; j < width(); ++j) SetScale(norm_, run, variance[j], j, vectors);
+}
+
+void Normalization::Forward(const SliceRun& slice) const {
+  const Elementwise& elementwise = ActiveElementwise();
+  const BatchRun& run = slice.run();
+  const Vectors vectors = VectorsOf(run, *memory_, width());
+  const Block y = slice.value(norm_.output);
+  elementwise.normalize(slice.rows(), width(), slice.value(norm_.input), vectors.mean,
+                        vectors.scale, y);
+  elementwise.activate(norm_.activation, run.parameters[norm_.beta], slice.rows(), width(), y);
+}
+
+void Normalization::Backward(const SliceRun& slice) const {
+  const Elementwise& elementwise = ActiveElementwise();
+  const Vectors vectors = VectorsOf(slice.run(), *memory_, width());
+  const Block x = slice.value(norm_.input);
+  const Block g = slice.gradient(norm_.output);
+  const Block dx = slice.gradient(norm_.input);
+  float* sums = slice.partial_sums(memory_->sums);
+  elementwise.activation_gradient(norm_.activation, slice.rows(), width(),
+                                  slice.value(norm_.output), g, sums);
+  elementwise.deviation_products(slice.real_rows(), width(), x, vectors.mean, g, sums + width());
+  if (is_moving_) {
+    elementwise.add_product(slice.rows(), width(), g, {vectors.scale, 0}, dx);
+    return;
+  }
+  if (inputs_[0].adds) throw std::logic_error("others read what is normalized by its batch");
+  for (int64_t r = 0; r < slice.rows(); ++r) std::memcpy(dx.row(r), g.row(r), Bytes(width()));
+}
+
+void Normalization::Gradient(const BatchRun& run, int64_t, bool adds) const {
+  const int64_t w = width();
+  SumPartials(run, memory_->sums, w, adds, run.parameter_gradients[norm_.beta]);
+  std::vector<float> products(static_cast<size_t>(w));
+  SumPartials(run, memory_->sums + w, w, false, products.data());
+  float* gamma = run.parameter_gradients[norm_.gamma];
+  if (!adds) std::memset(gamma, 0, Bytes(w));
+  if (run.batch == 0) return;
+  const Vectors vectors = VectorsOf(run, *memory_, w);
+  for (int64_t j = 0; j < w; ++j) gamma[j] += products[j] * vectors.inverse[j];
+}
+
+}  // namespace msrec

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batch normalization with an activation: y = a(gamma (x - mean) / sqrt(variance + epsilon) +
+// beta).
+//
+// In training mean and variance are those of the batch, which all rows must be there for: one layer
+// ends a stage, and another one begins the next. In evaluation they are the moving ones.
+#pragma once
+
+#include <memory>
+
+#include "dense/layer.h"
+
+namespace msrec {
+
+struct BatchNorm {
+  View input;
+  View output;
+  int gamma = -1;  // parameters [width]
+  int beta = -1;
+  int mean = -1;  // further inputs [width]: the moving mean and variance
+  int variance = -1;
+  Activation activation = Activation::kNone;  // not gelu
+  float epsilon = 1e-5f;
+  float momentum = 0.1f;  // share of the batch in the new moving statistics
+};
+
+// Where the layers of one normalization keep what they share.
+struct BatchNormMemory {
+  int64_t packed = 0;  // offset of the vectors below, each of `width` floats
+  int64_t sums = 0;    // column of two sums a slice, and behind them of two results in slice 0
+};
+
+// Adds the layers to a program, and returns where in `packed`, in floats, the new moving mean and
+// behind it the new moving variance are after a forward pass in training: as MindSpore's
+// BatchNorm1d has them, the variance being that of a sample (divided by rows - 1). Where that is
+// none, with one row or no row, it stays what it was.
+int64_t AddBatchNorm(const BatchNorm& norm, bool training, DenseProgram* program);
+
+// The last layer of a stage: mean and variance of the batch. Nobody but it and `Normalization` may
+// read the input, the gradient of which it changes in place.
+class BatchStatistics : public Layer {
+ public:
+  BatchStatistics(const BatchNorm& norm, std::shared_ptr<BatchNormMemory> memory);
+  void Attach(DenseProgram* program) override;
+  void Forward(const SliceRun& slice) const override;
+  void Backward(const SliceRun& slice) const override;
+  void BetweenForward(const BatchRun& run) const override;
+  void BetweenBackward(const BatchRun& run) const override;
+
+ private:
+  int64_t width() const { return norm_.input.width; }
+
+  const BatchNorm norm_;
+  const std::shared_ptr<BatchNormMemory> memory_;
+};
+
+// The first layer of the next stage: y. In evaluation the only layer.
+class Normalization : public Layer {
+ public:
+  // Without a memory of a `BatchStatistics` it takes the moving statistics.
+  Normalization(const BatchNorm& norm, std::shared_ptr<BatchNormMemory> memory);
+  bool always_adds() const override { return is_moving_; }
+  void Attach(DenseProgram* program) override;
+  int64_t PackTasks() const override { return is_moving_ ? 1 : 0; }
+  void Pack(const BatchRun& run, int64_t task) const override;
+  void Forward(const SliceRun& slice) const override;
+  void Backward(const SliceRun& slice) const override;
+  int64_t GradientTasks(const BatchRun&) const override { return 1; }
+  void Gradient(const BatchRun& run, int64_t task, bool adds) const override;
+
+ private:
+  int64_t width() const { return norm_.input.width; }
+
+  const BatchNorm norm_;
+  const bool is_moving_;
+  const std::shared_ptr<BatchNormMemory> memory_;
+};
+
+}  // namespace msrec
