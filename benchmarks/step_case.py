@@ -12,7 +12,7 @@ from step_parts import TableTimes, alternate
 
 import mindspore_rec as mr
 
-__all__ = ["StepCase"]
+__all__ = ["Run", "StepCase"]
 
 Run = Callable[[int], float]
 
