@@ -53,7 +53,7 @@ class ProgramBuilder {
   explicit ProgramBuilder(const std::string& compute_dtype)
       : program_(std::make_shared<DenseProgram>(ToPrecision(compute_dtype))) {}
   ~ProgramBuilder() {
-    if (id_ != 0) UnregisterProgram(id_);
+    if (id_ != 0) RetireProgram(id_);
   }
   ProgramBuilder(const ProgramBuilder&) = delete;
   ProgramBuilder& operator=(const ProgramBuilder&) = delete;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dense/program_registry.h"
 
+#include <deque>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,12 @@ std::unordered_map<int64_t, std::shared_ptr<const DenseProgram>>& Programs() {
   return *programs;
 }
 
+// In the order in which they were retired.
+std::deque<int64_t>& Retired() {
+  static auto* retired = new std::deque<int64_t>;
+  return *retired;
+}
+
 }  // namespace
 
 int64_t RegisterProgram(std::shared_ptr<const DenseProgram> program) {
@@ -28,6 +35,15 @@ int64_t RegisterProgram(std::shared_ptr<const DenseProgram> program) {
 void UnregisterProgram(int64_t id) {
   std::lock_guard<std::mutex> lock(mutex);
   Programs().erase(id);
+}
+
+void RetireProgram(int64_t id) {
+  std::lock_guard<std::mutex> lock(mutex);
+  std::deque<int64_t>& retired = Retired();
+  retired.push_back(id);
+  if (retired.size() <= kRetired) return;
+  Programs().erase(retired.front());
+  retired.pop_front();
 }
 
 std::shared_ptr<const DenseProgram> FindProgram(int64_t id) {
