@@ -241,6 +241,13 @@ def test_experts_and_gates_can_be_asked_for(mode):
     close([y.asnumpy() for y in cell(*inputs)], [expected[:, 0], expected[:, 1]])
 
 
+def test_a_cell_may_be_dropped_before_its_operator_has_run():
+    ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=False)
+    x = Tensor(rows_of(4096, 300))
+    found = [MMoE(300, 4, (64,), 1).set_train(False)(x)[0] for _ in range(20)]
+    assert all(np.isfinite(y.asnumpy()).all() for y in found)
+
+
 def test_a_dynamic_batch_trains(graph_mode):
     cell = MMoE(5, 3, (6, 4), 2, dropout=0.2).set_train()
 
