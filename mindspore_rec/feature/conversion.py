@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mindspore import nn
@@ -49,6 +50,7 @@ class Conversion:
         changes: one `Change` an embedding.
         kind: 'hash' or 'static'.
         dry_run: whether nothing was changed.
+        stacks: paths of the stacks of dense layers that are fused.
 
     Example:
         >>> from mindspore import nn
@@ -63,12 +65,21 @@ class Conversion:
         True
     """
 
-    def __init__(self, net: nn.Cell, kind: str, changes: list[Change], dry_run: bool) -> None:
+    def __init__(
+        self,
+        net: nn.Cell,
+        kind: str,
+        changes: list[Change],
+        dry_run: bool,
+        stacks: Mapping[str, nn.SequentialCell],
+    ) -> None:
         self.changes = tuple(changes)
         self.kind = kind
+        self.stacks = tuple(stacks)
         self.dry_run = dry_run
         self._net: nn.Cell | None = None if dry_run else net
         self._pairs: list[tuple[Target, nn.Cell]] = []
+        self._fused: list[tuple[nn.SequentialCell, nn.Cell]] = []
 
     @property
     def revertible(self) -> bool:
@@ -79,11 +90,19 @@ class Conversion:
         """Make the conversion final, which gives the memory of the old weights back."""
         if self._net is not None:
             vars(self._net)[ATTRIBUTE].remove(self)
-        self._net, self._pairs = None, []
+        self._net, self._pairs, self._fused = None, [], []
+
+    def replacements(self, *, back: bool = False) -> dict[int, nn.Cell]:
+        """Return the new cells by the `id` of the old ones, or the other way round."""
+        pairs = [(target.cell, new) for target, new in self._pairs] + self._fused
+        return (
+            {id(new): old for old, new in pairs} if back else {id(old): new for old, new in pairs}
+        )
 
     def __str__(self) -> str:
+        fused = [f"{path}  fused" for path in self.stacks]
         if not self.changes:
-            return "no embedding matches: nothing is converted"
+            return "\n".join(fused) or "no embedding matches: nothing is converted"
         cells = [["path", "old kind", "new kind", "rows", "dim", "bytes"]]
         for change in self.changes:
             path = " = ".join((change.path, *change.aliases))
@@ -95,10 +114,11 @@ class Conversion:
             left = [text.ljust(width) for text, width in zip(row[:3], widths[:3], strict=True)]
             right = [text.rjust(width) for text, width in zip(row[3:], widths[3:], strict=True)]
             lines.append("  ".join(left + right))
-        return "\n".join(lines)
+        return "\n".join(lines + fused)
 
     def __repr__(self) -> str:
-        return f"Conversion(kind={self.kind!r}, {len(self.changes)} embeddings)"
+        stacks = f", {len(self.stacks)} stacks" if self.stacks else ""
+        return f"Conversion(kind={self.kind!r}, {len(self.changes)} embeddings{stacks})"
 
 
 def changes_of(targets: list[Target], kind: str, prefix: str) -> list[Change]:

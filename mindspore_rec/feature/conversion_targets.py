@@ -11,8 +11,9 @@ from typing import Any
 from mindspore import Parameter, mint, nn
 
 from mindspore_rec.checks import check_int
+from mindspore_rec.nn import FusedLayer, FusedSequential
 
-__all__ = ["Target", "choose_targets", "find_targets", "replace_in", "walk"]
+__all__ = ["Target", "choose_targets", "find_stacks", "find_targets", "replace_in", "walk"]
 
 
 @dataclass(eq=False)
@@ -88,11 +89,30 @@ def _walk(cell: nn.Cell, path: str, above: tuple[nn.Cell, ...]) -> Iterator[tupl
             yield from _walk(child, f"{path}.{name}" if path else name, (*above, cell))
 
 
-def find_targets(net: nn.Cell) -> list[Target]:
+def find_stacks(net: nn.Cell) -> dict[str, nn.SequentialCell]:
+    """Return the stacks of dense layers below a network that can be fused, by their paths.
+
+    Stacks in layers that have a fused form of their own are left out.
+    """
+    found: dict[int, tuple[str, nn.SequentialCell]] = {}
+    taken: set[int] = set()
+    for path, cell in walk(net):
+        if isinstance(cell, FusedLayer):
+            taken.update(id(each) for _, each in walk(cell))
+        elif path and FusedSequential.takes(cell):
+            found.setdefault(id(cell), (path, cell))
+    return dict(each for key, each in found.items() if key not in taken)
+
+
+def find_targets(net: nn.Cell, required: bool = True) -> list[Target]:
     """Return the embeddings of MindSpore in a network, in the order of its cells.
 
+    Args:
+        net: the network.
+        required: whether there must be one. Default: True.
+
     Raises:
-        ValueError: there is none, or the network itself is one.
+        ValueError: there is none where one is required, or the network itself is one.
     """
     found: dict[int, Target] = {}
     for path, cell in walk(net):
@@ -101,7 +121,7 @@ def find_targets(net: nn.Cell) -> list[Target]:
                 named = kind if type(cell) is base else type(cell).__name__
                 new = Target(cell, named, base, getattr(cell, weight))
                 found.setdefault(id(cell), new).paths.append(path)
-    if not found:
+    if not found and required:
         raise ValueError(
             f"net must hold an embedding of {', '.join(k for _, k, _ in _KINDS)}; "
             f"{type(net).__name__} holds none"

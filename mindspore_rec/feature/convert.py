@@ -23,10 +23,12 @@ from mindspore_rec.feature.conversion_tables import check_template, config_of, n
 from mindspore_rec.feature.conversion_targets import (
     Target,
     choose_targets,
+    find_stacks,
     find_targets,
     replace_in,
     walk,
 )
+from mindspore_rec.nn import FusedSequential
 from mindspore_rec.parameter import MapParameter, StaticParameter, TableConfig
 from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.upstream import (
@@ -56,6 +58,7 @@ def convert(
     prefix: str = "",
     dry_run: bool = False,
     config: TableConfig | None = None,
+    dense: bool = False,
 ) -> Conversion:
     """Replace the embeddings of an ordinary network by lookups in tables; its code stays.
 
@@ -89,6 +92,9 @@ def convert(
         config: the tables as a `TableConfig` without name and `vocab_size`, instead of the
             arguments above that describe one; its `dim` has to be that of the embeddings converted.
             A table is frozen where the old weight is, or where the config says so.
+        dense: whether every `nn.SequentialCell` of `nn.Dense` layers and activations, as
+            `nn.FusedSequential` takes them, becomes one operator, too; its layers and parameters
+            stay the same objects. The network may then be without embeddings. Default: False.
 
     Returns:
         What was changed; `revert` takes it back.
@@ -121,7 +127,7 @@ def convert(
     check_described_once(describing_arguments(convert, locals()), config)
     if not isinstance(net, nn.Cell):
         raise TypeError(f"net must be a Cell, got {type(net).__name__}")
-    for argument, flag in (("keep_weights", keep_weights), ("dry_run", dry_run)):
+    for argument, flag in _flags(keep_weights, dry_run, dense):
         if not isinstance(flag, bool):
             raise TypeError(f"{argument} must be a bool, got {flag!r}")
     if not isinstance(prefix, str):
@@ -154,12 +160,13 @@ def convert(
             eviction=eviction_by_filter("", None, evict_filter_value),
         )
 
-    targets = choose_targets(find_targets(net), names, min_size, predicate)
+    stacks = find_stacks(net) if dense else {}
+    targets = choose_targets(find_targets(net, not stacks), names, min_size, predicate)
     check_convertible(net, targets, keep_weights)
     _check_names(net, targets, prefix)
     configs = [config_of(t, template(t.dim), kind, keep_weights, prefix) for t in targets]
-    conversion = Conversion(net, kind, changes_of(targets, kind, prefix), dry_run)
-    if dry_run or not targets:
+    conversion = Conversion(net, kind, changes_of(targets, kind, prefix), dry_run, stacks)
+    if dry_run or not (targets or stacks):
         conversion._net = None
         print(conversion)
         return conversion
@@ -168,17 +175,22 @@ def convert(
         for target, described in zip(targets, configs, strict=True):
             new = new_lookup(target, described, keep_weights, tables)
             conversion._pairs.append((target, new))
+        conversion._fused = [(stack, FusedSequential(stack)) for stack in stacks.values()]
         outside = cells_outside(net)
         warn_of_users(targets, outside)  # a warning may be made an error
     except Exception:
         for table in tables.values():
             table.close()
         raise
-    replace_in(net, {id(target.cell): new for target, new in conversion._pairs})
+    replace_in(net, conversion.replacements())
     vars(net).setdefault(ATTRIBUTE, []).append(conversion)
     forget_compiled(net, outside)
     print(conversion)
     return conversion
+
+
+def _flags(keep_weights: bool, dry_run: bool, dense: bool) -> tuple[tuple[str, bool], ...]:
+    return (("keep_weights", keep_weights), ("dry_run", dry_run), ("dense", dense))
 
 
 def _check_names(net: nn.Cell, targets: list[Target], prefix: str) -> None:
@@ -253,7 +265,9 @@ def revert(net_or_conversion: nn.Cell | Conversion, *, drop_new: bool = False) -
     for conversion in conversions:
         for target, new in conversion._pairs:
             target.cell.set_train(new.training)
-        replace_in(conversion._net, {id(new): target.cell for target, new in conversion._pairs})
+        for stack, fused in conversion._fused:
+            stack.set_train(fused.training)
+        replace_in(conversion._net, conversion.replacements(back=True))
         forget_compiled(conversion._net, cells_outside(conversion._net))
         conversion.forget()
     for _, table in tables.values():

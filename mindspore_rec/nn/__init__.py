@@ -14,6 +14,7 @@ from mindspore_rec.nn.fused import FusedLayer
 from mindspore_rec.nn.grouped import GroupedEmbedding
 from mindspore_rec.nn.mlp import MLP
 from mindspore_rec.nn.mmoe import MMoE
+from mindspore_rec.nn.sequential import FusedSequential
 
 __all__ = [
     "CrossNet",
@@ -24,6 +25,7 @@ __all__ = [
     "EmbeddingLookup",
     "FactorizationMachine",
     "FusedLayer",
+    "FusedSequential",
     "GroupedEmbedding",
     "HashEmbeddingLookup",
     "MLP",
