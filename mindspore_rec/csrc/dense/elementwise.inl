@@ -108,12 +108,17 @@ struct None {
   MSREC_INLINE float Gradient(float, float g) { return g; }
 };
 struct Relu {
-  MSREC_INLINE float Value(float x) { return x < 0.0f ? 0.0f : x; }
+  // As MindSpore's: 0 of NaN.
+  MSREC_INLINE float Value(float x) { return x > 0.0f ? x : 0.0f; }
   MSREC_INLINE float Gradient(float y, float g) { return y > 0.0f ? g : 0.0f; }
 };
 struct LeakyRelu {
   MSREC_INLINE float Value(float x) { return x > 0.0f ? x : kLeak * x; }
-  MSREC_INLINE float Gradient(float y, float g) { return y > 0.0f ? g : kLeak * g; }
+  // As MindSpore's, which takes the larger of x and kLeak x: of 0 the mean of both slopes.
+  MSREC_INLINE float Gradient(float y, float g) {
+    const float below = y < 0.0f ? kLeak * g : 0.5f * (1.0f + kLeak) * g;
+    return y > 0.0f ? g : below;
+  }
 };
 struct TanhOf {
   MSREC_INLINE float Value(float x) { return Tanh(x); }

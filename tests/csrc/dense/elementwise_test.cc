@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "dense_testing.h"
@@ -101,7 +102,7 @@ TEST(Elementwise, ActivationsAreRight) {
     const std::vector<float> y = Activated(*FindElementwise("base"), a, x);
     for (size_t i = 0; i < x.size(); ++i) {
       if (std::isnan(x[i])) {
-        ASSERT_TRUE(std::isnan(y[i]));
+        ASSERT_EQ(std::isnan(y[i]), a != Activation::kRelu) << "MindSpore's relu of NaN is 0";
         continue;
       }
       const double exact = Exact(a, static_cast<double>(x[i]));
@@ -151,6 +152,18 @@ TEST(Elementwise, GradientsAreSlopes) {
       if (std::abs(at) < 1e-4) continue;  // rectifiers have a corner
       const double slope = (Exact(a, at + step) - Exact(a, at - step)) / (2 * step);
       ASSERT_NEAR(g[i], 3.0 * slope, 5e-6) << "activation " << static_cast<int>(a) << " at " << at;
+    }
+  }
+}
+
+TEST(Elementwise, SlopesOfRectifiersAtZeroAreThoseOfMindSpore) {
+  for (const Elementwise* set : Sets()) {
+    for (const auto& [a, slope] :
+         {std::pair{Activation::kRelu, 0.0f}, std::pair{Activation::kLeakyRelu, 0.6f}}) {
+      float y[] = {0.0f, -0.0f}, g[] = {1.0f, 1.0f};
+      set->activation_gradient(a, 1, 2, {y, 2}, {g, 2}, nullptr);
+      EXPECT_EQ(g[0], slope);
+      EXPECT_EQ(g[1], slope);
     }
   }
 }
