@@ -37,11 +37,13 @@ Linear::Linear(View input, View output, Weight weight, Bias bias, Activation act
   if (activation == Activation::kGelu) {
     throw std::invalid_argument("a linear layer has no gelu: a layer of its own follows it");
   }
-  parameters_ = {{weight.parameter, weight.offset, input.width * output.width}};
-  if (bias.parameter >= 0) parameters_.push_back({bias.parameter, bias.offset, output.width});
 }
 
 void Linear::Attach(DenseProgram* program) {
+  parameters_ = {{weight_.parameter, weight_.offset, input().width * output().width}};
+  if (bias_.parameter >= 0) {
+    parameters_.push_back({bias_.parameter, bias_.offset, output().width});
+  }
   precision_ = program->precision();
   type_ = program->factor_type();
   program->UseAsFactor(input().value);

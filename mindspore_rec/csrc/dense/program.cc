@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kMostRows = 256;
 constexpr int64_t kLeastRows = 16;
-constexpr int64_t kMostWidth = int64_t{1} << 30;
+constexpr int64_t kMostWidth = int64_t{1} << 28;
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
