@@ -43,6 +43,8 @@ class Adagrad(SparseOptimizer):
         >>> optimizer = optim.Adagrad(nn.Dense(3, 1).trainable_params(), learning_rate=0.05)
     """
 
+    native_dense = True
+
     def __init__(
         self,
         params: Any,
@@ -104,6 +106,8 @@ class RowWiseAdagrad(SparseOptimizer):
         >>> import mindspore_rec.optim as optim
         >>> optimizer = optim.RowWiseAdagrad(nn.Dense(3, 1).trainable_params(), learning_rate=0.05)
     """
+
+    native_dense = True
 
     def __init__(
         self,

@@ -24,6 +24,8 @@ def log_of(beta: float) -> float:
 class AdamBase(SparseOptimizer):
     """Base of Adam and AdamW: the moments and the bias corrections."""
 
+    native_dense = True
+
     def __init__(
         self,
         params: Any,
@@ -119,6 +121,8 @@ class LazyAdam(AdamBase):
         >>> optimizer = optim.LazyAdam(net.trainable_params(), learning_rate=1e-3)
         >>> train = nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), optimizer)
     """
+
+    native_dense = True
 
     def __init__(
         self,

@@ -48,6 +48,7 @@ class AdamW(AdamBase):
     """
 
     decouples = True
+    native_dense = True
 
     def __init__(
         self,

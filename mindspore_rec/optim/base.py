@@ -18,6 +18,7 @@ from mindspore_rec.optim.checks import (
     check_loss_scale,
     check_weight_decay,
 )
+from mindspore_rec.optim.dense_step import DenseNorm, DenseStep, require_tensor
 from mindspore_rec.optim.device_step import DeviceStep
 from mindspore_rec.optim.handles import apply_by_handle
 from mindspore_rec.optim.tables import bind_table, table_of
@@ -34,7 +35,9 @@ class SparseOptimizer(nn.Optimizer):
     2. ``g = g * c`` with ``c = clip_global_norm / max(norm, clip_global_norm)``, where ``norm`` is
        the Euclidean norm of all gradients of the optimizer, those of tables summed by key;
     3. ``g = g + weight_decay * w`` (decoupled in AdamW);
-    4. the rule, on a dense parameter in MindSpore, on a table in the native core.
+    4. the rule, in the native core: one operator for all dense parameters, one for each table.
+       Dense parameters that are not float32 or whose gradients are centralized, and all of them
+       where MindSpore does not run on the CPU, are updated by MindSpore's operators.
 
     A table's step visits the rows of the batch only, once each: gradients of a key that occurs
     several times, in one lookup or in several, are added first. That is the "lazy" form of each
@@ -44,7 +47,9 @@ class SparseOptimizer(nn.Optimizer):
     or 'gamma' in their names; a table decays whatever its name. `step` counts from 1.
 
     A subclass passes its native rule and its dense state to `__init__` and defines `dense_step`,
-    and `prepare` where something is computed once a step.
+    and `prepare` where something is computed once a step. These update all dense parameters, unless
+    the class also has `native_dense = True`: they then say in MindSpore's operators what the native
+    rule does.
 
     Args:
         params: parameters or groups, as `net.trainable_params()` gives them; tables are among them.
@@ -64,6 +69,16 @@ class SparseOptimizer(nn.Optimizer):
     """
 
     grad_centralization_flags: tuple[bool, ...]  # made by nn.Optimizer where there are groups
+
+    # Whether the native rule does to dense parameters what the class defines for them.
+    native_dense = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Take `native_dense` back from a class that changes the formula of its base."""
+        super().__init_subclass__(**kwargs)
+        changed = {"prepare", "dense_step", "adam"} & cls.__dict__.keys()
+        if changed and "native_dense" not in cls.__dict__:
+            cls.native_dense = False
 
     def __init__(
         self,
@@ -93,6 +108,7 @@ class SparseOptimizer(nn.Optimizer):
         self._make_state(state)
         self._decay_all_tables(owners)
         self._bind(owners, rule, constants)
+        self._make_dense_step(rule, constants, tuple(state))
 
     # ---- construction
 
@@ -154,6 +170,34 @@ class SparseOptimizer(nn.Optimizer):
         self._table_norm = custom_op("MsrGradNorm", ms.float32)
         self._no_decay = Tensor(np.zeros(1, np.float32))
         self._one = Tensor(1.0, ms.float32)
+
+    def _make_dense_step(
+        self, rule: str, constants: Mapping[str, Any], states: tuple[str, ...]
+    ) -> None:
+        on_cpu = ms.get_context("device_target") == "CPU"
+        native = [
+            j
+            for j, i in enumerate(self._dense_index)
+            if on_cpu
+            and self.native_dense
+            and self._parameters[i].dtype == ms.float32
+            and not (self._centralizes and self.grad_centralization_flags[i])
+        ]
+        # The parameters that the native core updates, and the others.
+        self._native_index = tuple(self._dense_index[j] for j in native)
+        self._other_dense = tuple(j for j in range(len(self._dense_index)) if j not in set(native))
+        self._other_index = tuple(self._dense_index[j] for j in self._other_dense)
+        self._dense_norm = DenseNorm(on_cpu)
+        if native:
+            self._dense_step = DenseStep(
+                rule,
+                constants,
+                [self._parameters[i] for i in self._native_index],
+                [[getattr(self, name)[j] for name in states] for j in native],
+                [self._decays[i] for i in self._native_index],
+                own_rates=self.is_group_lr,
+                own_decays=self.is_group,
+            )
 
     # ---- what a rule defines
 
@@ -236,9 +280,30 @@ class SparseOptimizer(nn.Optimizer):
                         self._bindings[j],
                     ),
                 )
+        if self._native_index:
+            done += (self._native_step(gradients, scale, step, lr, decay),)
+        if self._other_index:
+            done += self._other_steps(gradients, scale, unscaled, step, lr, decay)
+        return done
+
+    def _native_step(self, gradients: Any, scale: Any, step: Any, lr: Any, decay: Any) -> Any:
+        chosen: Any = ()
+        numbers: Any = ()
+        for i in self._native_index:
+            chosen += (gradients[i],)
+        for j in self._dense_step.rates_of:
+            numbers += (self._rate_of(lr, self._native_index[j]),)
+        for j in self._dense_step.decays_of:
+            numbers += (self._decay_of(decay, self._native_index[j]),)
+        return self._dense_step(chosen, scale, step, numbers)
+
+    def _other_steps(
+        self, gradients: Any, scale: Any, unscaled: bool, step: Any, lr: Any, decay: Any
+    ) -> Any:
         gradients = self._dense_gradients(gradients, scale, unscaled, decay)
         prepared = self.prepare(ops.cast(step, ms.float32).reshape(()))
-        for j in range(len(self._dense_index)):
+        done: Any = ()
+        for j in self._other_dense:
             i = self._dense_index[j]
             decay_i = self._decay_of(decay, i) if self._decays[i] else None
             done += (
@@ -250,10 +315,10 @@ class SparseOptimizer(nn.Optimizer):
 
     def squared_norm(self, gradients: Any) -> Any:
         """Return the sum of squares of all gradients, un-scaled: float32, 0-d."""
-        total = ops.zeros_like(self.reciprocal_scale)
+        dense: Any = ()
         for i in self._dense_index:
-            g = ops.cast(_require_tensor(gradients[i]), ms.float32) * self.reciprocal_scale
-            total = total + (g * g).sum()
+            dense += (gradients[i],)
+        total = self._dense_norm(dense, self.reciprocal_scale)
         for j in range(len(self._table_index)):
             token = gradients[self._table_index[j]]
             if self._device_place[j] >= 0:
@@ -267,8 +332,8 @@ class SparseOptimizer(nn.Optimizer):
         results: Any = ()
         for i in range(len(gradients)):
             g = gradients[i]
-            if i in self._dense_index:
-                g = _require_tensor(g)
+            if i in self._other_index:
+                g = require_tensor(g)
                 w = self._parameters[i]
                 if not unscaled:
                     g = g * ops.cast(scale, g.dtype)
@@ -332,25 +397,9 @@ class SparseOptimizer(nn.Optimizer):
                 op.set_device("CPU")
 
     def dense_ops(self) -> tuple[Any, ...]:
-        """Return the operators that update dense parameters."""
+        """Return MindSpore's operators that update dense parameters."""
         shared = ("assignadd", "_table_step", "_table_norm")
         return tuple(op for name, op in self._primitives.items() if name not in shared)
-
-
-_require_tensor = ops.MultitypeFuncGraph("require_tensor")
-
-
-@_require_tensor.register("Tensor")
-def _require_tensor_of_tensor(gradient):  # type: ignore[no-untyped-def]
-    return gradient
-
-
-@_require_tensor.register("RowTensor")
-def _require_tensor_of_rows(gradient):  # type: ignore[no-untyped-def]
-    raise TypeError(
-        "a dense parameter has a sparse gradient, of a MindSpore embedding with sparse=True: use a "
-        "lookup of mindspore_rec.nn, or sparse=False"
-    )
 
 
 def clip_factor(norm: Any, clip: float) -> Any:

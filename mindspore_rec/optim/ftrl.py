@@ -52,6 +52,8 @@ class FTRL(SparseOptimizer):
         >>> optimizer = optim.FTRL(nn.Dense(3, 1).trainable_params(), learning_rate=0.05, l1=1e-4)
     """
 
+    native_dense = True
+
     def __init__(
         self,
         params: Any,

@@ -44,6 +44,8 @@ class Momentum(SparseOptimizer):
         >>> optimizer = optim.Momentum(nn.Dense(3, 1).trainable_params(), 0.05, momentum=0.9)
     """
 
+    native_dense = True
+
     def __init__(
         self,
         params: Any,

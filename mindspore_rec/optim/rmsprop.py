@@ -24,10 +24,9 @@ class RMSProp(SparseOptimizer):
     Centered, the root is of :math:`s - \bar g^2 + \epsilon` with
     :math:`\bar g = \rho \bar g + (1 - \rho) g`; the difference is taken as 0 where rounding leaves
     it below. :math:`s` starts at 1, as in `mindspore.nn.RMSProp`, whose formulas these are. In a
-    table, rows that do not occur in the batch keep value and state. For dense parameters, where not
-    centered, MindSpore's kernel on CPU takes the root to about four digits. Sources: Tieleman &
-    Hinton, "Lecture 6.5 - rmsprop", Coursera 2012; centered: Graves, "Generating Sequences With
-    Recurrent Neural Networks", 2013.
+    table, rows that do not occur in the batch keep value and state. Sources: Tieleman & Hinton,
+    "Lecture 6.5 - rmsprop", Coursera 2012; centered: Graves, "Generating Sequences With Recurrent
+    Neural Networks", 2013.
 
     Args:
         params: parameters or groups (`net.trainable_params()`), tables among them.
@@ -50,6 +49,8 @@ class RMSProp(SparseOptimizer):
         >>> import mindspore_rec.optim as optim
         >>> optimizer = optim.RMSProp(nn.Dense(3, 1).trainable_params(), 0.01, centered=True)
     """
+
+    native_dense = True
 
     def __init__(
         self,

@@ -35,6 +35,8 @@ class SGD(SparseOptimizer):
         >>> optimizer = optim.SGD(nn.Dense(3, 1).trainable_params(), learning_rate=0.05)
     """
 
+    native_dense = True
+
     def __init__(
         self,
         params: Any,

@@ -150,3 +150,8 @@ inline Shape Rows(const int* ndims, int64_t* const* shapes, int ids, int like) {
 #define MSREC_OP(name)                                                                         \
   MSREC_EXPORT int name(int, void** params, int* ndims, int64_t** shapes, const char** dtypes, \
                         void*, void*)
+
+// As MSREC_OP, for operators with any number n of inputs and outputs.
+#define MSREC_OP_N(name)                                                                         \
+  MSREC_EXPORT int name(int n, void** params, int* ndims, int64_t** shapes, const char** dtypes, \
+                        void*, void*)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/kernels.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -11,6 +13,20 @@ extern const Kernels kKernelsBase;
 extern const Kernels kKernelsAvx2;
 extern const Kernels kKernelsAvx512;
 #endif
+
+StepConstants MakeStepConstants(const Rule& rule, const StepInput& input) {
+  StepConstants c{rule, input, 0.0f, rule.epsilon, 2.0f * rule.l2};
+  const double t = static_cast<double>(std::max<int64_t>(input.step, 1));
+  const double correction2 = std::sqrt(1.0 - std::pow(static_cast<double>(rule.beta2), t));
+  const double correction1 = 1.0 - std::pow(static_cast<double>(rule.beta1), t);
+  c.adam_lr = static_cast<float>(input.learning_rate * correction2 / correction1);
+  // AdamW as published corrects the second moment before epsilon is added; MindSpore's Adam
+  // after.
+  if (rule.kind == RuleKind::kAdamW) {
+    c.adam_eps = static_cast<float>(rule.epsilon * correction2);
+  }
+  return c;
+}
 
 const Kernels* FindKernels(const char* name) {
   if (std::strcmp(name, "base") == 0) return &kKernelsBase;

@@ -21,6 +21,9 @@ struct StepConstants {
   float ftrl_l2x2;
 };
 
+// Returns the constants of a step, with what the formulas need beside the rule and the input.
+StepConstants MakeStepConstants(const Rule& rule, const StepInput& input);
+
 struct Kernels {
   const char* name;  // "avx512", "avx2", "base"
 
@@ -43,6 +46,14 @@ struct Kernels {
 
   // Returns the sum of squares of the gradients of rows that are not null, in a fixed order.
   double (*squared_norm)(int dim, char* const* rows, const float* sums, size_t n);
+
+  // Updates n elements that are of no table by one optimizer step: values w, gradients g, and an
+  // array of n for each state of the rule (as many as Rule::StateWidth(1); the other pointers are
+  // not read). Each element by itself: the rule must not be kRowWiseAdagrad.
+  void (*step_dense)(const StepConstants& c, int n, float* w, float* const* states, const float* g);
+
+  // Returns the sum of squares of n numbers, in a fixed order.
+  double (*sum_of_squares)(const float* g, size_t n);
 
   // out = sum over i of weight[i] * rows[index[i]] (null weight: 1; null row: default_row), times
   // scale.

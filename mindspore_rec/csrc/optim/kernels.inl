@@ -115,31 +115,38 @@ void Pool(char* const* rows, const uint32_t* index, const float* weight, size_t 
 
 // ---------------------------------------------------------------- optimizer rules
 //
-// Each updates one row: w value, s state, g raw gradient. Untouched rows are never visited
-// ("lazy"). In all: g = grad_scale * raw, and g += weight_decay * w unless the decay is decoupled
-// (AdamW).
+// Each updates n elements: w values, s0 to s2 the states of the rule, raw gradients. In all:
+// g = grad_scale * raw, and g += weight_decay * w unless the decay is decoupled (AdamW). A row of a
+// table has its states one after the other; rows without a gradient are never visited ("lazy").
+
+// Returns what weight decay adds for that weight. Without decay it is the zero that a decay of 0
+// gives, but for infinite weights, which a decay of 0 would turn into NaN.
+template <bool kDecays>
+MSREC_INLINE float Decay(float weight_decay, float w) {
+  return kDecays ? weight_decay * w : __builtin_copysignf(0.0f, w);
+}
 
 struct Sgd {
-  template <int D>
-  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict,
-                        const float* __restrict raw) {
+  template <bool kDecays>
+  MSREC_INLINE void Apply(const StepConstants& c, int n, float* __restrict w, float*, float*,
+                          float*, const float* __restrict raw) {
     const float lr = c.in.learning_rate;
-    for (int j = 0; j < dim; ++j) {
-      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+    for (int j = 0; j < n; ++j) {
+      const float g = c.in.grad_scale * raw[j] + Decay<kDecays>(c.in.weight_decay, w[j]);
       w[j] -= lr * g;
     }
   }
 };
 
 struct Momentum {
-  template <int D>
-  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict m,
-                        const float* __restrict raw) {
+  template <bool kDecays>
+  MSREC_INLINE void Apply(const StepConstants& c, int n, float* __restrict w, float* __restrict m,
+                          float*, float*, const float* __restrict raw) {
     const float lr = c.in.learning_rate;
     const float mu = c.rule.momentum;
     const bool nesterov = c.rule.nesterov;
-    for (int j = 0; j < dim; ++j) {
-      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+    for (int j = 0; j < n; ++j) {
+      const float g = c.in.grad_scale * raw[j] + Decay<kDecays>(c.in.weight_decay, w[j]);
       const float moved = mu * m[j] + g;
       m[j] = moved;
       w[j] -= lr * (nesterov ? g + mu * moved : moved);
@@ -148,13 +155,13 @@ struct Momentum {
 };
 
 struct Adagrad {
-  template <int D>
-  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict a,
-                        const float* __restrict raw) {
+  template <bool kDecays>
+  MSREC_INLINE void Apply(const StepConstants& c, int n, float* __restrict w, float* __restrict a,
+                          float*, float*, const float* __restrict raw) {
     const float lr = c.in.learning_rate;
     const float eps = c.rule.epsilon;
-    for (int j = 0; j < dim; ++j) {
-      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+    for (int j = 0; j < n; ++j) {
+      const float g = c.in.grad_scale * raw[j] + Decay<kDecays>(c.in.weight_decay, w[j]);
       const float sum = a[j] + g * g;
       a[j] = sum;
       w[j] -= lr * g / (__builtin_sqrtf(sum) + eps);
@@ -167,29 +174,30 @@ MSREC_INLINE float LaneSum(const float* lane) {
   return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
 }
 
+// Of rows only: one accumulator for all n elements.
 struct RowWiseAdagrad {
-  template <int D>
-  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict a,
-                        const float* __restrict raw) {
+  template <bool kDecays>
+  MSREC_INLINE void Apply(const StepConstants& c, int n, float* __restrict w, float* __restrict a,
+                          float*, float*, const float* __restrict raw) {
     float lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    for (int j = 0; j < dim; ++j) {
-      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+    for (int j = 0; j < n; ++j) {
+      const float g = c.in.grad_scale * raw[j] + Decay<kDecays>(c.in.weight_decay, w[j]);
       lane[j & 7] += g * g;
     }
-    const float sum = a[0] + LaneSum(lane) / static_cast<float>(dim);
+    const float sum = a[0] + LaneSum(lane) / static_cast<float>(n);
     a[0] = sum;
     const float rate = c.in.learning_rate / (__builtin_sqrtf(sum) + c.rule.epsilon);
-    for (int j = 0; j < dim; ++j) {
-      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+    for (int j = 0; j < n; ++j) {
+      const float g = c.in.grad_scale * raw[j] + Decay<kDecays>(c.in.weight_decay, w[j]);
       w[j] -= rate * g;
     }
   }
 };
 
 struct Adam {
-  template <int D>
-  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict s,
-                        const float* __restrict raw) {
+  template <bool kDecays>
+  MSREC_INLINE void Apply(const StepConstants& c, int n, float* __restrict w, float* __restrict m,
+                          float* __restrict v, float*, const float* __restrict raw) {
     const float b1 = c.rule.beta1;
     const float b2 = c.rule.beta2;
     const float one_b1 = 1.0f - b1;
@@ -200,32 +208,29 @@ struct Adam {
         c.rule.kind == RuleKind::kAdamW ? c.in.learning_rate * c.in.weight_decay : 0.0f;
     const float coupled = c.rule.kind == RuleKind::kAdamW ? 0.0f : c.in.weight_decay;
     const bool nesterov = c.rule.nesterov;
-    float* __restrict m = s;
-    float* __restrict v = s + dim;
-    for (int j = 0; j < dim; ++j) {
-      const float g = c.in.grad_scale * raw[j] + coupled * w[j];
+    for (int j = 0; j < n; ++j) {
+      const float g = c.in.grad_scale * raw[j] + Decay<kDecays>(coupled, w[j]);
       const float m1 = b1 * m[j] + one_b1 * g;
       const float v1 = b2 * v[j] + one_b2 * g * g;
       m[j] = m1;
       v[j] = v1;
       const float move = nesterov ? b1 * m1 + one_b1 * g : m1;
-      w[j] = (w[j] - shrink * w[j]) - lr * move / (__builtin_sqrtf(v1) + eps);
+      w[j] = (w[j] - Decay<kDecays>(shrink, w[j])) - lr * move / (__builtin_sqrtf(v1) + eps);
     }
   }
 };
 
 struct Ftrl {
-  template <int D>
-  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict s,
-                        const float* __restrict raw) {
+  template <bool kDecays>
+  MSREC_INLINE void Apply(const StepConstants& c, int count, float* __restrict w,
+                          float* __restrict n, float* __restrict z, float*,
+                          const float* __restrict raw) {
     const float lr = c.in.learning_rate;
     const float l1 = c.rule.l1;
     const float l2x2 = c.ftrl_l2x2;
-    float* __restrict n = s;
-    float* __restrict z = s + dim;
     if (c.rule.lr_power == -0.5f) {
-      for (int j = 0; j < dim; ++j) {
-        const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+      for (int j = 0; j < count; ++j) {
+        const float g = c.in.grad_scale * raw[j] + Decay<kDecays>(c.in.weight_decay, w[j]);
         const float n1 = n[j] + g * g;
         const float root = __builtin_sqrtf(n1);
         const float z1 = z[j] + g - (root - __builtin_sqrtf(n[j])) / lr * w[j];
@@ -237,8 +242,8 @@ struct Ftrl {
       }
       return;
     }
-    for (int j = 0; j < dim; ++j) {
-      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+    for (int j = 0; j < count; ++j) {
+      const float g = c.in.grad_scale * raw[j] + Decay<kDecays>(c.in.weight_decay, w[j]);
       const float n1 = n[j] + g * g;
       const float root = __builtin_powf(n1, -c.rule.lr_power);
       const float z1 = z[j] + g - (root - __builtin_powf(n[j], -c.rule.lr_power)) / lr * w[j];
@@ -251,20 +256,18 @@ struct Ftrl {
 };
 
 struct RmsProp {
-  template <int D>
-  MSREC_INLINE void Row(const StepConstants& c, int dim, float* __restrict w, float* __restrict s,
-                        const float* __restrict raw) {
+  template <bool kDecays>
+  MSREC_INLINE void Apply(const StepConstants& c, int n, float* __restrict w, float* __restrict ms,
+                          float* __restrict mom, float* __restrict mg,
+                          const float* __restrict raw) {
     const float lr = c.in.learning_rate;
     const float decay = c.rule.decay;
     const float keep = 1.0f - decay;
     const float mu = c.rule.momentum;
     const float eps = c.rule.epsilon;
-    float* __restrict ms = s;
-    float* __restrict mom = s + dim;
-    float* __restrict mg = s + 2 * dim;
     const bool centered = c.rule.centered;
-    for (int j = 0; j < dim; ++j) {
-      const float g = c.in.grad_scale * raw[j] + c.in.weight_decay * w[j];
+    for (int j = 0; j < n; ++j) {
+      const float g = c.in.grad_scale * raw[j] + Decay<kDecays>(c.in.weight_decay, w[j]);
       const float ms1 = decay * ms[j] + keep * g * g;
       ms[j] = ms1;
       float variance = ms1;
@@ -281,6 +284,12 @@ struct RmsProp {
   }
 };
 
+// Updates one row: w value, s its states.
+template <typename R>
+MSREC_INLINE void UpdateRow(const StepConstants& c, int dim, float* w, float* s, const float* raw) {
+  R::template Apply<true>(c, dim, w, s, s + dim, s + 2 * dim, raw);
+}
+
 template <typename R, int D>
 void StepDim(const StepConstants& c, int dim_arg, char* const* rows, const float* sums, size_t n) {
   const int dim = D != 0 ? D : dim_arg;
@@ -291,7 +300,7 @@ void StepDim(const StepConstants& c, int dim_arg, char* const* rows, const float
     if (i + kAhead < n && rows[i + kAhead] != nullptr) PrefetchRow(rows[i + kAhead], bytes);
     if (rows[i] == nullptr) continue;
     float* value = reinterpret_cast<float*>(rows[i] + kHeader);
-    R::template Row<D>(c, dim, value, value + dim, sums + i * dim);
+    UpdateRow<R>(c, dim, value, value + dim, sums + i * dim);
   }
 }
 
@@ -349,7 +358,7 @@ void StepApartDim(const StepConstants& c, int dim_arg, float* const* values, flo
       PrefetchRow(reinterpret_cast<const char*>(values[i + kAhead]), bytes);
       PrefetchRow(reinterpret_cast<const char*>(states[i + kAhead]), state_bytes);
     }
-    if (values[i] != nullptr) R::template Row<D>(c, dim, values[i], states[i], sums + i * dim);
+    if (values[i] != nullptr) UpdateRow<R>(c, dim, values[i], states[i], sums + i * dim);
   }
 }
 
@@ -366,6 +375,40 @@ void StepApart(const StepConstants& c, int dim, float* const* values, float* con
 #define CALL(R) StepApartRule<R>(c, dim, values, states, sums, n)
   MSREC_FOR_RULE(c.rule.kind, CALL)
 #undef CALL
+}
+
+template <typename R>
+void StepDenseRule(const StepConstants& c, int n, float* w, float* const* s, const float* g) {
+  if (c.in.weight_decay != 0.0f) {
+    R::template Apply<true>(c, n, w, s[0], s[1], s[2], g);
+  } else {
+    R::template Apply<false>(c, n, w, s[0], s[1], s[2], g);
+  }
+}
+
+void StepDense(const StepConstants& c, int n, float* w, float* const* states, const float* g) {
+#define CALL(R) StepDenseRule<R>(c, n, w, states, g)
+  MSREC_FOR_RULE(c.rule.kind, CALL)
+#undef CALL
+}
+
+double SumOfSquares(const float* g, size_t n) {
+  constexpr size_t kLanes = 16;
+  double lane[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (size_t l = 0; l < kLanes; ++l) {
+      const double x = g[i + l];
+      lane[l] += x * x;
+    }
+  }
+  for (size_t l = 0; i + l < n; ++l) {
+    const double x = g[i + l];
+    lane[l] += x * x;
+  }
+  double sum = 0.0;
+  for (size_t l = 0; l < kLanes; ++l) sum += lane[l];
+  return sum;
 }
 
 double SquaredNorm(int dim, char* const* rows, const float* sums, size_t n) {
@@ -524,7 +567,8 @@ void Initialize(const Initializer& init, int64_t key, int dim, float* out) {
 }  // namespace
 
 extern const Kernels MSREC_KERNELS_SYMBOL;
-const Kernels MSREC_KERNELS_SYMBOL = {MSREC_KERNELS_NAME, Gather,      Accumulate, Step,
-                                      StepApart,          SquaredNorm, Pool,       Initialize};
+const Kernels MSREC_KERNELS_SYMBOL = {
+    MSREC_KERNELS_NAME, Gather,    Accumulate,   Step, StepApart,
+    SquaredNorm,        StepDense, SumOfSquares, Pool, Initialize};
 
 }  // namespace msrec

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table/row_optimizer.h"
 
-#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -78,17 +77,7 @@ StepConstants RowOptimizer::Constants(const StepInput& input) const {
     throw std::runtime_error(core_.Where(
         "another optimizer was created for this table later; this one can no longer step"));
   }
-  StepConstants c{rule, input, 0.0f, rule.epsilon, 2.0f * rule.l2};
-  const double t = static_cast<double>(std::max<int64_t>(input.step, 1));
-  const double correction2 = std::sqrt(1.0 - std::pow(static_cast<double>(c.rule.beta2), t));
-  const double correction1 = 1.0 - std::pow(static_cast<double>(c.rule.beta1), t);
-  c.adam_lr = static_cast<float>(input.learning_rate * correction2 / correction1);
-  // AdamW as published corrects the second moment before epsilon is added; MindSpore's Adam
-  // after.
-  if (c.rule.kind == RuleKind::kAdamW) {
-    c.adam_eps = static_cast<float>(c.rule.epsilon * correction2);
-  }
-  return c;
+  return MakeStepConstants(rule, input);
 }
 
 void RowOptimizer::ReserveUpdate() {
