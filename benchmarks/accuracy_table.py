@@ -36,6 +36,7 @@ from models.common.cli import seed_list
 from models.common.data import open_data
 from models.common.figures import mean_and_deviation
 from models.common.model import ZooModel, read_config, train
+from models.common.precision import COMPUTE_DTYPES
 from models.common.training import with_changes
 
 MODELS = ("wide_deep", "dcn", "dcn_v2", "deepfm", "dlrm")
@@ -81,6 +82,22 @@ def measure(
         print(f"{model.name}: {runs[-1]}", file=sys.stderr, flush=True)
     together = mean_and_deviation([{k: run[k] for k in ("auc", "log_loss")} for run in runs])
     return {"title": model.title, **together, "runs": runs}
+
+
+def measure_types(name: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Return the figures of a model with each compute type, by the model's name and the type."""
+    found: dict[str, dict[str, Any]] = {}
+    for dtype in options.compute_dtype:
+        config = dataclasses.replace(config_of(name, options), compute_dtype=dtype)
+        result = measure(model_of(name), config, options.data, options.seeds)
+        if dtype == "float32":
+            found[name] = result
+        else:
+            found[f"{name} {dtype}"] = {**result, "title": f"{result['title']}, {dtype}"}
+    if options.twins and name in found:
+        seed = options.seeds[0]
+        found[name]["twin"] = measure_twin(name, config_of(name, options), options.data, seed)
+    return found
 
 
 def measure_twin(name: str, config: Any, directory: Path | None, seed: int) -> dict[str, Any]:
@@ -146,6 +163,13 @@ def _parser() -> argparse.ArgumentParser:
         "--known", type=Path, metavar="JSON", help="baselines as an earlier --json of the set has"
     )
     parser.add_argument("--rows", type=int, help="of synthetic data, instead of a configuration's")
+    parser.add_argument(
+        "--compute-dtype",
+        nargs="+",
+        choices=COMPUTE_DTYPES,
+        default=["float32"],
+        help="types of the products' factors: each model is trained once with each",
+    )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures to PATH")
     return parser
 
@@ -177,11 +201,7 @@ def main(arguments: list[str] | None = None) -> int:
             found[name] = {"title": name, "mean": mean, "deviation": None, **result}
             print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
         for name in options.models:
-            config = config_of(name, options)
-            found[name] = measure(model_of(name), config, options.data, options.seeds)
-            if options.twins:
-                seed = options.seeds[0]
-                found[name]["twin"] = measure_twin(name, config, options.data, seed)
+            found.update(measure_types(name, options))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
