@@ -101,7 +101,7 @@ class DotInteraction(FusedLayer):
         )
 
     def _program(self, training: bool) -> nn.Cell:
-        program = Program(self.compute_dtype)
+        program = Program("float32")  # without products that could be rounded
         widths = (self.dim,) if self.with_dense else ()
         x = program.inputs(*widths, self.fields * self.dim)
         products = program.pairwise_dots(x, self.vectors, self.diagonal, self.with_dense)

@@ -84,6 +84,6 @@ class FactorizationMachine(FusedLayer):
         return 0.5 * (total * total - ops.matmul(x * x, self.stacked))
 
     def _program(self, training: bool) -> nn.Cell:
-        program = Program(self.compute_dtype)
+        program = Program("float32")  # without products that could be rounded
         x = program.inputs(self.fields * self.dim)
         return program.cell([program.factorized_pairs(x, self.fields, self.sums)], training)

@@ -12,13 +12,13 @@ from mindspore.common.initializer import Uniform
 
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.dropout import SeededDropout, check_rate
-from mindspore_rec.nn.fused import Columns, FusedLayer, Program
+from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_widths, join
 from mindspore_rec.nn.mlp import MLP
-from mindspore_rec.nn.mlp import _widths as check_widths
 
 __all__ = ["MMoE"]
 
 _MOST_EXPERTS = 1024
+_MOST_UNITS = 1 << 20
 
 
 class MMoE(FusedLayer):
@@ -93,7 +93,7 @@ class MMoE(FusedLayer):
         compute_dtype: str = "float32",
     ) -> None:
         super().__init__(compute_dtype)
-        self.in_features = check_widths("in_features", in_features)
+        self.in_features = check_widths("in_features", in_features, _MOST_UNITS)
         inputs = sum(self.in_features)
         self.experts = check_int("experts", experts, 1, _MOST_EXPERTS)
         self.tasks = check_int("tasks", tasks, 1, _MOST_EXPERTS)
@@ -101,7 +101,7 @@ class MMoE(FusedLayer):
             raise TypeError(f"hidden must be a sequence of ints, got {hidden!r}")
         if not len(hidden):
             raise ValueError("hidden must have at least one layer, got none")
-        widest = (1 << 20) // self.experts
+        widest = _MOST_UNITS // self.experts
         width, *later = [check_int(f"hidden[{k}]", h, 1, widest) for k, h in enumerate(hidden)]
         self.drops_inputs = check_rate("input_dropout", input_dropout) > 0
         self.drops_units = check_rate("dropout", dropout) > 0
@@ -132,11 +132,19 @@ class MMoE(FusedLayer):
         self.out_features = later[-1] if later else width
         self._fuse()
 
+    def set_compute_dtype(self, compute_dtype: str) -> MMoE:
+        """Let products read another type, as for `MLP`; the experts', too."""
+        super().set_compute_dtype(compute_dtype)
+        for cell in self.cells_in():
+            if isinstance(cell, MLP):
+                cell.set_compute_dtype(compute_dtype)
+        return self
+
     def construct(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return one mixture a task, float32 `[B, hidden[-1]]` each."""
         if self.is_fused:
             return self._fused(inputs)
-        x = self._joined(inputs)
+        x = join(inputs, self.in_features)
         if self.drops_inputs:
             x = self.input_dropout(x)
         outputs = self._outputs_of(x)
@@ -153,17 +161,11 @@ class MMoE(FusedLayer):
 
     def expert_outputs(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs of the experts, a float32 Tensor `[B, out_features]` each."""
-        return self._outputs_of(self._joined(inputs))
+        return self._outputs_of(join(inputs, self.in_features))
 
     def gate_weights(self, *inputs: Tensor) -> Tensor:
         """Return the tasks' weights of the experts: float32 `[B, tasks, experts]`, summing to 1."""
-        return self._gates_of(self._joined(inputs))
-
-    def _joined(self, inputs: Any) -> Any:
-        rows: Any = ()
-        for i in range(len(self.in_features)):
-            rows = (*rows, inputs[i].reshape((-1, self.in_features[i])))
-        return ops.concat(rows, 1) if len(self.in_features) > 1 else rows[0]
+        return self._gates_of(join(inputs, self.in_features))
 
     def _outputs_of(self, x: Any) -> Any:
         units = self.first(x)
@@ -175,7 +177,8 @@ class MMoE(FusedLayer):
         return outputs
 
     def _gates_of(self, x: Any) -> Any:
-        return ops.softmax(self.gates(x).reshape((-1, self.tasks, self.experts)), -1)
+        scores = self.through(self.gates, x)
+        return ops.softmax(scores.reshape((-1, self.tasks, self.experts)), -1)
 
     def _fused(self, inputs: Any) -> Any:
         given = (*inputs, self.first.layers[0].weight, self.first.layers[0].bias)

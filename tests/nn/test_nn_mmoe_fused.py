@@ -164,6 +164,22 @@ def test_bfloat16_rounds_the_factors_of_products(mode, precision):
         assert np.abs(got - near).mean() < 0.2 * np.abs(got - far).mean()
 
 
+def test_mindspore_s_layers_round_as_the_fused_form_does(mode):
+    ms.set_seed(2)
+    cell = MMoE(30, 4, (16, 8), 2, "tanh").set_train().set_compute_dtype("bfloat16")
+    x, weights = rows_of(100, 30), weights_of(cell, 100)
+    fused = run(cell, [x], weights)
+    expected = run(unfuse(cell), [x], weights)
+    in_float32 = run(cell.set_compute_dtype("float32"), [x], weights)
+    for one, same, other in zip(
+        [*fused[0], *fused[1]],
+        [*expected[0], *expected[1]],
+        [*in_float32[0], *in_float32[1]],
+        strict=True,
+    ):
+        assert np.abs(one - same).mean() < 0.2 * np.abs(one - other).mean()
+
+
 def test_bfloat16_of_deep_experts_is_near_float32(graph_mode):
     found = []
     for compute_dtype in ("float32", "bfloat16"):
