@@ -56,7 +56,8 @@ def of_maps(cell: Any, x: Array, dy: Array, r: Round) -> list[Array]:
     for linear, weight in zip(cell.maps, weights, strict=True):
         mapped.append(r(crossed[-1]) @ r(weight).T + linear.bias.asnumpy())
         crossed.append(x * mapped[-1] + crossed[-1])
-    of_x, of_crossed, gradients = np.zeros_like(x), dy, []
+    gradients: list[Array] = []
+    of_x, of_crossed = np.zeros_like(x), dy
     for k in reversed(range(len(weights))):
         of_mapped = of_crossed * x
         of_x = of_x + of_crossed * mapped[k]

@@ -13,12 +13,12 @@ from mindspore_rec.checks import check_int
 __all__ = ["check_widths", "join"]
 
 
-def check_widths(argument: str, given: int | Sequence[int], most: int) -> tuple[int, ...]:
+def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
     """Return the widths of a layer's inputs.
 
     Args:
         argument: name of the argument.
-        given: width of the only input, or the widths of several.
+        given: width of the only input, or a sequence of the widths of several.
         most: greatest legal sum of the widths.
 
     Raises:
