@@ -34,7 +34,9 @@ class MLP(FusedLayer):
     rectifiers, as Glorot & Bengio (2010) for other activations and the last layer; biases as 0.
     `mindspore.set_seed` decides the draw.
 
-    On the CPU the whole stack is one operator, forward and backward, whose products are oneDNN's.
+    On the CPU the whole stack is one operator, forward and backward, whose products are oneDNN's;
+    docs/dense.md says when. Batches are normalized as by `nn.BatchNorm1d`, but one row alone, which
+    has no variance, leaves the moving variance as it was.
 
     Args:
         in_features: width of the input, at least 1; or the widths of several inputs, which are

@@ -25,7 +25,7 @@ class InputLayer(nn.Cell):
     the paper on factorization machines, and in FuxiCTR and BARS for all models).
 
     The parts of a row are for cells that take several inputs, as `MLP(layer.widths, ...)(*parts)`,
-    which reads them where they are; `layer.joined(parts)` is for cells that take one.
+    which reads them where they are.
 
     Args:
         fields: number of categorical fields F, at least 1.
@@ -60,8 +60,6 @@ class InputLayer(nn.Cell):
         >>> vectors, parts = layer(ids, Tensor(np.ones((1, 2), np.float32)))
         >>> vectors.shape, [part.shape for part in parts], layer.widths
         ((1, 5, 4), [(1, 3, 4), (1, 2, 4)], (12, 8))
-        >>> layer.joined(parts).shape
-        (1, 20)
     """
 
     def __init__(
@@ -100,13 +98,6 @@ class InputLayer(nn.Cell):
         if self.concats:
             return vectors, (vectors, numbers)
         return vectors, (vectors,)
-
-    def joined(self, parts: tuple[Tensor, ...]) -> Tensor:
-        """Return the whole row, float32 `[B, width]`."""
-        if len(self.widths) == 1:
-            return parts[0].reshape((-1, self.width))
-        first = parts[0].reshape((-1, self.widths[0]))
-        return ops.concat((first, parts[1].reshape((-1, self.widths[1]))), 1)
 
 
 class FirstOrder(nn.Cell):

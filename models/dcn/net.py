@@ -72,7 +72,7 @@ class DCN(nn.Cell):
         super().__init__()
         held = embedding or EmbeddingConfig()
         self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.embedding", seed)
-        self.cross = CrossNet(self.inputs.width, layers)
+        self.cross = CrossNet(self.inputs.widths, layers)
         self.deep = MLP(self.inputs.widths, hidden, "relu", dropout, batch_norm)
         width = self.cross.out_features + self.deep.out_features
         self.output = nn.Dense(width, 1, weight_init=XavierUniform(), bias_init="zeros")
@@ -80,6 +80,4 @@ class DCN(nn.Cell):
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
         _, parts = self.inputs(ids, numbers)
-        return self.output(
-            ops.concat((self.cross(self.inputs.joined(parts)), self.deep(*parts)), 1)
-        )
+        return self.output(ops.concat((self.cross(*parts), self.deep(*parts)), 1))

@@ -93,24 +93,23 @@ class DCNV2(nn.Cell):
             )
         held = embedding or EmbeddingConfig()
         self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.embedding", seed)
-        width = self.inputs.width
+        widths = self.inputs.widths
         if cross == "matrix":
-            self.cross: nn.Cell = CrossNetV2(width, layers)
+            self.cross: nn.Cell = CrossNetV2(widths, layers)
         else:
             self.cross = CrossNetMix(
-                width, layers, 4 if experts is None else experts, 32 if rank is None else rank
+                widths, layers, 4 if experts is None else experts, 32 if rank is None else rank
             )
         self.stacked = structure == "stacked"
-        self.deep = MLP(
-            width if self.stacked else self.inputs.widths, hidden, "relu", dropout, batch_norm
-        )
-        joined = self.deep.out_features + (0 if self.stacked else width)
+        deep_input = self.cross.out_features if self.stacked else widths
+        self.deep = MLP(deep_input, hidden, "relu", dropout, batch_norm)
+        joined = self.deep.out_features + (0 if self.stacked else self.inputs.width)
         self.output = nn.Dense(joined, 1, weight_init=XavierUniform(), bias_init="zeros")
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
         _, parts = self.inputs(ids, numbers)
-        crossed = self.cross(self.inputs.joined(parts))
+        crossed = self.cross(*parts)
         if self.stacked:
             return self.output(self.deep(crossed))
         return self.output(ops.concat((crossed, self.deep(*parts)), 1))

@@ -77,7 +77,7 @@ class MMoENet(nn.Cell):
         held = embedding or EmbeddingConfig()
         self.inputs = InputLayer(fields, dense, held, numbers, f"{name}.embedding", seed)
         self.mixture = MMoE(
-            self.inputs.width,
+            self.inputs.widths,
             experts,
             expert_hidden,
             tasks,
@@ -91,7 +91,7 @@ class MMoENet(nn.Cell):
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits of all tasks."""
         _, parts = self.inputs(ids, numbers)
-        mixtures = self.mixture(self.inputs.joined(parts))
+        mixtures = self.mixture(*parts)
         logits: tuple[Tensor, ...] = ()
         for k in range(len(self.towers)):
             logits += (self.towers[k](mixtures[k]),)
