@@ -23,8 +23,8 @@ _DETAILS = "cpu_op_detail_info_*.csv"
 _DENSE = "dense layers"
 _FUSED = {
     name
-    for name in rec_nn.__all__
-    if isinstance(kind := getattr(rec_nn, name), type) and issubclass(kind, rec_nn.FusedLayer)
+    for name, kind in vars(rec_nn).items()
+    if isinstance(kind, type) and issubclass(kind, rec_nn.FusedLayer)
 }
 _TABLE_OPERATORS = {"forward": "table lookup", "gradient": "table gradient", "update": "table step"}
 
