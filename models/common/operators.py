@@ -13,7 +13,7 @@ from typing import Any
 from mindspore.profiler import ProfilerActivity, profile, tensorboard_trace_handler
 from mindspore.train import Callback, RunContext
 
-import mindspore_rec.nn as rec_nn
+from mindspore_rec.nn import FusedLayer
 from models.common.checks import check_least
 
 __all__ = ["OperatorTime", "OperatorTimes"]
@@ -21,11 +21,6 @@ __all__ = ["OperatorTime", "OperatorTimes"]
 WINDOW = 20  # steps
 _DETAILS = "cpu_op_detail_info_*.csv"
 _DENSE = "dense layers"
-_FUSED = {
-    name
-    for name, kind in vars(rec_nn).items()
-    if isinstance(kind, type) and issubclass(kind, rec_nn.FusedLayer)
-}
 _TABLE_OPERATORS = {"forward": "table lookup", "gradient": "table gradient", "update": "table step"}
 
 
@@ -170,7 +165,13 @@ def _is_dense(name: str) -> bool:
         True
     """
     cells = [part for part in name.split("/")[:-1] if "-" in part]
-    return not cells or cells[-1].rpartition("-")[2] in _FUSED
+    return not cells or cells[-1].rpartition("-")[2] in _names_of(FusedLayer)
+
+
+def _names_of(base: type) -> set[str]:
+    """Return the names of all classes derived from one."""
+    derived = base.__subclasses__()
+    return {each.__name__ for each in derived}.union(*map(_names_of, derived))
 
 
 def _where(name: str) -> tuple[str, str]:
