@@ -10,6 +10,7 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.nn.fused import FusedLayer, Program
+from mindspore_rec.nn.fused.program import NO_PART
 
 __all__ = ["FusedSequential"]
 
@@ -76,7 +77,7 @@ class FusedSequential(FusedLayer):
         self.dense = tuple(step.at for step in steps)
         # Past Cell.__setattr__, which would rename the parameters; the children are those of the
         # stack, so that paths of parameters stay as they are.
-        vars(self)["stack"] = stack
+        object.__setattr__(self, "stack", stack)
         self._cells.update(stack._cells)
         self.set_train(stack.training)
         self._fuse()
@@ -126,8 +127,8 @@ class FusedSequential(FusedLayer):
         for step in self.steps:
             layer = self.stack[step.at]
             weight = program.parameter()
-            bias = (program.parameter(),) if layer.has_bias else ()
-            x = program.linear(x, layer.out_channels, weight, *bias, activation=step.activation)
+            bias = program.parameter() if layer.has_bias else NO_PART
+            x = program.linear(x, layer.out_channels, weight, bias, step.activation)
         return program.cell([x], training)
 
     def __len__(self) -> int:

@@ -114,7 +114,7 @@ def test_training_is_the_ordinary_one(mode):
         optimizer = nn.SGD(net.trainable_params(), 0.1)
         step = nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), optimizer).set_train()
         losses.append([float(step(x, y)) for _ in range(10)])
-    np.testing.assert_allclose(*losses, rtol=1e-4)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
     assert losses[0][-1] < losses[0][0]
 
 
@@ -147,7 +147,7 @@ def test_hooks_are_kept():
 
 def test_bad_arguments():
     with pytest.raises(TypeError, match="dense must be a bool"):
-        mindspore_rec.convert(Dense(), dense=1)  # type: ignore[arg-type]
+        mindspore_rec.convert(Dense(), dense=1)
     with pytest.raises(ValueError, match="net must hold an embedding"):
         mindspore_rec.convert(nn.SequentialCell(nn.ReLU()), dense=True)
     with pytest.raises(TypeError, match=r"stack must be an nn\.SequentialCell"):

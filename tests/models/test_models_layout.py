@@ -136,5 +136,5 @@ def test_parameters_are_those_of_old_checkpoints(name, unique):
     for table in tables_of(net):
         table.close()
     assert [each[:2] for each in found] == [each[:2] for each in expected]
-    sums = [np.array([each[2] for each in side]) for side in (found, expected)]
-    np.testing.assert_allclose(*sums, rtol=1e-4, atol=1e-5)
+    sums, old = (np.array([each[2] for each in side]) for side in (found, expected))
+    np.testing.assert_allclose(sums, old, rtol=1e-4, atol=1e-5)

@@ -49,7 +49,8 @@ def pair(*arguments: Any, seed: int = 0, **more: Any) -> tuple[MLP, MLP]:
             if not fuses:
                 patch.setattr(fused_layer, "has_onednn", lambda: False)
             ms.set_seed(1)  # the same masks of a dropout
-            found.append(fill(MLP(*arguments, batch_norm=True, **more), seed))
+            more["batch_norm"] = True
+            found.append(fill(MLP(*arguments, **more), seed))
     assert found[0].is_fused and not found[1].is_fused
     return found[0], found[1]
 
@@ -119,9 +120,7 @@ def reference(net: MLP, x: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
             x = x * layer.gamma.asnumpy() + layer.beta.asnumpy()
         else:
             assert k < len(layers)
-            x = {"Tanh": np.tanh, "Sigmoid": lambda v: 1 / (1 + np.exp(-v))}[type(layer).__name__](
-                x
-            )
+            x = np.tanh(x) if isinstance(layer, nn.Tanh) else 1 / (1 + np.exp(-x))
     return x, found
 
 
@@ -197,8 +196,8 @@ def test_checkpoints_move_both_ways(graph_mode, tmp_path):
     ms.save_checkpoint(plain, path)
     assert ms.load_param_into_net(fused, ms.load_checkpoint(path)) == ([], [])
     x = Tensor(np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32))
-    outputs = [net.set_train(False)(x).asnumpy() for net in (fused, plain)]
-    np.testing.assert_allclose(*outputs, rtol=1e-5, atol=1e-6)
+    one, other = (net.set_train(False)(x).asnumpy() for net in (fused, plain))
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_bfloat16_normalizes_in_float32(mode):
@@ -207,5 +206,5 @@ def test_bfloat16_normalizes_in_float32(mode):
     one, other = (net.set_train()(x).asnumpy() for net in (fused, plain))
     # The sums before a rounding may differ in their last bits.
     np.testing.assert_allclose(one, other, rtol=1e-2, atol=2e-2)
-    means = [net.layers[1].moving_mean.asnumpy() for net in (fused, plain)]
-    np.testing.assert_allclose(*means, rtol=1e-5, atol=1e-6)
+    mean, expected = (net.layers[1].moving_mean.asnumpy() for net in (fused, plain))
+    np.testing.assert_allclose(mean, expected, rtol=1e-5, atol=1e-6)

@@ -127,8 +127,8 @@ def test_gradients_are_differences(pynative):
 def rounded(x: Any) -> Any:
     """Return float32 numbers rounded to bfloat16, to the nearest, ties to even, as float64."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
-    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-    return bits.astype(np.uint32).view(np.float32).astype(np.float64)
+    even = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+    return even.astype(np.uint32).view(np.float32).astype(np.float64)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])

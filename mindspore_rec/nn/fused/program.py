@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mindspore_rec import _native
 from mindspore_rec.nn.fused.cell import ProgramCell, program_cell
 
-__all__ = ["Columns", "Part", "Program"]
+__all__ = ["NO_PART", "Columns", "Part", "Program"]
 
 
 class Columns(NamedTuple):
@@ -41,7 +41,8 @@ class Part(NamedTuple):
     offset: int = 0
 
 
-_NOTHING = Part(-1)
+NO_PART = Part(-1)
+"""Part of no parameter: a layer without a bias."""
 
 
 class Program:
@@ -100,7 +101,7 @@ class Program:
         x: Columns,
         width: int,
         weight: Part,
-        bias: Part = _NOTHING,
+        bias: Part = NO_PART,
         activation: str = "none",
         *,
         input_major: bool = False,
