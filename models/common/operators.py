@@ -170,7 +170,7 @@ def _is_dense(name: str) -> bool:
 
 def _names_of(base: type) -> set[str]:
     """Return the names of all classes derived from one."""
-    derived = base.__subclasses__()
+    derived: list[type] = base.__subclasses__()
     return {each.__name__ for each in derived}.union(*map(_names_of, derived))
 
 

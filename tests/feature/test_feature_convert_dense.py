@@ -147,11 +147,11 @@ def test_hooks_are_kept():
 
 def test_bad_arguments():
     with pytest.raises(TypeError, match="dense must be a bool"):
-        mindspore_rec.convert(Dense(), dense=1)
+        mindspore_rec.convert(Dense(), dense=1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="net must hold an embedding"):
         mindspore_rec.convert(nn.SequentialCell(nn.ReLU()), dense=True)
     with pytest.raises(TypeError, match=r"stack must be an nn\.SequentialCell"):
-        FusedSequential(nn.Dense(1, 1))  # type: ignore[arg-type]
+        FusedSequential(nn.Dense(1, 1))
 
 
 @given(
