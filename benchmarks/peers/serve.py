@@ -23,7 +23,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker is given.
+    """Arguments of a worker.
 
     Args:
         fields, columns: number of ids and of numbers of a sample.

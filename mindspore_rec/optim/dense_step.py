@@ -26,7 +26,7 @@ _RULES = {
     "ftrl": 7,
     "rmsprop": 8,
 }
-# What csrc/ops/dense_step_ops.cc reads, in its order; a rule that lacks one does not use it.
+# Constants in the order of csrc/ops/dense_step_ops.cc; a rule that lacks one does not use it.
 _CONSTANTS = ("beta1", "beta2", "epsilon", "momentum", "decay", "l1", "l2", "lr_power")
 
 

@@ -25,7 +25,7 @@ struct BatchNorm {
   float momentum = 0.1f;  // share of the batch in the new moving statistics
 };
 
-// Where the layers of one normalization keep what they share.
+// Memory that the layers of one normalization share.
 struct BatchNormMemory {
   int64_t packed = 0;  // offset of the vectors below, each of `width` floats
   int64_t sums = 0;    // column of two sums a slice, and behind them of two results in slice 0

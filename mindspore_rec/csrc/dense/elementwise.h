@@ -36,7 +36,7 @@ struct MixtureShape {
   int64_t width = 0;
 };
 
-// Where a gradient goes: written there, or added to what is there.
+// Memory of a gradient, which is written, or added to what is there.
 struct Target {
   Block block;
   bool adds = false;

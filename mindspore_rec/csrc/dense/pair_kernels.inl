@@ -10,7 +10,7 @@
 namespace msrec {
 namespace {
 
-// Where the products of vector i with those before it begin.
+// Position of the first product of vector i with those before it.
 MSREC_INLINE int64_t TriangleRow(int64_t i, bool diagonal) {
   return diagonal ? i * (i + 1) / 2 : i * (i - 1) / 2;
 }

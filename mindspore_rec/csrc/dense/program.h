@@ -34,9 +34,14 @@ namespace msrec {
 class Layer;
 class DenseProgram;
 
-// How products compute: in float32; in bfloat16; or, where the processor has no fast bfloat16, in
-// float32 of factors rounded to bfloat16.
+// Arithmetic of products: float32; bfloat16; or, where the processor has no fast bfloat16, float32
+// of factors rounded to bfloat16.
 enum class Precision : int32_t { kFloat32 = 0, kBFloat16, kRoundedFloat32 };
+
+// Bytes of an element of a rounded matrix.
+inline size_t RoundedSize(Precision precision) { return precision == Precision::kBFloat16 ? 2 : 4; }
+
+inline int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Columns of a value.
 struct View {

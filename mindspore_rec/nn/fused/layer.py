@@ -97,7 +97,7 @@ class FusedLayer(nn.Cell):
 
     @property
     def rounding(self) -> str:
-        """How `factor` makes factors: 'none' as they are, 'round' in float32, or 'cast'.
+        """Way in which `factor` makes factors: 'none' as they are, 'round' in float32, or 'cast'.
 
         An exported network has float32 products, which every runtime knows.
         """

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The runs of a program: slices through its layers, forward and backward.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "dense/layer.h"
+#include "dense/program.h"
+#include "util/aligned.h"
+#include "util/thread_pool.h"
+
+namespace msrec {
+namespace {
+
+constexpr int64_t kMostRows = 256;
+constexpr int64_t kLeastRows = 16;
+
+void CopyRows(const float* from, int64_t from_ld, int64_t rows, int64_t width, float* to,
+              int64_t to_ld) {
+  for (int64_t r = 0; r < rows; ++r) {
+    std::memcpy(to + r * to_ld, from + r * from_ld, sizeof(float) * static_cast<size_t>(width));
+  }
+}
+
+void ZeroRows(const Block& block, int64_t from, int64_t to, int64_t width) {
+  for (int64_t r = from; r < to; ++r) {
+    std::memset(block.row(r), 0, sizeof(float) * static_cast<size_t>(width));
+  }
+}
+
+}  // namespace
+
+int64_t SliceRows(int64_t batch) {
+  if (batch == 0) return kLeastRows;
+  // About 8 slices of a small batch.
+  const int64_t even = RoundUp((batch + 7) / 8, kLeastRows);
+  return std::clamp(even, std::min(RoundUp(batch, kLeastRows), 4 * kLeastRows), kMostRows);
+}
+
+void SumPartials(const BatchRun& run, int64_t column, int64_t width, bool adds, float* target) {
+  if (!adds) std::memset(target, 0, sizeof(float) * static_cast<size_t>(width));
+  for (int64_t slice = 0; slice < run.slices; ++slice) {
+    const float* sums = run.partial_sums + slice * run.partial_width + column;
+    for (int64_t j = 0; j < width; ++j) target[j] += sums[j];
+  }
+}
+
+void DenseProgram::Cut(BatchRun* run) const {
+  run->program = this;
+  run->slice_rows = SliceRows(run->batch);
+  run->slices = (run->batch + run->slice_rows - 1) / run->slice_rows;
+  run->partial_width = partial_width_;
+}
+
+namespace {
+
+// Scratch of the calling thread, kept between calls.
+float* ThreadScratch(int64_t floats) {
+  thread_local AlignedMemory memory;
+  return static_cast<float*>(memory.AtLeast(sizeof(float) * static_cast<size_t>(floats)));
+}
+
+}  // namespace
+
+void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& inputs,
+                           const std::vector<float*>& outputs) const {
+  Cut(run);
+  if (run->batch == 0) {
+    for (const auto& stage : stages_) {
+      if (!stage.empty()) stage.back()->BetweenForward(*run);
+    }
+    return;
+  }
+  std::vector<std::pair<const Layer*, int64_t>> packs;
+  for (const auto& stage : stages_) {
+    for (const auto& layer : stage) {
+      for (int64_t task = 0; task < layer->PackTasks(); ++task)
+        packs.push_back({layer.get(), task});
+    }
+  }
+  ThreadPool& pool = ThreadPool::Global();
+  pool.ParallelFor(static_cast<int64_t>(packs.size()),
+                   [&](int64_t i) { packs[i].first->Pack(*run, packs[i].second); });
+  // Values of one stage stay in the thread's cache; those of several must wait for all slices.
+  AlignedMemory kept;
+  if (!run->training && stages_.size() > 1) {
+    const int64_t floats = saved_width_ * run->padded();
+    run->saved = static_cast<float*>(kept.AtLeast(sizeof(float) * static_cast<size_t>(floats)));
+  }
+  std::vector<float> partial_sums;
+  for (size_t stage = 0; stage < stages_.size(); ++stage) {
+    if (stages_.size() > 1) {
+      partial_sums.assign(static_cast<size_t>(run->slices * partial_width_), 0.0f);
+      run->partial_sums = partial_sums.data();
+    }
+    pool.ParallelFor(run->slices, [&](int64_t i) {
+      const int64_t width = (run->saved != nullptr ? 0 : saved_width_) + brief_width_;
+      float* scratch = ThreadScratch(width * run->slice_rows);
+      ForwardSlice(*run, stage, SliceRun(*run, i, scratch), inputs, outputs);
+    });
+    if (!stages_[stage].empty()) stages_[stage].back()->BetweenForward(*run);
+  }
+  if (!run->training) run->saved = nullptr;
+}
+
+void DenseProgram::ForwardSlice(const BatchRun& run, size_t stage, const SliceRun& slice,
+                                const std::vector<const float*>& inputs,
+                                const std::vector<float*>& outputs) const {
+  const int64_t first = slice.first_row();
+  const int64_t rows = slice.real_rows();
+  if (stage == 0) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const int64_t width = inputs_[i].width;
+      const Block block = slice.value(inputs_[i]);
+      CopyRows(inputs[i] + first * width, width, rows, width, block.data, block.ld);
+      ZeroRows(block, rows, run.slice_rows, width);
+    }
+  }
+  for (const auto& layer : stages_[stage]) layer->Forward(slice);
+  if (stage + 1 < stages_.size()) return;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const int64_t width = outputs_[i].width;
+    const Block block = slice.value(outputs_[i]);
+    CopyRows(block.data, block.ld, rows, width, outputs[i] + first * width, width);
+  }
+}
+
+void DenseProgram::Backward(BatchRun* run, const std::vector<const float*>& output_gradients,
+                            const std::vector<float*>& input_gradients) const {
+  Cut(run);
+  run->training = true;
+  std::vector<float> partial_sums(static_cast<size_t>(run->slices * partial_width_), 0.0f);
+  run->partial_sums = partial_sums.data();
+  for (size_t stage = stages_.size(); stage-- > 0;) {
+    ThreadPool::Global().ParallelFor(run->slices, [&](int64_t i) {
+      float* scratch = ThreadScratch(scratch_width_ * run->slice_rows);
+      BackwardSlice(*run, stage, SliceRun(*run, i, scratch), output_gradients, input_gradients);
+    });
+    if (stage > 0 && !stages_[stage - 1].empty()) stages_[stage - 1].back()->BetweenBackward(*run);
+  }
+  ParameterGradients(*run);
+}
+
+void DenseProgram::BackwardSlice(const BatchRun& run, size_t stage, const SliceRun& slice,
+                                 const std::vector<const float*>& output_gradients,
+                                 const std::vector<float*>& input_gradients) const {
+  const int64_t first = slice.first_row();
+  const int64_t rows = slice.real_rows();
+  const bool is_last = stage + 1 == stages_.size();
+  for (size_t v = 0; v < values_.size(); ++v) {
+    const Value& value = values_[v];
+    const bool is_local = value.gradient.area == Area::kScratch;
+    if (!value.zero_gradient || (is_local ? value.stage != static_cast<int>(stage) : !is_last)) {
+      continue;
+    }
+    const View whole = Whole(static_cast<int>(v));
+    ZeroRows(slice.gradient(whole), 0, run.slice_rows, whole.width);
+  }
+  for (size_t i = 0; is_last && i < outputs_.size(); ++i) {
+    const View& view = outputs_[i];
+    const Block block = slice.gradient(view);
+    const float* given = output_gradients[i] + first * view.width;
+    if (values_[view.value].zero_gradient) {
+      const Block from{const_cast<float*>(given), view.width};
+      ActiveElementwise().add(rows, view.width, from, block);
+    } else {
+      CopyRows(given, view.width, rows, view.width, block.data, block.ld);
+      ZeroRows(block, rows, run.slice_rows, view.width);
+    }
+  }
+  const auto& layers = stages_[stage];
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) (*layer)->Backward(slice);
+  for (size_t i = 0; stage == 0 && i < inputs_.size(); ++i) {
+    const int64_t width = inputs_[i].width;
+    const Block block = slice.gradient(inputs_[i]);
+    CopyRows(block.data, block.ld, rows, width, input_gradients[i] + first * width, width);
+  }
+}
+
+void DenseProgram::ParameterGradients(const BatchRun& run) const {
+  for (size_t round = 0; round < gradient_rounds_.size(); ++round) {
+    std::vector<std::pair<const Layer*, int64_t>> tasks;
+    for (const Layer* layer : gradient_rounds_[round]) {
+      for (int64_t i = 0; i < layer->GradientTasks(run); ++i) tasks.push_back({layer, i});
+    }
+    ThreadPool::Global().ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t i) {
+      tasks[i].first->Gradient(run, tasks[i].second, round > 0);
+    });
+  }
+}
+
+}  // namespace msrec

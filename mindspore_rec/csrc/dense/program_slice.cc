@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory of a program: where a slice's values, gradients and factors are.
+#include <algorithm>
+#include <stdexcept>
+
+#include "dense/program.h"
+
+namespace msrec {
+
+void* DenseProgram::At(const BatchRun& run, int64_t slice, float* scratch,
+                       const Place& place) const {
+  float* base = nullptr;
+  switch (place.area) {
+    case Area::kNone:
+      throw std::logic_error("a dense program has no memory for a matrix that a layer uses");
+    case Area::kScratch:
+      return scratch + place.column * run.slice_rows;
+    case Area::kBrief:
+      return scratch + (run.saved != nullptr ? 0 : saved_width_ * run.slice_rows);
+    case Area::kSaved:
+      if (run.saved == nullptr) return scratch + place.column * run.slice_rows;
+      base = run.saved;
+      break;
+    case Area::kGradients:
+      base = run.gradients;
+  }
+  const size_t row_bytes = static_cast<size_t>(place.ld) * place.element;
+  return reinterpret_cast<char*>(base + place.column * run.padded()) +
+         static_cast<size_t>(slice * run.slice_rows) * row_bytes;
+}
+
+int64_t SliceRun::real_rows() const {
+  return std::clamp<int64_t>(run_.batch - first_row(), 0, rows());
+}
+
+Block SliceRun::value(const View& view) const {
+  const DenseProgram& program = *run_.program;
+  const auto& place = program.values_[view.value].value;
+  auto* data = static_cast<float*>(program.At(run_, slice_, scratch_, place));
+  return {data + view.offset, place.ld};
+}
+
+Block SliceRun::gradient(const View& view) const {
+  const DenseProgram& program = *run_.program;
+  const auto& place = program.values_[view.value].gradient;
+  auto* data = static_cast<float*>(program.At(run_, slice_, scratch_, place));
+  return {data + view.offset, place.ld};
+}
+
+Factor SliceRun::factor(const View& view) const {
+  const DenseProgram& program = *run_.program;
+  const auto& value = program.values_[view.value];
+  if (program.precision_ == Precision::kFloat32) {
+    const Block block = this->value(view);
+    return {block.data, block.ld};
+  }
+  auto* data = static_cast<char*>(program.At(run_, slice_, scratch_, value.rounded));
+  return {data + static_cast<size_t>(view.offset) * RoundedSize(program.precision_),
+          value.rounded.ld};
+}
+
+Factor SliceRun::gradient_factor(const View& view) const {
+  const DenseProgram& program = *run_.program;
+  const auto& value = program.values_[view.value];
+  if (program.precision_ == Precision::kFloat32) {
+    const Block block = gradient(view);
+    return {block.data, block.ld};
+  }
+  auto* data = static_cast<char*>(program.At(run_, slice_, scratch_, value.rounded_gradient));
+  return {data + static_cast<size_t>(view.offset) * RoundedSize(program.precision_),
+          value.rounded_gradient.ld};
+}
+
+namespace {
+
+void Round(Precision precision, int64_t rows, int64_t width, const Block& from, const Factor& to) {
+  const Elementwise& elementwise = ActiveElementwise();
+  if (precision == Precision::kBFloat16) {
+    auto* data = static_cast<uint16_t*>(const_cast<void*>(to.data));
+    elementwise.round_bfloat16(rows, width, from, data, to.ld);
+  } else {
+    auto* data = static_cast<float*>(const_cast<void*>(to.data));
+    elementwise.round_to_float(rows, width, from, {data, to.ld});
+  }
+}
+
+}  // namespace
+
+bool SliceRun::only_rounded(const View& view) const {
+  return run_.program->values_[view.value].only_rounded;
+}
+
+void SliceRun::RoundValue(const View& view) const {
+  if (run_.program->precision_ == Precision::kFloat32) return;
+  Round(run_.program->precision_, rows(), view.width, value(view), factor(view));
+}
+
+void SliceRun::RoundGradient(const View& view) const {
+  if (run_.program->precision_ == Precision::kFloat32) return;
+  Round(run_.program->precision_, rows(), view.width, gradient(view), gradient_factor(view));
+}
+
+int64_t SliceRun::value_ld(const View& view) const {
+  return run_.program->values_[view.value].value.ld;
+}
+
+int64_t SliceRun::gradient_ld(const View& view) const {
+  return run_.program->values_[view.value].gradient.ld;
+}
+
+int64_t SliceRun::factor_ld(const View& view) const {
+  const auto& value = run_.program->values_[view.value];
+  return run_.program->precision_ == Precision::kFloat32 ? value.value.ld : value.rounded.ld;
+}
+
+int64_t SliceRun::gradient_factor_ld(const View& view) const {
+  const auto& value = run_.program->values_[view.value];
+  return run_.program->precision_ == Precision::kFloat32 ? value.gradient.ld
+                                                         : value.rounded_gradient.ld;
+}
+
+float* SliceRun::partial_sums(int64_t column) const {
+  return run_.partial_sums + slice_ * run_.partial_width + column;
+}
+
+}  // namespace msrec
