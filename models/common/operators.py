@@ -21,7 +21,11 @@ __all__ = ["OperatorTime", "OperatorTimes"]
 WINDOW = 20  # steps
 _DETAILS = "cpu_op_detail_info_*.csv"
 _DENSE = "dense layers"
-_TABLE_OPERATORS = {"forward": "table lookup", "gradient": "table gradient", "update": "table step"}
+_TABLE_OPERATORS = {
+    "forward": "table lookup",
+    "gradient": "table gradient",
+    "update": "optimizer step",
+}
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,9 @@ class OperatorTime:
     """Time of all operators of one kind in one cell of the network.
 
     Args:
-        kind: MindSpore's name, such as 'MatMul'; for tables 'table lookup', 'table gradient' or
-            'table step'; 'dense layers' for a layer that runs as one operator.
+        kind: MindSpore's name, such as 'MatMul'; for tables 'table lookup' or 'table gradient';
+            'dense layers' for a layer that runs as one operator; 'optimizer step' for the steps
+            of a table, or of all dense parameters.
         phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made of
             others without keeping their place.
         cell: path of the cell in the network; '' for the network itself, and for the gradients of
