@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -36,7 +37,11 @@ def run(folder: Path, command: str, programs: int = 0, others: int = 0) -> tuple
     bash = shutil.which("bash")
     assert bash is not None
     done = subprocess.run(
-        [bash, "-c", f"source {folder}/functions.sh\n{command}\n"], capture_output=True, text=True
+        [bash, "-c", f"source {folder}/functions.sh\n{command}\n"],
+        capture_output=True,
+        text=True,
+        # Also where this test run is in the background, which ignores Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert done.stderr == ""
     return done.returncode, done.stdout.splitlines()

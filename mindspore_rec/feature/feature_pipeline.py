@@ -181,7 +181,7 @@ class FeaturePipeline:
         view = self._prepared(rows)
         seconds = self._event_time(view) if with_time else None
         call = map if self._pool is None else self._pool.map
-        self._check_columns(view, outputs, self.timestamp if with_time else None)
+        self._check_columns(view, outputs)
         made: dict[str, Any] = {}
         if self._times_out and self.timestamp is not None and columns is None:
             made[self.timestamp.name] = _seconds(view.raw(column_of(self.timestamp, view)))
@@ -229,13 +229,10 @@ class FeaturePipeline:
         times = view.raw(column_of(self.timestamp, view))
         return None if self._prepare and not len(times) else event_time(self.timestamp, times)
 
-    def _check_columns(
-        self, view: BatchRows, outputs: list[Output], timestamp: FeatureSpec | None
-    ) -> None:
+    def _check_columns(self, view: BatchRows, outputs: list[Output]) -> None:
         """Raise ValueError where columns are missing or of different lengths."""
         first: tuple[str, int] | None = None
-        members = [each for output in outputs for each in output.members]
-        for member in members if timestamp is None else [*members, timestamp]:
+        for member in (each for output in outputs for each in output.members):
             column = view.given(column_of(member, view))
             if is_single(column):
                 continue  # its feature says what is wrong with it

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch has as many times as rows, in whatever pandas holds them."""
+"""Times of a batch in whatever pandas holds them."""
 
 from __future__ import annotations
 
@@ -24,24 +24,6 @@ def pipeline() -> FeaturePipeline:
             "time": FeatureSpec("time", is_timestamp=True),
         }
     )
-
-
-@pytest.mark.parametrize("rows", [1, 3])
-def test_times_of_another_number_of_rows_are_refused_and_nothing_is_learned(rows: int) -> None:
-    made = FeaturePipeline(
-        {
-            "user": FeatureSpec("user"),
-            "price": MinMaxScale("price"),
-            "time": FeatureSpec("time", is_timestamp=True),
-        }
-    )
-    before = made.state_dict()
-    batch = {"user": [1, 2], "price": [1.0, 5.0], "time": np.full(rows, FIRST)}
-    with pytest.raises(ValueError, match=f"got 2 of 'user' and {rows} of 'time'"):
-        made.batch(batch)
-    assert made.state_dict() == before
-    assert made.batch({**batch, "time": [FIRST, FIRST + 1]})[1] == FIRST + 1
-    assert made.batch(batch, with_time=False)[1] is None  # whoever does not read them
 
 
 def held(times: pd.Series, how: str) -> Any:
