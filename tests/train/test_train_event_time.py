@@ -115,7 +115,7 @@ def test_arguments(aged):
     specs, table = aged
     cases: list[Any] = [
         ((specs[0], [table]), ValueError, "feature 'user' evicts by age .* and there is no time"),
-        ((FeatureSpec("a"), [table]), ValueError, "have their time set by a timestamp feature, and ther"),
+        ((FeatureSpec("a"), [table]), ValueError, "have their time set by a timestamp featur"),
         ((specs, []), ValueError, f"tables must have '{table.name}', which evicts by age"),
         ((specs, 7), TypeError, "tables must be a network or its tables, got int"),
         ((7, [table]), TypeError, "specs must be FeatureSpec objects, got 7"),
