@@ -50,7 +50,7 @@ class Layer {
   virtual void Attach(DenseProgram*) {}
 
   // Tasks before the first slice of a forward pass.
-  virtual int64_t PackTasks() const { return 0; }
+  virtual int64_t PackTasks(const BatchRun&) const { return 0; }
   virtual void Pack(const BatchRun&, int64_t) const {}
 
   // Writes the outputs of a slice.
