@@ -43,7 +43,9 @@ def test_a_gradient_penalty(mode, make, shape, training):
     x = Tensor(np.random.default_rng(0).normal(size=shape).astype(np.float32))
     of = penalty(layer)
     assert float(of(x).asnumpy()) > 0  # the penalty itself needs first derivatives only
-    with pytest.raises(NotImplementedError, match="has no second derivatives.*MINDSPORE_REC_ONEDNN=off"):
+    with pytest.raises(
+        NotImplementedError, match="has no second derivatives.*MINDSPORE_REC_ONEDNN=off"
+    ):
         ms.grad(of)(x).asnumpy()
     layer.fused_training = layer.fused_evaluation = None
     assert ms.grad(penalty(layer))(x).asnumpy().any()
