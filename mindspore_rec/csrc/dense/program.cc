@@ -122,8 +122,15 @@ void DenseProgram::Finish(int parameters, int extras) {
   }
   parameters_ = parameters;
   extras_ = extras;
+  size_t parts = 0;
   for (const auto& stage : stages_) {
-    for (const auto& layer : stage) CheckLayer(*layer);
+    for (const auto& layer : stage) {
+      CheckLayer(*layer);
+      parts += layer->parameters().size();
+    }
+  }
+  if (static_cast<size_t>(parameters) > parts) {  // before memory for them is asked for
+    throw std::invalid_argument("every parameter must be of a layer");
   }
   for (const View& output : outputs_) {
     CheckWritten(output);
