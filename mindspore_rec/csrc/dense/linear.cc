@@ -125,9 +125,8 @@ void Linear::Forward(const SliceRun& slice) const {
   const Block y = slice.value(output());
   ProductShape shape = ForwardShape(slice.rows(), x.ld, y.ld);
   shape.packed_b = Packs(slice.run());
-  const void* weight = shape.packed_b
-                           ? static_cast<const void*>(slice.run().packed + forward_pack_)
-                           : slice.run().parameters[weight_.parameter] + weight_.offset;
+  const void* weight = shape.packed_b ? static_cast<const void*>(slice.run().packed + forward_pack_)
+                                      : slice.run().parameters[weight_.parameter] + weight_.offset;
   OneDnn::Find(shape)->Run(x.data, weight, y.data);
   const float* bias =
       bias_.parameter < 0 ? nullptr : slice.run().parameters[bias_.parameter] + bias_.offset;
