@@ -209,7 +209,7 @@ class MLP(FusedLayer):
 
 
 def _hidden(hidden: Sequence[int], out_features: int | None) -> tuple[int, ...]:
-    if isinstance(hidden, str) or not isinstance(hidden, Collection):
+    if isinstance(hidden, (str, int)) or not isinstance(hidden, Collection):
         raise TypeError(f"hidden must be a sequence of ints, got {hidden!r}")
     if not len(hidden) and out_features is None:
         raise ValueError("hidden must have at least one layer where out_features is None")

@@ -97,7 +97,7 @@ class MMoE(FusedLayer):
         inputs = sum(self.in_features)
         self.experts = check_int("experts", experts, 1, _MOST_EXPERTS)
         self.tasks = check_int("tasks", tasks, 1, _MOST_EXPERTS)
-        if isinstance(hidden, str) or not isinstance(hidden, Collection):
+        if isinstance(hidden, (str, int)) or not isinstance(hidden, Collection):
             raise TypeError(f"hidden must be a sequence of ints, got {hidden!r}")
         if not len(hidden):
             raise ValueError("hidden must have at least one layer, got none")

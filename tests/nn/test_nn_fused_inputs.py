@@ -88,7 +88,8 @@ def test_widths_that_are_none(kind, width):
 
 
 def test_widths_of_numpy_and_their_sum():
-    assert MLP(np.int64(4), (np.int64(5),)).out_features == 5
+    four: Any = np.int64(4)
+    assert MLP(four, (four,)).out_features == 4
     with pytest.raises(ValueError, match=r"the sum of in_features must be in \[1, 1048576\]"):
         MLP((1 << 20, 1), (1,))
 
