@@ -51,8 +51,8 @@ void CheckRows(const Args& args, int i, int64_t batch, int64_t width, const std:
 void CheckExtra(const Args& args, int i, const ExtraInput& extra) {
   if (args.IsType(i, extra.type) && static_cast<int64_t>(args.Size(i)) == extra.size) return;
   throw std::invalid_argument("further input " + std::to_string(extra.number) + " must have " +
-                              std::to_string(extra.size) + " elements of " + extra.type +
-                              ", got " + args.ShapeText(i) + " of " + args.dtypes[i]);
+                              std::to_string(extra.size) + " elements of " + extra.type + ", got " +
+                              args.ShapeText(i) + " of " + args.dtypes[i]);
 }
 
 // Reads inputs, parameters and extras, which begin at argument `at`.
