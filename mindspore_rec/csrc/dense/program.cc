@@ -4,6 +4,7 @@
 #include "dense/program.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <stdexcept>
 
