@@ -104,12 +104,13 @@ def find_stacks(net: nn.Cell) -> dict[str, nn.SequentialCell]:
     return dict(each for key, each in found.items() if key not in taken)
 
 
-def find_targets(net: nn.Cell, required: bool = True) -> list[Target]:
+def find_targets(net: nn.Cell, required: bool = True, dense: bool = False) -> list[Target]:
     """Return the embeddings of MindSpore in a network, in the order of its cells.
 
     Args:
         net: the network.
         required: whether there must be one. Default: True.
+        dense: whether stacks of dense layers were looked for, too, and not found. Default: False.
 
     Raises:
         ValueError: there is none where one is required, or the network itself is one.
@@ -122,9 +123,20 @@ def find_targets(net: nn.Cell, required: bool = True) -> list[Target]:
                 new = Target(cell, named, base, getattr(cell, weight))
                 found.setdefault(id(cell), new).paths.append(path)
     if not found and required:
+        kinds = ", ".join(kind for _, kind, _ in _KINDS)
+        if not dense:
+            raise ValueError(
+                f"net must hold an embedding of {kinds}; {type(net).__name__} holds none"
+            )
+        if FusedSequential.takes(net):
+            raise ValueError(
+                "net must hold stacks of dense layers, and is itself one, which cannot be replaced "
+                "in place: use mindspore_rec.nn.FusedSequential(net)"
+            )
         raise ValueError(
-            f"net must hold an embedding of {', '.join(k for _, k, _ in _KINDS)}; "
-            f"{type(net).__name__} holds none"
+            f"net must hold an embedding of {kinds}, or an nn.SequentialCell of nothing but "
+            "float32 nn.Dense layers with at most one activation behind each; "
+            f"{type(net).__name__} holds neither"
         )
     if id(net) in found:
         raise ValueError(

@@ -161,7 +161,7 @@ def convert(
         )
 
     stacks = find_stacks(net) if dense else {}
-    targets = choose_targets(find_targets(net, not stacks), names, min_size, predicate)
+    targets = choose_targets(find_targets(net, not stacks, dense), names, min_size, predicate)
     check_convertible(net, targets, keep_weights)
     _check_names(net, targets, prefix)
     configs = [config_of(t, template(t.dim), kind, keep_weights, prefix) for t in targets]

@@ -12,7 +12,15 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Normal, initializer
 
 from mindspore_rec.checks import check_int, check_one_of
-from mindspore_rec.nn.fused import Columns, FusedLayer, Part, Program, check_widths, join
+from mindspore_rec.nn.fused import (
+    Columns,
+    FusedLayer,
+    Part,
+    Program,
+    check_inputs,
+    check_widths,
+    join,
+)
 from mindspore_rec.nn.mlp import ACTIVATIONS
 
 __all__ = ["CrossNet", "CrossNetMix", "CrossNetV2"]
@@ -88,6 +96,7 @@ class CrossNet(FusedLayer):
 
     def construct(self, *inputs: Tensor) -> Tensor:
         """Return the output of the last layer, float32 `[B, out_features]`."""
+        check_inputs(inputs, self.in_features)
         if self.is_fused:
             return self._run_fused((*inputs, self.weight, self.bias))
         x = join(inputs, self.in_features)
@@ -167,6 +176,7 @@ class CrossNetV2(FusedLayer):
 
     def construct(self, *inputs: Tensor) -> Tensor:
         """Return the output of the last layer, float32 `[B, out_features]`."""
+        check_inputs(inputs, self.in_features)
         if self.is_fused:
             return self._fused(inputs)
         x = join(inputs, self.in_features)
@@ -279,6 +289,7 @@ class CrossNetMix(FusedLayer):
 
     def construct(self, *inputs: Tensor) -> Tensor:
         """Return the output of the last layer, float32 `[B, out_features]`."""
+        check_inputs(inputs, self.in_features)
         if self.is_fused:
             return self._fused(inputs)
         x = join(inputs, self.in_features)

@@ -9,7 +9,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.checks import check_int
-from mindspore_rec.nn.fused import FusedLayer, Program
+from mindspore_rec.nn.fused import FusedLayer, Program, check_inputs
 
 __all__ = ["DotInteraction"]
 
@@ -80,6 +80,7 @@ class DotInteraction(FusedLayer):
 
     def construct(self, x: Tensor, dense: Tensor | None = None) -> Tensor:
         """Return the products, behind the dense vector if there is one."""
+        check_inputs((x,), (self.fields * self.dim,))
         if x.shape[1:] != (self.fields, self.dim):
             raise ValueError(f"x must be [B, {self.fields}, {self.dim}], got {x.shape}")
         if self.with_dense:

@@ -7,7 +7,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.checks import check_int, check_one_of
-from mindspore_rec.nn.fused import FusedLayer, Program
+from mindspore_rec.nn.fused import FusedLayer, Program, check_inputs
 
 __all__ = ["FactorizationMachine"]
 
@@ -73,6 +73,7 @@ class FactorizationMachine(FusedLayer):
 
     def construct(self, x: Tensor) -> Tensor:
         """Return the sum over all pairs of fields."""
+        check_inputs((x,), (self.fields * self.dim,))
         if x.shape[1:] != (self.fields, self.dim):
             raise ValueError(f"x must be [B, {self.fields}, {self.dim}], got {x.shape}")
         if self.is_fused:

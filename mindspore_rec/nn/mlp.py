@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from mindspore import Tensor, nn, ops
@@ -11,7 +11,7 @@ from mindspore.common.initializer import HeUniform, Initializer, XavierUniform
 
 from mindspore_rec.checks import check_int, check_one_of
 from mindspore_rec.nn.dropout import SeededDropout, check_rate
-from mindspore_rec.nn.fused import FusedLayer, Program
+from mindspore_rec.nn.fused import FusedLayer, Program, check_inputs, check_widths
 
 __all__ = ["ACTIVATIONS", "MLP"]
 
@@ -39,8 +39,8 @@ class MLP(FusedLayer):
     has no variance, leaves the moving variance as it was.
 
     Args:
-        in_features: width of the input, at least 1; or the widths of several inputs, which are
-            joined without a copy of their own.
+        in_features: width of the input, 1 to 2**20; or the widths of several inputs, which are
+            joined without a copy of their own, and whose sum is in that range.
         hidden: width of each hidden layer, at least 1 each; may be empty with `out_features`.
         activation: one of `ACTIVATIONS`. Default: 'relu'.
         dropout: probability that a hidden unit is dropped in training, in [0, 1). Default: 0.0.
@@ -83,7 +83,7 @@ class MLP(FusedLayer):
         compute_dtype: str = "float32",
     ) -> None:
         super().__init__(compute_dtype)
-        self.in_features = _widths("in_features", in_features)
+        self.in_features = check_widths("in_features", in_features, _MOST_UNITS)
         self.joins = len(self.in_features) > 1
         hidden = _hidden(hidden, out_features)
         self.activation = check_one_of("activation", activation, ACTIVATIONS)
@@ -121,6 +121,7 @@ class MLP(FusedLayer):
 
     def construct(self, *inputs: Tensor) -> Tensor:
         """Return the output of the last layer."""
+        check_inputs(inputs, self.in_features)
         if self.is_fused:
             return self._fused(inputs)
         x = self._joined(inputs)
@@ -207,17 +208,8 @@ class MLP(FusedLayer):
         return program.cell([x], training)
 
 
-def _widths(argument: str, given: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(given, (str, int)):
-        return (check_int(argument, given, 1, _MOST_UNITS),)
-    widths = tuple(check_int(f"{argument}[{i}]", w, 1, _MOST_UNITS) for i, w in enumerate(given))
-    if not widths:
-        raise ValueError(f"{argument} must be the width of at least one input, got {given!r}")
-    return widths
-
-
 def _hidden(hidden: Sequence[int], out_features: int | None) -> tuple[int, ...]:
-    if isinstance(hidden, (str, int)):
+    if isinstance(hidden, (str, int)) or not isinstance(hidden, Collection):
         raise TypeError(f"hidden must be a sequence of ints, got {hidden!r}")
     if not len(hidden) and out_features is None:
         raise ValueError("hidden must have at least one layer where out_features is None")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from mindspore import Tensor, nn, ops
@@ -12,7 +12,7 @@ from mindspore.common.initializer import Uniform
 
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.dropout import SeededDropout, check_rate
-from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_widths, join
+from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_inputs, check_widths, join
 from mindspore_rec.nn.mlp import MLP
 
 __all__ = ["MMoE"]
@@ -97,7 +97,7 @@ class MMoE(FusedLayer):
         inputs = sum(self.in_features)
         self.experts = check_int("experts", experts, 1, _MOST_EXPERTS)
         self.tasks = check_int("tasks", tasks, 1, _MOST_EXPERTS)
-        if isinstance(hidden, (str, int)):
+        if isinstance(hidden, (str, int)) or not isinstance(hidden, Collection):
             raise TypeError(f"hidden must be a sequence of ints, got {hidden!r}")
         if not len(hidden):
             raise ValueError("hidden must have at least one layer, got none")
@@ -142,6 +142,7 @@ class MMoE(FusedLayer):
 
     def construct(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return one mixture a task, float32 `[B, hidden[-1]]` each."""
+        check_inputs(inputs, self.in_features)
         if self.is_fused:
             return self._fused(inputs)
         x = join(inputs, self.in_features)
@@ -161,10 +162,12 @@ class MMoE(FusedLayer):
 
     def expert_outputs(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs of the experts, a float32 Tensor `[B, out_features]` each."""
+        check_inputs(inputs, self.in_features)
         return self._outputs_of(join(inputs, self.in_features))
 
     def gate_weights(self, *inputs: Tensor) -> Tensor:
         """Return the tasks' weights of the experts: float32 `[B, tasks, experts]`, summing to 1."""
+        check_inputs(inputs, self.in_features)
         return self._gates_of(join(inputs, self.in_features))
 
     def _outputs_of(self, x: Any) -> Any:

@@ -255,7 +255,11 @@ class SparseOptimizer(nn.Optimizer):
             gradients: as in `construct`.
             scale: what to multiply gradients by, float32, 0-d.
             unscaled: whether `scale` is known to be 1; dense gradients are then taken as they are.
+
+        Raises:
+            ValueError: there are more or fewer gradients than parameters.
         """
+        self._check_count(gradients)
         lr = self.get_lr()
         decay = self.get_weight_decay() if self.exec_weight_decay else 0.0
         step = self.global_step + 1
@@ -313,8 +317,16 @@ class SparseOptimizer(nn.Optimizer):
             )
         return done
 
+    def _check_count(self, gradients: Any) -> None:
+        if len(gradients) != len(self._parameters):
+            raise ValueError(
+                f"gradients must be one for each of the {len(self._parameters)} parameters of the "
+                f"optimizer, got {len(gradients)}"
+            )
+
     def squared_norm(self, gradients: Any) -> Any:
         """Return the sum of squares of all gradients, un-scaled: float32, 0-d."""
+        self._check_count(gradients)
         dense: Any = ()
         for i in self._dense_index:
             dense += (gradients[i],)

@@ -60,7 +60,7 @@ int64_t AddBatchNorm(const BatchNorm& norm, bool training, DenseProgram* program
 BatchStatistics::BatchStatistics(const BatchNorm& norm, std::shared_ptr<BatchNormMemory> memory)
     : norm_(norm), memory_(std::move(memory)) {
   inputs_ = {{norm.input, false}};
-  extras_ = {norm.mean, norm.variance};
+  extras_ = {{norm.mean, width()}, {norm.variance, width()}};
 }
 
 void BatchStatistics::Attach(DenseProgram* program) { AddMemory(width(), program, memory_.get()); }
@@ -155,7 +155,7 @@ Normalization::Normalization(const BatchNorm& norm, std::shared_ptr<BatchNormMem
   inputs_ = {{norm.input, false}};
   outputs_ = {norm.output};
   parameters_ = {{norm.gamma, 0, width()}, {norm.beta, 0, width()}};
-  if (is_moving_) extras_ = {norm.mean, norm.variance};
+  if (is_moving_) extras_ = {{norm.mean, width()}, {norm.variance, width()}};
 }
 
 void Normalization::Attach(DenseProgram* program) {

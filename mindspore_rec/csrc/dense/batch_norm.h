@@ -62,7 +62,7 @@ class Normalization : public Layer {
   Normalization(const BatchNorm& norm, std::shared_ptr<BatchNormMemory> memory);
   bool always_adds() const override { return is_moving_; }
   void Attach(DenseProgram* program) override;
-  int64_t PackTasks() const override { return is_moving_ ? 1 : 0; }
+  int64_t PackTasks(const BatchRun&) const override { return is_moving_ ? 1 : 0; }
   void Pack(const BatchRun& run, int64_t task) const override;
   void Forward(const SliceRun& slice) const override;
   void Backward(const SliceRun& slice) const override;

@@ -27,7 +27,7 @@ class CrossVectors : public Layer {
   CrossVectors(View x, View output, View products, int weight, int bias);
   bool always_adds() const override { return false; }
   void Attach(DenseProgram* program) override;
-  int64_t PackTasks() const override { return 1; }
+  int64_t PackTasks(const BatchRun&) const override { return 1; }
   void Pack(const BatchRun& run, int64_t task) const override;
   void Forward(const SliceRun& slice) const override;
   void Backward(const SliceRun& slice) const override;

@@ -35,8 +35,8 @@ class Layer {
   const std::vector<View>& outputs() const { return outputs_; }
   // Parameters, or parts of them, whose gradients the layer computes.
   const std::vector<ParameterPart>& parameters() const { return parameters_; }
-  // Numbers of the further inputs that the layer reads.
-  const std::vector<int>& extras() const { return extras_; }
+  // The further inputs that the layer reads.
+  const std::vector<ExtraInput>& extras() const { return extras_; }
   // Whether the layer adds to its inputs' gradients even where there is none yet.
   virtual bool always_adds() const { return true; }
 
@@ -50,7 +50,7 @@ class Layer {
   virtual void Attach(DenseProgram*) {}
 
   // Tasks before the first slice of a forward pass.
-  virtual int64_t PackTasks() const { return 0; }
+  virtual int64_t PackTasks(const BatchRun&) const { return 0; }
   virtual void Pack(const BatchRun&, int64_t) const {}
 
   // Writes the outputs of a slice.
@@ -72,7 +72,7 @@ class Layer {
   std::vector<Input> inputs_;
   std::vector<View> outputs_;
   std::vector<ParameterPart> parameters_;
-  std::vector<int> extras_;
+  std::vector<ExtraInput> extras_;
 };
 
 // target[j] = sum over slices, in their order, of the partial sums at `column`, or += it.

@@ -85,9 +85,17 @@ ProductShape Linear::BackwardShape(int64_t rows, int64_t lda, int64_t ldc) const
   return shape;
 }
 
+bool Linear::Packs(const BatchRun& run) const {
+  return run.training || run.slices > 1 || precision_ != Precision::kFloat32;
+}
+
+int64_t Linear::PackTasks(const BatchRun& run) const {
+  if (run.training) return 2;
+  return Packs(run) ? 1 : 0;
+}
+
 void Linear::Pack(const BatchRun& run, int64_t task) const {
   const bool forward = task == 0;
-  if (!forward && !run.training) return;
   const SliceRun any(run, 0, nullptr);
   // The layout depends on the shape, of which leading dimensions are a part.
   const int64_t in_ld = any.factor_ld(input());
@@ -115,8 +123,11 @@ void Linear::Forward(const SliceRun& slice) const {
   if (!slice.only_rounded(input())) slice.RoundValue(input());
   const Factor x = slice.factor(input());
   const Block y = slice.value(output());
-  OneDnn::Find(ForwardShape(slice.rows(), x.ld, y.ld))
-      ->Run(x.data, slice.run().packed + forward_pack_, y.data);
+  ProductShape shape = ForwardShape(slice.rows(), x.ld, y.ld);
+  shape.packed_b = Packs(slice.run());
+  const void* weight = shape.packed_b ? static_cast<const void*>(slice.run().packed + forward_pack_)
+                                      : slice.run().parameters[weight_.parameter] + weight_.offset;
+  OneDnn::Find(shape)->Run(x.data, weight, y.data);
   const float* bias =
       bias_.parameter < 0 ? nullptr : slice.run().parameters[bias_.parameter] + bias_.offset;
   ActiveElementwise().activate(activation_, bias, slice.rows(), output().width, y);

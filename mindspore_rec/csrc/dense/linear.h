@@ -29,7 +29,7 @@ class Linear : public Layer {
   bool reads_factors_only() const override { return true; }
   bool can_round_output() const override;
   void Attach(DenseProgram* program) override;
-  int64_t PackTasks() const override { return 2; }
+  int64_t PackTasks(const BatchRun& run) const override;
   void Pack(const BatchRun& run, int64_t task) const override;
   void Forward(const SliceRun& slice) const override;
   void Backward(const SliceRun& slice) const override;
@@ -41,6 +41,8 @@ class Linear : public Layer {
     int64_t row, rows, column, columns;
   };
 
+  // Whether the weight is packed: not for a prediction of one slice, which reads it once.
+  bool Packs(const BatchRun& run) const;
   ProductShape ForwardShape(int64_t rows, int64_t lda, int64_t ldc) const;
   ProductShape BackwardShape(int64_t rows, int64_t lda, int64_t ldc) const;
   // Multiplies the gradient of the output by the activation's, and rounds it for products.

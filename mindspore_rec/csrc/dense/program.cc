@@ -4,6 +4,7 @@
 #include "dense/program.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <stdexcept>
 
@@ -122,8 +123,16 @@ void DenseProgram::Finish(int parameters, int extras) {
   }
   parameters_ = parameters;
   extras_ = extras;
+  size_t parts = 0;
   for (const auto& stage : stages_) {
-    for (const auto& layer : stage) CheckLayer(*layer);
+    for (const auto& layer : stage) {
+      CheckLayer(*layer);
+      AddExtras(*layer);
+      parts += layer->parameters().size();
+    }
+  }
+  if (static_cast<size_t>(parameters) > parts) {  // before memory for them is asked for
+    throw std::invalid_argument("every parameter must be of a layer");
   }
   for (const View& output : outputs_) {
     CheckWritten(output);
@@ -171,10 +180,20 @@ void DenseProgram::CheckLayer(const Layer& layer) const {
                                   ", and there are " + std::to_string(parameters_));
     }
   }
-  for (const int extra : layer.extras()) {
-    if (extra < 0 || extra >= extras_) {
-      throw std::invalid_argument("a layer reads further input " + std::to_string(extra) +
+  for (const ExtraInput& extra : layer.extras()) {
+    if (extra.number < 0 || extra.number >= extras_) {
+      throw std::invalid_argument("a layer reads further input " + std::to_string(extra.number) +
                                   ", and there are " + std::to_string(extras_));
+    }
+  }
+}
+
+void DenseProgram::AddExtras(const Layer& layer) {
+  for (const ExtraInput& extra : layer.extras()) {
+    const ExtraInput& known = extra_inputs_.emplace(extra.number, extra).first->second;
+    if (known.size != extra.size || std::strcmp(known.type, extra.type) != 0) {
+      throw std::invalid_argument("layers read further input " + std::to_string(extra.number) +
+                                  " as of different sizes or types");
     }
   }
 }

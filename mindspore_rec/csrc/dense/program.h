@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,6 +55,13 @@ struct View {
 struct Factor {
   const void* data = nullptr;
   int64_t ld = 0;
+};
+
+// A further input, which has no gradient.
+struct ExtraInput {
+  int number = -1;
+  int64_t size = 0;  // elements
+  const char* type = "float32";
 };
 
 // The memory of one call, and its batch.
@@ -160,6 +168,8 @@ class DenseProgram {
   int64_t output_width(int i) const { return outputs_[i].width; }
   // Elements of a parameter; -1 where its layers do not say.
   int64_t parameter_size(int i) const { return parameter_sizes_[i]; }
+  // The further inputs that layers read, by their numbers.
+  const std::map<int, ExtraInput>& extra_inputs() const { return extra_inputs_; }
   int64_t saved_width() const { return saved_width_; }        // floats a row
   int64_t gradient_width() const { return gradient_width_; }  // floats a row
   int64_t packed_bytes() const { return packed_bytes_; }
@@ -205,6 +215,7 @@ class DenseProgram {
   void CheckWritten(const View& view) const;
   void Write(const View& view);
   void CheckLayer(const Layer& layer) const;
+  void AddExtras(const Layer& layer);
   void SizeParameters();
   void PlaceValues();
   void PlanGradients();
@@ -226,6 +237,7 @@ class DenseProgram {
   std::vector<std::vector<const Layer*>> gradient_rounds_;  // layers that share no parameter
   int parameters_ = 0;
   int extras_ = 0;
+  std::map<int, ExtraInput> extra_inputs_;
   std::vector<int64_t> parameter_sizes_;
   int64_t saved_width_ = 0;
   int64_t gradient_width_ = 0;

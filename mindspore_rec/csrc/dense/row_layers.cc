@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <string>
 
 namespace msrec {
 namespace {
@@ -34,11 +35,20 @@ void Gelu::Backward(const SliceRun& slice) const {
   ActiveElementwise().add(slice.rows(), width, gradient, slice.gradient(inputs_[0].view));
 }
 
+namespace {
+
+constexpr int64_t kMostMasks = int64_t{1} << 32;
+
+}  // namespace
+
 Dropout::Dropout(View input, View output, int masks, int used, int64_t mask_count)
     : masks_(masks), used_(used), mask_count_(mask_count) {
   RequireSameWidth(input, output);
   if (mask_count < 1) throw std::invalid_argument("a dropout needs at least 1 mask");
-  extras_ = {masks, used};
+  if (mask_count > kMostMasks) {
+    throw std::invalid_argument("a dropout has at most " + std::to_string(kMostMasks) + " masks");
+  }
+  extras_ = {{masks, mask_count * output.width}, {used, 1, "int32"}};
   inputs_ = {{input, false}};
   outputs_ = {output};
 }

@@ -48,6 +48,13 @@ void CheckRows(const Args& args, int i, int64_t batch, int64_t width, const std:
   }
 }
 
+void CheckExtra(const Args& args, int i, const ExtraInput& extra) {
+  if (args.IsType(i, extra.type) && static_cast<int64_t>(args.Size(i)) == extra.size) return;
+  throw std::invalid_argument("further input " + std::to_string(extra.number) + " must have " +
+                              std::to_string(extra.size) + " elements of " + extra.type + ", got " +
+                              args.ShapeText(i) + " of " + args.dtypes[i]);
+}
+
 // Reads inputs, parameters and extras, which begin at argument `at`.
 std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& program, int at,
                                      BatchRun* run) {
@@ -72,6 +79,9 @@ std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& progr
     run->parameters.push_back(args.Data<float>(at + i));
   }
   at += program.parameters();
+  for (const auto& [number, extra] : program.extra_inputs()) {
+    CheckExtra(args, at + number, extra);
+  }
   for (int i = 0; i < program.extras(); ++i) run->extras.push_back(args.params[at + i]);
   return inputs;
 }

@@ -48,6 +48,19 @@ class ProgramCell{count}(ProgramCell):
 '''
 
 
+_REFUSAL = '''# SPDX-License-Identifier: Apache-2.0
+"""The gradient of an operator of {count} inputs, which has none; written by mindspore_rec."""
+
+
+def refuse({names}, out, dout):
+    """Raise an error."""
+    raise NotImplementedError(
+        "a layer of mindspore_rec that runs as one operator has no second derivatives: use "
+        "MindSpore's own layers, by the environment variable MINDSPORE_REC_ONEDNN=off"
+    )
+'''
+
+
 class ProgramCell(nn.Cell):
     """Cell that runs a dense program.
 
@@ -89,7 +102,8 @@ class ProgramCell(nn.Cell):
         self.output_widths = tuple(_width(width, 1) for width in outputs)
         self.forward = _operator("MsrDenseForward", self.count + 2)
         self.predict = _operator("MsrDensePredict", self.count + 1)
-        self.backward = _operator("MsrDenseBackward", self.learned + 1)
+        given = 2 + inputs + parameters + extras + 2 + self.count
+        self.backward = _operator("MsrDenseBackward", self.learned + 1, _refusal_of(given))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProgramCell:
         """Return another cell that runs the same program, which never changes."""
@@ -139,10 +153,10 @@ def _width(width: int, unit: int) -> Tensor:
     return Tensor(np.zeros(max(1, -(-width // unit)), np.int8))
 
 
-def _operator(name: str, outputs: int) -> TableOperator:
+def _operator(name: str, outputs: int, bprop: Any = None) -> TableOperator:
     # Without a side effect: two calls with the same arguments may be merged, as they are where a
     # train step computes the network for the loss and again for the gradients.
-    op = TableOperator(f"{LIBRARY}:{name}", None, (ms.float32,) * outputs, "aot")
+    op = TableOperator(f"{LIBRARY}:{name}", None, (ms.float32,) * outputs, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)
     op.add_prim_attr("multi_output", True)
     return op
@@ -160,16 +174,31 @@ def _remove(path: Path, process: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-@functools.cache
-def _class_of(count: int) -> type[ProgramCell]:
-    name = f"mindspore_rec_program_cell_{count}"
+def _names(count: int) -> str:
+    return ", ".join(f"a{i}" for i in range(count))
+
+
+def _module(name: str, source: str) -> Any:
+    """Return a module with this text, in a file of its own, where the compiler reads it."""
     path = _directory(os.getpid()) / f"{name}.py"
-    names = ", ".join(f"a{i}" for i in range(count))
-    path.write_text(_SOURCE.format(count=count, names=names), encoding="utf-8")
+    path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where the compiler looks names up
     spec.loader.exec_module(module)
+    return module
+
+
+@functools.cache
+def _class_of(count: int) -> type[ProgramCell]:
+    source = _SOURCE.format(count=count, names=_names(count))
+    module = _module(f"mindspore_rec_program_cell_{count}", source)
     found: type[ProgramCell] = getattr(module, f"ProgramCell{count}")
     return found
+
+
+@functools.cache
+def _refusal_of(count: int) -> Any:
+    source = _REFUSAL.format(count=count, names=_names(count))
+    return _module(f"mindspore_rec_no_gradient_{count}", source).refuse

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mindspore import ops
+from mindspore import Tensor, ops
 
 from mindspore_rec.checks import check_int
 
-__all__ = ["check_widths", "join"]
+__all__ = ["check_inputs", "check_widths", "join"]
 
 
 def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
@@ -36,6 +36,38 @@ def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:
         raise ValueError(f"{argument} must be the width of at least one input, got {given!r}")
     check_int(f"the sum of {argument}", sum(widths), 1, most)
     return widths
+
+
+def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
+    """Check that a layer is given as many Tensors as it has widths; their shapes are not checked.
+
+    The graph compiler calls it, too, once for each graph.
+
+    Args:
+        inputs: the inputs.
+        widths: widths of the inputs.
+
+    Raises:
+        TypeError: there are fewer or more inputs, or one is no Tensor.
+
+    Example:
+        >>> check_inputs((Tensor([[1.0, 2.0]]),), (2, 3))
+        Traceback (most recent call last):
+        ...
+        TypeError: the layer must be given 2 inputs, of widths (2, 3), got 1
+    """
+    if len(inputs) != len(widths):
+        if len(widths) == 1:
+            raise TypeError(
+                f"the layer must be given 1 input, of width {widths[0]}, got {len(inputs)}: for "
+                "several inputs make it with their widths"
+            )
+        raise TypeError(
+            f"the layer must be given {len(widths)} inputs, of widths {widths}, got {len(inputs)}"
+        )
+    for i in range(len(widths)):
+        if not isinstance(inputs[i], Tensor):
+            raise TypeError(f"input {i} must be a Tensor, got {type(inputs[i]).__name__}")
 
 
 def join(inputs: Any, widths: tuple[int, ...]) -> Any:

@@ -11,6 +11,7 @@ import mindspore as ms
 from mindspore import Tensor, get_context, nn, ops
 
 from mindspore_rec.checks import check_one_of
+from mindspore_rec.nn.fused.around import cells_around
 from mindspore_rec.nn.fused.library import has_onednn
 from mindspore_rec.nn.fused.rounding import GradientRounding, Rounding
 
@@ -46,7 +47,10 @@ class FusedLayer(nn.Cell):
         self.rounds_gradient = GradientRounding()
 
     def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
-        """Let products read another type; call it before the network is compiled.
+        """Let products read another type.
+
+        Networks that the layer is a part of are compiled anew when they are called next; a function
+        under `jit` that is compiled already keeps the type it has.
 
         Args:
             compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -65,7 +69,8 @@ class FusedLayer(nn.Cell):
         self.compute_dtype = check_one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
         if self.fused_training is not None:
             self._fuse()
-        self.compile_cache.clear()
+        for cell in cells_around(self):
+            cell.compile_cache.clear()
         return self
 
     def _fuse(self) -> None:

@@ -147,5 +147,13 @@ TEST(DenseProgramErrors, NumbersThatAreGone) {
   EXPECT_THROW(FindProgram(-1), std::runtime_error);
 }
 
+TEST(DenseProgramErrors, ParametersOfNoLayerTakeNoMemory) {
+  ExpectRefused("every parameter must be of a layer", [](DenseProgram* program) {
+    program->AddLayer(MakeLinear(kInput, {1, 0, 6}));
+    program->AddOutput({1, 0, 6});
+    program->Finish(std::numeric_limits<int>::max(), 0);
+  });
+}
+
 }  // namespace
 }  // namespace msrec

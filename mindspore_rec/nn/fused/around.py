@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the networks that a cell is a part of."""
+
+from __future__ import annotations
+
+import gc
+
+from mindspore import nn
+
+__all__ = ["cells_around"]
+
+
+def cells_around(cell: nn.Cell) -> list[nn.Cell]:
+    """Return a cell, and all cells of the process that it is in, at any depth.
+
+    A cell does not know its parents: all objects are looked through.
+
+    Example:
+        >>> inner = nn.ReLU()
+        >>> outer = nn.SequentialCell(nn.SequentialCell(inner))
+        >>> [type(found).__name__ for found in cells_around(inner)]
+        ['ReLU', 'SequentialCell', 'SequentialCell']
+    """
+    parents: dict[int, list[nn.Cell]] = {}
+    for thing in gc.get_objects():
+        # By type: isinstance would ask lazy modules for their class and so load them.
+        if issubclass(type(thing), nn.Cell):
+            for child in vars(thing).get("_cells", {}).values():
+                parents.setdefault(id(child), []).append(thing)
+    found = {id(cell): cell}
+    waiting = [cell]
+    while waiting:
+        for parent in parents.get(id(waiting.pop()), []):
+            if id(parent) not in found:
+                found[id(parent)] = parent
+                waiting.append(parent)
+    return list(found.values())

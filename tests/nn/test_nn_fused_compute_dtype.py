@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A type of products that is set after the network was compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from mindspore import Tensor, nn
+
+from mindspore_rec.nn import MLP, FusedLayer, FusedSequential, MMoE
+from tests.nn.mlp_pair import numbers
+
+
+class Loss(nn.Cell):
+    """Mean of a net's squares."""
+
+    def __init__(self, net: nn.Cell) -> None:
+        super().__init__()
+        self.net = net
+
+    def construct(self, x: Tensor) -> Any:
+        """Return the loss."""
+        y = self.net(x)
+        return ((y[0] if isinstance(y, tuple) else y) ** 2).mean()
+
+
+MADE = {
+    "mlp": lambda: MLP(4, (16,), out_features=3),
+    "mmoe": lambda: MMoE(4, 2, (8, 3), 2),
+    "sequential": lambda: FusedSequential(nn.SequentialCell(nn.Dense(4, 16), nn.Dense(16, 3))),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("fused", [True, False])
+def test_it_is_used_at_once(mode, kind, fused):
+    layer: FusedLayer = MADE[kind]()
+    if not fused:
+        for cell in layer.cells_in():
+            if isinstance(cell, FusedLayer):
+                cell.fused_training = cell.fused_evaluation = None
+    net = nn.SequentialCell(Loss(layer))
+    x = numbers(64, 4)
+    exact = net(x).asnumpy().copy()
+    layer.set_compute_dtype("bfloat16")
+    rounded = net(x).asnumpy().copy()
+    assert rounded != exact
+    np.testing.assert_allclose(rounded, exact, rtol=0.05)
+    layer.set_compute_dtype("float32")
+    assert net(x).asnumpy() == exact
+
+
+def test_a_train_step_uses_it(graph_mode):
+    layer = MLP(4, (16,), out_features=3)
+    step = nn.TrainOneStepCell(Loss(layer), nn.SGD(layer.trainable_params(), 0.0)).set_train()
+    x = numbers(64, 4)
+    exact = step(x).asnumpy().copy()
+    layer.set_compute_dtype("bfloat16")
+    assert step(x).asnumpy() != exact
+
+
+def test_other_networks_are_left_alone(graph_mode):
+    one, other = MLP(4, (16,), out_features=3), MLP(4, (16,), out_features=3)
+    first, second = Loss(one), Loss(other)
+    x = numbers(64, 4)
+    for net in (first, second):
+        net(x)
+    one.set_compute_dtype("bfloat16")
+    assert second.compile_cache and not first.compile_cache
