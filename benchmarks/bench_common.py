@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 BENCHMARKS = Path(__file__).resolve().parent
 ROOT = BENCHMARKS.parent
+
+_Name = TypeVar("_Name")
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -109,30 +111,54 @@ class Zipf:
 
 
 def alternate(
-    runs: Mapping[str, Callable[[int], Any]], rounds: int, warmup: int, progress: str
-) -> dict[str, np.ndarray]:
-    """Time each run once a round, in turn, so that a drifting machine affects all alike.
+    runs: Mapping[_Name, Callable[[int], float]],
+    rounds: int,
+    warmup: int,
+    progress: str,
+    *,
+    pause: float = 0.0,
+) -> dict[_Name, np.ndarray]:
+    """Take each run once a round, in turn, so that a drifting machine affects all alike.
 
     Args:
-        runs: name -> function of the round's number.
+        runs: name -> function of the round's number that returns its seconds.
         rounds: counted rounds.
         warmup: rounds before them.
         progress: text before the progress bar.
+        pause: seconds to sleep before each run. Default: none.
 
     Returns:
         seconds, float64 `[rounds]`, by name.
     """
     from tqdm import tqdm
 
-    times: dict[str, list[float]] = {name: [] for name in runs}
+    times: dict[_Name, list[float]] = {name: [] for name in runs}
     for i in tqdm(range(warmup + rounds), desc=progress, leave=False, disable=None):
         for name, run in runs.items():
+            if pause:
+                time.sleep(pause)
+            seconds = run(i)
+            if i >= warmup:
+                times[name].append(seconds)
+    return {name: np.array(spent) for name, spent in times.items()}
+
+
+def timed(runs: Mapping[str, Callable[[int], Any]]) -> dict[str, Callable[[int], float]]:
+    """Return runs for `alternate` that time the whole of each function.
+
+    Args:
+        runs: name -> function of the round's number.
+    """
+
+    def seconds_of(run: Callable[[int], Any]) -> Callable[[int], float]:
+        def seconds(i: int) -> float:
             start = time.perf_counter()
             run(i)
-            spent = time.perf_counter() - start
-            if i >= warmup:
-                times[name].append(spent)
-    return {name: np.array(spent) for name, spent in times.items()}
+            return time.perf_counter() - start
+
+        return seconds
+
+    return {name: seconds_of(run) for name, run in runs.items()}
 
 
 def compile_native(source: str) -> ctypes.CDLL:

@@ -19,6 +19,7 @@ os.environ.setdefault("GLOG_v", "3")  # nn.LazyAdam warns that it is deprecated
 import bench_common
 import mindspore as ms
 import numpy as np
+from bench_common import alternate, timed
 from mindspore import Parameter, Tensor, nn, ops
 
 import mindspore_rec as mr
@@ -126,7 +127,7 @@ def floor(batches: list[np.ndarray], rows: int, dim: int, rounds: int) -> dict[s
         )  # fmt: skip
 
     runs = {"floor": lambda i: step(i, 0), "floor_with_probe": lambda i: step(i, 1)}
-    times = bench_common.alternate(runs, rounds, 3, "floor")
+    times = alternate(timed(runs), rounds, 3, "floor")
     return {name: float(np.median(spent)) for name, spent in times.items()}
 
 
@@ -183,11 +184,11 @@ def main() -> None:
         "ours": lambda i: ours(batches[i % 8], label).asnumpy(),
     }
     before = table.op_times()
-    times = bench_common.alternate(runs, args.rounds, 8, "ours")
+    times = alternate(timed(runs), args.rounds, 8, "ours")
     inside = operator_times(before, table.op_times())
     before = table.op_times()
     runs["ours"] = lambda i: ours(new_batches[i], label).asnumpy()
-    new_times = bench_common.alternate(runs, args.rounds, 8, "ours, new keys")
+    new_times = alternate(timed(runs), args.rounds, 8, "ours, new keys")
     inside_new = operator_times(before, table.op_times())
     # The same once more in rows that were used before, as when eviction is on: the difference is
     # what the system takes for fresh memory.
@@ -196,14 +197,14 @@ def main() -> None:
     reused_batches = [with_new(i) for i in range(args.rounds + 8)]
     runs["ours"] = lambda i: ours(reused_batches[i], label).asnumpy()
     before = table.op_times()
-    reused_times = bench_common.alternate(runs, args.rounds, 8, "ours, new keys, used rows")
+    reused_times = alternate(timed(runs), args.rounds, 8, "ours, new keys, used rows")
     inside_reused = operator_times(before, table.op_times())
     if not args.no_vanilla:
         vanilla = vanilla_step(args.rows, args.dim, args.fields)
         static = [Tensor(r.astype(np.int32)) for r in ranks]
         runs["ours"] = lambda i: ours(batches[i % 8], label).asnumpy()
         runs["vanilla"] = lambda i: vanilla(static[i % 8], label).asnumpy()
-        beside = bench_common.alternate(runs, args.rounds, 8, "ours and vanilla")
+        beside = alternate(timed(runs), args.rounds, 8, "ours and vanilla")
     bare = floor(ranks, args.rows, args.dim, args.rounds)
 
     def cost(spent: dict[str, np.ndarray], name: str) -> float:

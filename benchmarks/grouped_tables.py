@@ -87,7 +87,7 @@ def main() -> None:
         name: (lambda i, step=step: step(batches[i % len(batches)]).asnumpy())
         for name, step in steps.items()
     }
-    times = bench_common.alternate(runs, args.steps, 2 * len(batches), "steps")
+    times = bench_common.alternate(bench_common.timed(runs), args.steps, 2 * len(batches), "steps")
     median = {name: float(np.median(spent)) * 1e3 for name, spent in times.items()}
     for name, spent in median.items():
         print(f"{name:10} {spent:7.2f} ms a step, {spent / median['one_table']:.2f} of one table")

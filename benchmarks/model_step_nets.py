@@ -13,6 +13,7 @@ from mindspore import Parameter, Tensor, nn
 from step_parts import GivenRows
 
 from mindspore_rec import tables_of
+from mindspore_rec.nn import BCEWithLogitsLoss
 from models.common.embedding import FieldEmbedding, FieldSum, embedding_parameters
 from models.common.model import read_config
 from models.common.precision import lower_precision
@@ -36,7 +37,7 @@ class Loss(nn.Cell):
     def __init__(self, net: nn.Cell) -> None:
         super().__init__()
         self.net = net
-        self.loss = nn.BCEWithLogitsLoss()
+        self.loss = BCEWithLogitsLoss()
 
     def construct(self, ids: Tensor, numbers: Tensor, label: Tensor) -> Tensor:
         """ids [B, F], numbers [B, N], label [B, T] -> loss."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import step_report
 from bare_products import BareProducts, has
-from step_parts import TableTimes, alternate
+from bench_common import alternate
+from step_parts import PAUSE, TableTimes
 
 import mindspore_rec as mr
 
@@ -81,10 +82,10 @@ class StepCase:
 
     def measure(self, rounds: int, warmup: int) -> dict[str, dict[str, Any]]:
         """Return the figures by precision, and print them."""
-        alternate(self._runs, 0, warmup, f"{self.title}, warm-up")
+        alternate(self._runs, 0, warmup, f"{self.title}, warm-up", pause=PAUSE)
         for inside in self._inside.values():
             inside.start()
-        times = alternate(self._runs, rounds, 0, self.title)
+        times = alternate(self._runs, rounds, 0, self.title, pause=PAUSE)
         found = {}
         for precision, inside in self._inside.items():
             seen = {name: spent for (p, name), spent in times.items() if p in ("", precision)}

@@ -164,32 +164,6 @@ def timed(run: Callable[[int], Any]) -> Callable[[int], float]:
     return seconds
 
 
-def alternate(
-    runs: Mapping[str, Callable[[int], float]], rounds: int, warmup: int, progress: str
-) -> dict[str, np.ndarray]:
-    """Take each run once a round, in turn, so that a drifting machine affects all alike.
-
-    Args:
-        runs: name -> function of the round's number that returns its seconds.
-        rounds: counted rounds.
-        warmup: rounds before them.
-        progress: text before the progress bar.
-
-    Returns:
-        seconds, float64 `[rounds]`, by name.
-    """
-    from tqdm import tqdm
-
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for i in tqdm(range(warmup + rounds), desc=progress, leave=False, disable=None):
-        for name, run in runs.items():
-            time.sleep(PAUSE)
-            seconds = run(i)
-            if i >= warmup:
-                times[name].append(seconds)
-    return {name: np.array(spent) for name, spent in times.items()}
-
-
 class TableTimes:
     """Counters of tables' operators between two moments.
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 MOVIELENS = "MINDSPORE_REC_MOVIELENS_DIR"
-NEEDS = ("Kafka", "Redis", "torch", "scikit-learn", "MovieLens")
+NEEDS = ("Kafka", "Redis", "torch", "scikit-learn", "MovieLens", "Open MPI", "root")
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,13 @@ SUITE: dict[str, Benchmark] = {
         "",
         "--batch 64 --tables 3 --rows 100 --steps 3",
     ),
+    "hybrid_parallel": Benchmark(
+        "samples/s of workers by those of single processes; what exchanges cost; balance of rows",
+        "--rounds 5 --steps 6",
+        "--models wide_deep_128 --batch 64 --rows 2600 --rounds 1 --steps 2 --balance 2 "
+        "--balance-keys 10000",
+        ("Open MPI",),
+    ),
     "model_step": Benchmark(
         "training samples/s of every model beside the same network on MindSpore's cells; parts of "
         "the step beside bare products and tables",
@@ -156,6 +164,12 @@ SUITE: dict[str, Benchmark] = {
         "--rows 10000 --lines 2000 --batch 1000 --rounds 1",
         ("Kafka",),
     ),
+    "two_hosts": Benchmark(
+        "step of two hosts over links of 10 and 1 Gbit/s beside bytes over bandwidth",
+        "--rounds 7",
+        "--models wide_deep_128 --batch 64 --rows 2600 --rounds 1 --steps 2",
+        ("Open MPI", "root"),
+    ),
     "wide_deep_step": Benchmark(
         "training samples/s of Wide & Deep beside MindSpore's own cells; parts of the step beside "
         "bare products and tables",
@@ -186,5 +200,12 @@ def lacking(need: str) -> str:
             f"{MOVIELENS} does not name a directory with ratings.csv and movies.csv; "
             "`python -m datasets.movielens.download DIRECTORY` fetches them"
         )
+    if need == "Open MPI":
+        here = Path(sys.prefix, "bin", "mpirun").exists()
+        return "" if here else "mpirun is missing: pip install 'mindspore_rec[mpi]'"
+    if need == "root":
+        from network_hosts import missing
+
+        return str(missing())
     module = {"scikit-learn": "sklearn"}.get(need, need)
     return "" if importlib.util.find_spec(module) else f"{need} is not installed"

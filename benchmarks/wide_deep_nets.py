@@ -13,7 +13,7 @@ from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import HeUniform
 
 import mindspore_rec as mr
-from mindspore_rec.nn import MLP
+from mindspore_rec.nn import MLP, BCEWithLogitsLoss
 
 # name -> sparse fields, dense columns, hidden layers
 SHAPES: dict[str, tuple[int, int, list[int]]] = {
@@ -48,7 +48,7 @@ class WideDeep(nn.Cell):
         width = fields * DIM
         widths = (width, self.columns) if self.columns else width
         self.mlp = MLP(widths, hidden, out_features=1, compute_dtype=precision)
-        self.loss = nn.BCEWithLogitsLoss()
+        self.loss = BCEWithLogitsLoss()
 
     def construct(self, ids: Tensor, dense: Tensor, label: Tensor) -> Tensor:
         """ids [B, F], dense [B, N], label [B, 1] -> loss."""

@@ -125,17 +125,20 @@ def custom_op(
     dtype: Any,
     bprop: Callable[..., Any] | None = None,
     *,
+    shapes: tuple[tuple[int, ...], ...] | None = None,
     multi_output: bool = False,
 ) -> TableOperator:
     """Return one of the operators in `csrc/ops`, for graph and PyNative mode and dynamic shapes.
 
     Args:
-        name: name of the C++ function; `<name>InferShape` must exist too.
+        name: name of the C++ function; `<name>InferShape` must exist too, unless there are shapes.
         dtype: dtype of the output, or a tuple of dtypes.
         bprop: gradient function, as for `ops.Custom`. Default: None.
+        shapes: shapes of the outputs, where they do not depend on the inputs'. Default: None.
         multi_output: whether the operator has more than one output. Default: False.
     """
-    op = TableOperator(f"{LIBRARY}:{name}", None, dtype, "aot", bprop=bprop)
+    infer = None if shapes is None else lambda *_: shapes
+    op = TableOperator(f"{LIBRARY}:{name}", infer, dtype, "aot", bprop=bprop)
     op.add_prim_attr("reg_op_name", name)
     op.raises_at_once = name in _WITH_USERS_KEYS
     # Calls stay in program order, those with an unused result are kept, and no two are merged.

@@ -8,6 +8,7 @@ together. Both are functions of (seed, epoch) alone.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ __all__ = ["BatchStream", "Source", "as_dataset", "batches", "open_source"]
 DEFAULT_COLUMNS = ("ids", "dense", "label")
 _ARRAY_BLOCK_ROWS = 4096
 _OPEN_FILES = 64  # of a Parquet data set at a time
+_BLOCKS_A_WORKER = 64  # at least, so that one block more or less is less than two percent
 
 
 class Source(Protocol):
@@ -33,6 +35,11 @@ class Source(Protocol):
     rows: int
     blocks: int
     columns: tuple[str, ...]
+
+    @property
+    def block_sizes(self) -> np.ndarray | None:
+        """Number of rows of each block of a file, None in memory."""
+        ...
 
     def read(self, order: np.ndarray, columns: Sequence[str]) -> Iterator[Batch]:
         """Yield the blocks numbered ``order``, each as new writable arrays of ``columns``."""
@@ -94,25 +101,50 @@ class BatchStream:
         self._drop_remainder = drop_remainder
         self._repeat = repeat
         self._shuffle_blocks = shuffle_blocks
-        self._next_epoch = 0
+        self._epochs_begun = [0]  # shared with the workers' parts
+        self._blocks = np.arange(source.blocks)
+        self._rows = source.rows
         self.columns = _chosen(source, columns)
 
     def __len__(self) -> int:
         if self._repeat is None:
             raise TypeError("a stream with repeat=None has no length")
-        rows, size = self._source.rows, self._batch_size
+        rows, size = self._rows, self._batch_size
         return self._repeat * (rows // size if self._drop_remainder else -(-rows // size))
 
     def __iter__(self) -> Iterator[Batch]:
         left = self._repeat
         while left is None or left > 0:
-            epoch = self._next_epoch
-            self._next_epoch += 1
+            epoch = self._epochs_begun[0]
+            self._epochs_begun[0] += 1
             yield from rebatch(self._epoch(epoch), self._batch_size, self._drop_remainder)
             left = None if left is None else left - 1
 
+    def split_by_worker(self, worker: int, workers: int) -> BatchStream | None:
+        """Return the part of one of several workers, which reads every `workers`-th block of files.
+
+        A batch of a worker has `batch_size / workers` rows, so that all workers together train as
+        many rows a step as one. `RecModel` calls this on each worker.
+
+        Args:
+            worker: Number of the worker, from 0.
+            workers: Number of workers.
+
+        Returns:
+            None where rows of the batches are better divided: in memory, for few blocks, or where
+            the batch size cannot be divided.
+        """
+        sizes = self._source.block_sizes
+        if sizes is None or len(sizes) < _BLOCKS_A_WORKER * workers or self._batch_size % workers:
+            return None
+        part = copy.copy(self)
+        part._batch_size = self._batch_size // workers
+        part._blocks = np.arange(worker, len(sizes), workers)
+        part._rows = int(sizes[part._blocks].sum())
+        return part
+
     def _epoch(self, epoch: int) -> Iterator[Batch]:
-        order = np.arange(self._source.blocks)
+        order = self._blocks.copy()
         if not self._shuffle:
             yield from self._source.read(order, self.columns)
             return
@@ -254,6 +286,8 @@ def _windows(blocks: Iterator[Batch], size: int) -> Iterator[Batch]:
 
 
 class _ArraySource:
+    block_sizes = None
+
     def __init__(self, arrays: Batch) -> None:
         check_batch(arrays)
         self._arrays = arrays
@@ -272,6 +306,13 @@ class _PackedSource:
     def __init__(self, directory: Path, manifest: Manifest) -> None:
         self._paths = [directory / name for name, _ in manifest.data_files]
         blocks = [-(-rows // manifest.block_rows) for _, rows in manifest.data_files]
+        sizes = np.full(sum(blocks), manifest.block_rows)
+        for last, count, (_, rows) in zip(
+            np.cumsum(blocks) - 1, blocks, manifest.data_files, strict=True
+        ):
+            if count:
+                sizes[last] = rows - (count - 1) * manifest.block_rows
+        self.block_sizes = sizes
         self._firsts = np.cumsum([0, *blocks])
         self._widths = {column.name: column.width for column in manifest.columns}
         self.rows = manifest.rows

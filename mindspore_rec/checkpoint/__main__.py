@@ -15,6 +15,7 @@ from mindspore_rec.checkpoint.directory import chain_at
 from mindspore_rec.checkpoint.export import ENDINGS, export_table
 from mindspore_rec.checkpoint.manifest import MANIFEST
 from mindspore_rec.checkpoint.merge import merge_chain
+from mindspore_rec.checkpoint.share import total
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,8 +83,8 @@ def _list(found: list[Entry]) -> int:
         tables = entry.manifest["tables"].values()
         size = sum(file["size"] for file in entry.manifest["files"].values())
         saved = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(entry.manifest["saved_at"]))
-        rows = sum(table["rows"] for table in tables)
-        deleted = sum(table.get("deleted_rows", 0) for table in tables)
+        rows = sum(total(table, "rows") for table in tables)
+        deleted = sum(total(table, "deleted_rows") for table in tables)
         print(
             f"{entry.step:12}  {entry.kind:5}  {rows:12,}  {deleted:9,}  {size / 1e6:9.1f}  "
             f"{saved}  {entry.state} of run {entry.run}"

@@ -54,6 +54,11 @@ class Cadence:
         """Whether the interval is in steps."""
         return self.steps is not None
 
+    @property
+    def by_clock(self) -> bool:
+        """Whether the interval is in seconds."""
+        return self.seconds is not None
+
     def restart(self, now: float) -> None:
         """Start the interval anew at `now`, in seconds of a clock."""
         self._last = now

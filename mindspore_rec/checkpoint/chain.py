@@ -9,7 +9,7 @@ The number is the step. A full checkpoint and a delta of one step lead to the sa
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,19 +153,30 @@ def check_follows(before: Entry, entry: Entry) -> None:
         )
 
 
-def verify(entry: Entry) -> None:
+def verify(entry: Entry, names: Container[str] | None = None) -> None:
     """Check size, checksum and contents of every file of a checkpoint against its manifest.
 
     The contents are checked too because the checksums may be those of wrong contents.
 
+    Args:
+        entry: the checkpoint.
+        names: of the files that are checked. Default: all.
+
     Raises:
         CheckpointError: a file is missing or damaged; the message names it.
     """
-    check_files(entry.path, entry.manifest)
-    check_contents(entry.path, entry.manifest)
+    check_files(entry.path, entry.manifest, names)
+    check_contents(entry.path, entry.manifest, names)
 
 
-def verify_chain(chain: Sequence[Entry]) -> None:
-    """Verify every checkpoint of a chain; see `verify`."""
+def verify_chain(
+    chain: Sequence[Entry], names: Callable[[dict[str, Any]], Container[str]] | None = None
+) -> None:
+    """Verify every checkpoint of a chain; see `verify`.
+
+    Args:
+        chain: the checkpoints.
+        names: function of a manifest, the names of the files that are checked. Default: all.
+    """
     for entry in chain:
-        verify(entry)
+        verify(entry, None if names is None else names(entry.manifest))

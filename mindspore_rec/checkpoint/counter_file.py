@@ -4,10 +4,13 @@
 Exact counters: Arrow IPC with columns `key` int64, `count`, `last_step`, `last_time` uint32, sorted
 by key. A sketch: its counters as they are in memory, with the suffix `.sketch`; it loads into a
 table with a sketch of the same size.
+
+Several workers write one file each, with what they counted of their own keys (`sketch_parts`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +18,10 @@ import pyarrow as pa
 
 from mindspore_rec.checkpoint.arrow_file import read_batches
 from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.parameter import TableParameter
+from mindspore_rec.checkpoint.share import ALL, Share
+from mindspore_rec.checkpoint.sketch_parts import joined_sketch
+from mindspore_rec.checkpoint.table_file import check_share
+from mindspore_rec.parameter import MapParameter, TableParameter
 
 __all__ = ["Counters", "check_counters", "read_counters", "take_counters", "write_counters"]
 
@@ -56,30 +62,51 @@ def write_counters(counters: Counters, path: Path) -> str | None:
     return file.name
 
 
-def check_counters(path: Path, admission: str) -> None:
+def check_counters(path: Path, admission: str, share: Share = ALL) -> None:
     """Check a file of counters against the admission of its table, from `admission_of`.
 
     Raises:
-        CheckpointError: the file is damaged, or holds counters of another kind.
+        CheckpointError: the file is damaged, holds counters of another kind, or counters of a key
+            that does not belong to `share`.
     """
     expected = {".sketch": "sketch", ".arrow": "count"}[path.suffix]
     if admission.partition(" ")[0] != expected:
         raise CheckpointError(f"{path} has counters of a table that admits by {admission!r:.100}")
     if path.suffix == ".arrow":
-        _read_columns(path)
+        check_share(path, _read_columns(path)["keys"], share)
 
 
-def read_counters(table: TableParameter, path: Path) -> None:
-    """Set a table's counters from a file that `write_counters` wrote.
+def read_counters(table: TableParameter, files: Sequence[Path | None], share: Share = ALL) -> None:
+    """Set a table's counters from the files that `write_counters` wrote, one for each part.
+
+    Args:
+        table: the table.
+        files: of all parts of the saved table; None for a part without counters.
+        share: the keys whose counters are set. Default: all.
 
     Raises:
-        CheckpointError: the file is damaged.
+        CheckpointError: a file is damaged.
         ValueError: the table counts in another way, or its sketch has another size.
     """
-    if path.suffix == ".sketch":
-        table.import_sketch(path.read_bytes())
-    else:
-        table.import_counters(**_read_columns(path))
+    wanted = [(number, files[number]) for number in share.overlapping(len(files))]
+    there = [(number, path) for number, path in wanted if path is not None]
+    if not there:
+        return
+    if there[0][1].suffix == ".sketch":
+        saved = {number: path.read_bytes() for number, path in there}
+        table.import_sketch(joined_sketch(saved, _sketch_bits(table), share, len(files)))
+        return
+    parts = [_read_columns(path) for _, path in there]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if not share.is_part_of(len(files)):
+        mine = share.owns(columns["keys"])
+        columns = {name: values[mine] for name, values in columns.items()}
+    table.import_counters(**columns)
+
+
+def _sketch_bits(table: TableParameter) -> int:
+    assert isinstance(table, MapParameter)
+    return int(table.admission.native_arguments()["sketch_bits"])
 
 
 def _read_columns(path: Path) -> dict[str, np.ndarray]:

@@ -7,6 +7,9 @@ table_<n>.arrow     rows of a table
 deleted_<n>.arrow   keys that a delta removes
 counters_<n>.*      counts of keys without a row: .arrow, or .sketch for admission by sketch
 states.*            other states of a run: position in the stream, metrics, random generators
+
+Several workers write table_<n>_<worker>.arrow, deleted_<n>_<worker>.arrow, counters_<n>_<worker>.*
+with the keys that each of them owns, and states_<worker>.* but for worker 0.
 """
 
 from __future__ import annotations
@@ -15,8 +18,7 @@ import ctypes
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +26,20 @@ import mindspore as ms
 from mindspore import nn
 
 from mindspore_rec.checkpoint.chain import Entry, entry_at, newest_chain, verify_chain
+from mindspore_rec.checkpoint.contents import files_of
 from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.load import check_load, load_chain
-from mindspore_rec.checkpoint.manifest import (
-    MANIFEST,
-    TEMPORARY,
-    new_directory,
-    new_id,
-    write_manifest,
-)
+from mindspore_rec.checkpoint.load import TableShares, check_load, load_chain
+from mindspore_rec.checkpoint.manifest import MANIFEST, TEMPORARY, new_id
+from mindspore_rec.checkpoint.manifest_fields import MOST_WORKERS
+from mindspore_rec.checkpoint.share import Share
 from mindspore_rec.checkpoint.snapshot import write_full
-from mindspore_rec.checkpoint.state_file import JSON, read_states
+from mindspore_rec.checkpoint.team import ALONE, Team
+from mindspore_rec.checkpoint.worker_states import WorkerStates
+from mindspore_rec.checkpoint.write import write_checkpoint
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
+from mindspore_rec.parallel.group import worker_group
+from mindspore_rec.parameter import TableParameter
 
 __all__ = ["chain_at", "load_checkpoint", "save_checkpoint", "training_cell"]
 
@@ -55,6 +58,9 @@ def save_checkpoint(
 
     The directory is written under a temporary name, synced and renamed: after a crash there is
     either the whole checkpoint or none. Counts of keys that are not admitted yet are saved too.
+
+    Several workers (see `mindspore_rec.launch`) call it at the same time; each writes the rows that
+    it has, and what fails on one of them fails on all.
 
     Args:
         model: a `RecModel` or other `Model`, or a Cell (a network for its weights only, a training
@@ -87,32 +93,42 @@ def save_checkpoint(
         table_0.arrow
     """
     target = Path(path)
-    replaces = _check_target(target, overwrite)
-    objects = {name: each.state_dict() for name, each in _check_states(states).items()}
+    team = Team(worker_group())
+    checked = _check_states(states)
+    replaces = team.first(lambda: _check_target(target, overwrite))
+    objects = {name: each.state_dict() for name, each in checked.items()}
     cell = training_cell(model)
     tables = {table.name: table for table in tables_of(cell)}
-    steps = [table.step for table in tables.values()]
+    made = target
     if replaces:
         target = target.resolve()  # not a link, what it leads to
-        made = target.with_name(f"{TEMPORARY}{target.name}.{new_id()}")
-    else:
-        made = target
-    with new_directory(made) as directory:
-        fields = {
-            "kind": "full",
-            "step": max(steps, default=0),
-            "run": new_id(),
-            "state": new_id(),
-            "parent": None,
-            "saved_at": time.time(),
-            "watermark": None,
-            "model": None,
-        }
-        described = write_full(cell, tables, {"objects": objects}, directory)
-        write_manifest(directory, {**fields, "tables": described})
+        name = team.first(lambda: f"{TEMPORARY}{target.name}.{new_id()}")
+        made = target.with_name(name)
+
+    def write(directory: Path) -> dict[str, Any]:
+        return write_full(cell, tables, {"objects": objects}, directory, team.shares)
+
+    write_checkpoint(made, lambda: _fields(tables.values()), write, team)
     if replaces:
-        _exchange(made, target)
-        shutil.rmtree(made, ignore_errors=True)
+        team.first(lambda: _replace(made, target))
+
+
+def _fields(tables: Iterable[TableParameter]) -> dict[str, Any]:
+    return {
+        "kind": "full",
+        "step": max((table.step for table in tables), default=0),
+        "run": new_id(),
+        "state": new_id(),
+        "parent": None,
+        "saved_at": time.time(),
+        "watermark": None,
+        "model": None,
+    }
+
+
+def _replace(made: Path, target: Path) -> None:
+    _exchange(made, target)
+    shutil.rmtree(made, ignore_errors=True)
 
 
 def _check_target(target: Path, overwrite: bool) -> bool:
@@ -172,8 +188,8 @@ def load_checkpoint(
     model: ms.train.Model | nn.Cell,
     path: str | os.PathLike[str],
     *,
-    worker: int = 0,
-    workers: int = 1,
+    worker: int | None = None,
+    workers: int | None = None,
     states: Mapping[str, Any] | None = None,
 ) -> None:
     """Load a checkpoint into a network.
@@ -182,14 +198,18 @@ def load_checkpoint(
     Optimizer state is loaded where an optimizer covers the table, which must then be of the kind
     that was saved.
 
+    Several workers (see `mindspore_rec.launch`) call it at the same time; each checks and loads the
+    parts that it needs, whatever the number of workers was when the checkpoint was written.
+
     Args:
         model: as for `save_checkpoint`, built the same way, with tables of the same names.
         path: directory of a checkpoint that `save_checkpoint` wrote, or the directory of a
             `RecCheckpoint`, whose newest state is loaded.
-        worker: index of this process, from 0, if several processes share the tables. Default: 0.
+        worker: index of this process, from 0, if several processes share the tables that were not
+            started together. Default: None, the number of this worker.
         workers: number of these processes; it may differ from the number that wrote the checkpoint.
             Each loads the rows of the keys it owns, so that all together load every row once.
-            Default: 1.
+            Default: None, the number of workers; 1 without a launcher.
         states: objects by name, saved under these names by the `states` of `save_checkpoint` or
             `RecCheckpoint`, whose states are restored. Other saved states are ignored.
             Default: none.
@@ -202,49 +222,48 @@ def load_checkpoint(
             `states` refuses its saved state. Nothing has changed.
     """
     objects = _check_states(states)
-    workers = check_int("workers", workers, 1, 1 << 16)
-    worker = check_int("worker", worker, 0, workers - 1)
-    chain = chain_at(Path(path))
-    verify_chain(chain)
-    source = chain[-1].path / JSON
-    saved = _saved_states(source) if objects else {}
-    if missing := sorted(objects.keys() - saved.keys()):
-        raise ValueError(f"states must be of {sorted(saved)}, as {path} has them, got {missing}")
+    by_hand = worker is not None or workers is not None
+    team = ALONE if by_hand else Team(worker_group())
+    workers = check_int("workers", 1 if workers is None else workers, 1, MOST_WORKERS)
+    worker = check_int("worker", 0 if worker is None else worker, 0, workers - 1)
     cell = training_cell(model)
-    check_load(cell, chain)
-    _load_states(objects, saved, source)  # before the tables: where one refuses, no row has changed
-    load_chain(cell, chain, worker, workers)
+    shares: dict[str, Share | None] = {
+        table.name: Share(worker, workers) if by_hand else team.shares.held(table)
+        for table in tables_of(cell)
+    }
+    reader = Share(worker, workers) if by_hand else team.shares.of_network
+    chain = team.each(lambda: _checked_chain(Path(path), cell, shares))
+    # Before the tables: where a state is refused, no row has changed.
+    team.each(lambda: _load_states(objects, chain[-1], reader, path))
+    load_chain(cell, chain, shares)
 
 
-def _saved_states(source: Path) -> dict[str, Any]:
-    saved = read_states(source.parent).get("objects", {})
-    if not isinstance(saved, dict):
-        raise CheckpointError(f"{source} is damaged: objects must be an object")
-    return saved
+def _checked_chain(path: Path, cell: nn.Cell, shares: TableShares) -> list[Entry]:
+    """Return the chain to be loaded after a check of the files that this worker reads."""
+    chain = chain_at(path)
+    verify_chain(chain, lambda manifest: files_of(manifest, shares))
+    check_load(cell, chain, shares)
+    return chain
 
 
-def _load_states(objects: dict[str, Any], saved: dict[str, Any], source: Path) -> None:
+def _load_states(objects: dict[str, Any], entry: Entry, reader: Share, path: Any) -> None:
     """Load all states, or none."""
+    if not objects:
+        return
+    saved = WorkerStates(entry, reader)
+    if missing := sorted(objects.keys() - set(saved.names)):
+        raise ValueError(
+            f"states must be of {sorted(saved.names)}, as {path} has them, got {missing}"
+        )
     before: list[tuple[Any, Any]] = []
     try:
         for name, each in objects.items():
             before.append((each, each.state_dict()))
-            with _state_of(name, source):
-                each.load_state_dict(saved[name])
+            saved.load(name, each)
     except BaseException:
         for each, state in before:
             each.load_state_dict(state)
         raise
-
-
-@contextmanager
-def _state_of(name: str, source: Path) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
-        raise CheckpointError(
-            f"{source} has no state for {name!r}: {type(error).__name__}: {error}"
-        ) from error
 
 
 def chain_at(path: Path, step: int | None = None) -> list[Entry]:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mindspore import nn
 
-from mindspore_rec import _native
 from mindspore_rec.checkpoint.array_file import read_arrays
 from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.counter_file import read_counters
@@ -23,15 +22,18 @@ from mindspore_rec.checkpoint.rows import (
     table_entry,
     table_rows,
 )
+from mindspore_rec.checkpoint.share import ALL, Share, parts_of
 from mindspore_rec.checkpoint.snapshot import DENSE, admission_of
 from mindspore_rec.checkpoint.table_file import to_arrays
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.parameter import TableParameter
 
-__all__ = ["TableUpdate", "check_load", "check_tables", "load_chain"]
+__all__ = ["TableShares", "TableUpdate", "check_load", "check_tables", "load_chain"]
+
+TableShares = Mapping[str, Share | None]
 
 
-def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: int = 1) -> None:
+def load_chain(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None = None) -> None:
     """Load the state that a chain leads to: tables, parameters and optimizer state.
 
     Everything is checked before anything changes. The present rows of the tables are dropped.
@@ -39,30 +41,33 @@ def load_chain(cell: nn.Cell, chain: Sequence[Entry], worker: int = 0, workers: 
     Args:
         cell: a network for its weights only, a training cell for everything.
         chain: checkpoints from `newest_chain`, whose files `verify_chain` has checked.
-        worker: index of the worker whose rows are loaded; the owner of a key is a function of the
-            key. Default: 0.
-        workers: number of workers. Default: 1, which loads all rows.
+        shares: the keys whose rows are loaded, by table; None for a table without any here.
+            Default: None, all keys of all tables.
 
     Raises:
         CheckpointError: tables, parameters or optimizers are not those that were saved.
     """
-    check_load(cell, chain)
+    check_load(cell, chain, shares)
     last = chain[-1]
     set_dense(cell, read_arrays(last.path / DENSE), last.path / DENSE)
     for name, table in ((table.name, table) for table in tables_of(cell)):
-        saved = table_entry(last, name)
+        share = ALL if shares is None else shares[name]
         table.clear_rows()
-        _set_clock(table, saved)
-        for rows in rows_at(chain, name):
-            mine = rows if workers == 1 else rows[_native.owners(rows["key"], workers) == worker]
-            if len(mine):
-                table.import_rows(**to_arrays(mine, table.has_optimizer))
-        if saved["counters"] is not None:
-            read_counters(table, last.path / saved["counters"])
+        _set_clock(table, table_entry(last, name))
+        if share is not None:
+            for rows in rows_at(chain, name, share):
+                if len(rows):
+                    table.import_rows(**to_arrays(rows, table.has_optimizer))
+            read_counters(table, _counter_files(last, name), share)
         table.rows_missing = False
 
 
-def check_load(cell: nn.Cell, chain: Sequence[Entry]) -> None:
+def _counter_files(entry: Entry, name: str) -> list[Path | None]:
+    counters = [part["counters"] for part in parts_of(table_entry(entry, name))]
+    return [None if file is None else entry.path / file for file in counters]
+
+
+def check_load(cell: nn.Cell, chain: Sequence[Entry], shares: TableShares | None = None) -> None:
     """Raise the errors of `load_chain`, without changing anything."""
     last = chain[-1]
     tables = {table.name: table for table in tables_of(cell)}
@@ -72,7 +77,8 @@ def check_load(cell: nn.Cell, chain: Sequence[Entry]) -> None:
         check_alike(chain, name)
         if len({dtype_of(entry, name) for entry in chain}) > 1:
             # Only reading to the end shows whether every row has the last optimizer's state.
-            for _ in rows_at(chain, name):
+            share = ALL if shares is None else shares[name]
+            for _ in () if share is None else rows_at(chain, name, share):
                 pass
 
 
@@ -98,8 +104,9 @@ def _check_table(table: TableParameter, saved: dict[str, Any], source: Path) -> 
             raise CheckpointError(
                 f"table '{table.name}' has {what} {value}, in {source} it has {saved[what]!s:.100}"
             )
-    if saved["counters"] is not None:
-        _check_counting(table, saved, source)
+    for part in parts_of(saved):
+        if part["counters"] is not None:
+            _check_counting(table, saved["admission"], source / part["counters"])
     width = table.state_width
     if table.has_optimizer and width != saved["state_width"]:
         raise CheckpointError(
@@ -108,13 +115,12 @@ def _check_table(table: TableParameter, saved: dict[str, Any], source: Path) -> 
         )
 
 
-def _check_counting(table: TableParameter, saved: dict[str, Any], source: Path) -> None:
-    if admission_of(table) != saved["admission"]:
+def _check_counting(table: TableParameter, admission: str, path: Path) -> None:
+    if admission_of(table) != admission:
         raise CheckpointError(
-            f"table '{table.name}' admits by {admission_of(table)}, {source} has the counts of "
-            f"{saved['admission']:.100}"
+            f"table '{table.name}' admits by {admission_of(table)}, {path.parent} has the counts "
+            f"of {admission:.100}"
         )
-    path = source / saved["counters"]
     if path.suffix == ".sketch":
         now, found = len(table.export_sketch()), path.stat().st_size
         if now != found:

@@ -22,26 +22,32 @@ import shutil
 import stat
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mindspore_rec import _native
 from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.manifest_fields import check_fields
+from mindspore_rec.checkpoint.manifest_fields import (
+    FORMAT_VERSION,
+    PARTS_VERSION,
+    check_fields,
+)
 
 __all__ = [
     "FORMAT_VERSION",
     "MANIFEST",
     "check_files",
+    "describe_files",
     "new_directory",
     "new_id",
     "read_manifest",
+    "sync",
+    "sync_files",
     "write_manifest",
 ]
 
-FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 TEMPORARY = ".tmp-"
 _BLOCK = 1 << 22
@@ -78,30 +84,41 @@ def new_directory(target: Path) -> Iterator[Path]:
     beside = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{target.name}.", dir=target.parent))
     try:
         yield beside
-        for path in beside.iterdir():
-            os.chmod(path, 0o644)
-            _sync(path)
+        sync_files(beside)
         os.chmod(beside, 0o755)
-        _sync(beside)
+        sync(beside)
         os.rename(beside, target)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
-    _sync(target.parent)
+    sync(target.parent)
 
 
-def write_manifest(directory: Path, fields: dict[str, Any]) -> dict[str, Any]:
+def describe_files(directory: Path) -> dict[str, Any]:
+    """Return size and checksum of each file of a directory, as a manifest has them."""
+    return {
+        path.name: {"size": path.stat().st_size, "crc32c": _checksum(path)}
+        for path in sorted(directory.iterdir())
+    }
+
+
+def write_manifest(
+    directory: Path, fields: dict[str, Any], files: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Write a manifest with these fields and the directory's files; return the whole manifest.
+
+    Args:
+        directory: where all other files are.
+        fields: of the manifest, without the files.
+        files: as `describe_files` returns them, where they are known. Default: None.
 
     Raises:
         OSError: it cannot be written.
         ValueError: a field has a value that `read_manifest` refuses.
     """
-    files = {
-        path.name: {"size": path.stat().st_size, "crc32c": _checksum(path)}
-        for path in sorted(directory.iterdir())
-    }
-    manifest = {"format_version": FORMAT_VERSION, **fields, "files": files}
+    files = describe_files(directory) if files is None else dict(sorted(files.items()))
+    version = PARTS_VERSION if "workers" in fields else FORMAT_VERSION
+    manifest = {"format_version": version, **fields, "files": files}
     check_fields(manifest)
     manifest["crc32c"] = _own_checksum(manifest)
     text = json.dumps(manifest, indent=2) + "\n"
@@ -139,9 +156,9 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} is damaged: {error}") from None
     except RecursionError:
         raise CheckpointError(f"{path} is damaged: it is nested too deeply") from None
-    if type(version) is not int or version != FORMAT_VERSION:
+    if type(version) is not int or version not in (FORMAT_VERSION, PARTS_VERSION):
         raise CheckpointError(
-            f"{path} has format version {version!r:.100}, legal: {FORMAT_VERSION}"
+            f"{path} has format version {version!r:.100}, legal: {FORMAT_VERSION}, {PARTS_VERSION}"
         )
     if type(checksum) is not int or checksum != own:
         raise CheckpointError(f"{path} is damaged: its contents are not those that were saved")
@@ -152,13 +169,22 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def check_files(directory: Path, manifest: dict[str, Any]) -> None:
+def check_files(
+    directory: Path, manifest: dict[str, Any], names: Container[str] | None = None
+) -> None:
     """Check size and CRC32C of every file.
+
+    Args:
+        directory: directory of the checkpoint.
+        manifest: its manifest.
+        names: of the files that are checked. Default: all.
 
     Raises:
         CheckpointError: a file is missing, a link, or damaged; the message names it.
     """
     for name, expected in manifest["files"].items():
+        if names is not None and name not in names:
+            continue
         path = directory / name
         try:
             size = _size(path)
@@ -191,7 +217,19 @@ def _checksum(path: Path) -> int:
     return crc
 
 
-def _sync(path: Path) -> None:
+def sync_files(directory: Path) -> None:
+    """Make the files of a directory readable to all, and write them to disk.
+
+    Raises:
+        OSError: one cannot be written.
+    """
+    for path in directory.iterdir():
+        os.chmod(path, 0o644)
+        sync(path)
+
+
+def sync(path: Path) -> None:
+    """Write a file, or the names in a directory, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

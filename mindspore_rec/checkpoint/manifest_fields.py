@@ -11,16 +11,28 @@ import math
 import re
 from typing import Any
 
-__all__ = ["check_fields", "row_bytes"]
+__all__ = [
+    "FORMAT_VERSION",
+    "MOST_WORKERS",
+    "PARTS_VERSION",
+    "check_fields",
+    "row_bytes",
+    "state_files",
+    "workers_of",
+]
+
+FORMAT_VERSION = 3  # of one worker
+PARTS_VERSION = 4  # of several, each with a part of the tables and states of its own
+MOST_WORKERS = 1 << 16
 
 _FILE = re.compile(r"[a-z0-9][a-z0-9_]{0,99}(\.[a-z0-9_]{1,20}){0,3}")
 _OF_A_TABLE = {
-    "file": re.compile(r"table_[0-9]{1,9}\.arrow"),
-    "deleted": re.compile(r"deleted_[0-9]{1,9}\.arrow"),
-    "counters": re.compile(r"counters_[0-9]{1,9}\.(arrow|sketch)"),
+    "file": re.compile(r"table_[0-9]{1,9}(_[0-9]{1,5})?\.arrow"),
+    "deleted": re.compile(r"deleted_[0-9]{1,9}(_[0-9]{1,5})?\.arrow"),
+    "counters": re.compile(r"counters_[0-9]{1,9}(_[0-9]{1,5})?\.(arrow|sketch)"),
 }
 _ID = re.compile(r"[0-9a-f]{16}")
-_NEEDED = ("dense.safetensors", "states.json", "states.safetensors")
+_DENSE = "dense.safetensors"
 _MOST_DIM = 1 << 20
 _MOST_ROWS = 1 << 48
 _MOST_INT = (1 << 63) - 1
@@ -56,18 +68,46 @@ def check_fields(manifest: Any) -> None:
     if manifest.get("watermark", 0) is not None:
         _int("watermark", manifest, 0, _MOST_TIME)
     _check_model(manifest.get("model", 0))
+    workers = _workers(manifest)
     files = manifest.get("files")
-    _check_files(files)
+    _check_files(files, workers)
     tables = manifest.get("tables")
     _require(isinstance(tables, dict), "tables", "an object", tables)
     taken: set[str] = set()
     for name, table in tables.items():
-        _check_table(f"tables[{name!r:.100}]", table, kind, files, taken)
+        where = f"tables[{name!r:.100}]"
+        _check_table(where, table)
+        for at, part in _parts(where, table, workers):
+            _check_part(at, part, row_bytes(table), kind, files, taken)
 
 
 def row_bytes(table: dict[str, Any]) -> int:
     """Number of bytes of a row in a file: key, values, states, count, last step, last time."""
     return int(8 + 4 * (table["dim"] + table["state_width"]) + 12)
+
+
+def workers_of(manifest: dict[str, Any]) -> int:
+    """Return the number of workers that wrote a checkpoint."""
+    return int(manifest.get("workers", 1))
+
+
+def state_files(worker: int) -> tuple[str, str]:
+    """Return the names of the two files with the states of a worker.
+
+    Example:
+        >>> state_files(0), state_files(2)
+        (('states.json', 'states.safetensors'), ('states_2.json', 'states_2.safetensors'))
+    """
+    name = "states" if worker == 0 else f"states_{worker}"
+    return f"{name}.json", f"{name}.safetensors"
+
+
+def _workers(manifest: dict[str, Any]) -> int:
+    if manifest.get("format_version") == FORMAT_VERSION:
+        said = manifest.get("workers")
+        _require("workers" not in manifest, "workers", "of another format version", said)
+        return 1
+    return _int("workers", manifest, 2, MOST_WORKERS)
 
 
 def _check_model(model: Any) -> None:
@@ -82,7 +122,7 @@ def _check_model(model: Any) -> None:
     _require(inputs is None or texts, "model.inputs", "null or a list of texts", inputs)
 
 
-def _check_files(files: Any) -> None:
+def _check_files(files: Any, workers: int) -> None:
     _require(isinstance(files, dict), "files", "an object", files)
     for name, file in files.items():
         legal = _FILE.fullmatch(name) is not None and name != "manifest.json"
@@ -90,11 +130,24 @@ def _check_files(files: Any) -> None:
         _require(isinstance(file, dict), f"files[{name!r}]", "an object", file)
         _int("size", file, 0, _MOST_INT, f"files[{name!r}]")
         _int("crc32c", file, 0, (1 << 32) - 1, f"files[{name!r}]")
-    for name in _NEEDED:
+    states = (name for worker in range(workers) for name in state_files(worker))
+    for name in (_DENSE, *states):
         _require(name in files, "files", f"with {name}", sorted(files))
 
 
-def _check_table(where: str, table: Any, kind: str, files: dict[str, Any], taken: set[str]) -> None:
+def _parts(where: str, table: dict[str, Any], workers: int) -> list[tuple[str, Any]]:
+    """Return the parts of a table with their names in messages."""
+    if workers == 1:
+        _require("parts" not in table, f"{where}.parts", "of several workers", table.get("parts"))
+        return [(where, table)]
+    parts = table.get("parts")
+    fits = isinstance(parts, list) and len(parts) in (1, workers)
+    fits = fits and all(isinstance(part, dict) for part in parts or ())
+    _require(fits, f"{where}.parts", f"1 or {workers} objects", parts)
+    return [(f"{where}.parts[{i}]", part) for i, part in enumerate(parts or ())]
+
+
+def _check_table(where: str, table: Any) -> None:
     _require(isinstance(table, dict), where, "an object", table)
     _int("dim", table, 1, _MOST_DIM, where)
     _int("state_width", table, 0, _MOST_DIM, where)
@@ -113,15 +166,20 @@ def _check_table(where: str, table: Any, kind: str, files: dict[str, Any], taken
     _require(fits, f"{where}.ages_at", "a step and a time, not ahead of the clock", ages)
     for name in ("max_idle_steps", "max_idle_seconds"):
         _int(name, table, -1, _MOST_INT, where)
-    _check_file(where, "file", table, files, taken)
-    _check_rows(where, "rows", table, files[table["file"]], row_bytes(table))
+
+
+def _check_part(
+    where: str, part: dict[str, Any], size: int, kind: str, files: dict[str, Any], taken: set[str]
+) -> None:
+    _check_file(where, "file", part, files, taken)
+    _check_rows(where, "rows", part, files[part["file"]], size)
     if kind == "delta":
-        _check_file(where, "deleted", table, files, taken)
-        _check_rows(where, "deleted_rows", table, files[table["deleted"]], 8)
+        _check_file(where, "deleted", part, files, taken)
+        _check_rows(where, "deleted_rows", part, files[part["deleted"]], 8)
     else:
-        _require("deleted" not in table, f"{where}.deleted", "of a delta", table.get("deleted"))
-    if table.get("counters", 0) is not None:
-        _check_file(where, "counters", table, files, taken)
+        _require("deleted" not in part, f"{where}.deleted", "of a delta", part.get("deleted"))
+    if part.get("counters", 0) is not None:
+        _check_file(where, "counters", part, files, taken)
 
 
 def _check_file(

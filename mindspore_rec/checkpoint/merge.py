@@ -7,49 +7,88 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mindspore_rec.checkpoint.chain import Entry, verify_chain
+from mindspore_rec.checkpoint.contents import DENSE, files_of
 from mindspore_rec.checkpoint.manifest import new_directory, write_manifest
+from mindspore_rec.checkpoint.manifest_fields import state_files, workers_of
 from mindspore_rec.checkpoint.rows import dtype_of, rows_at
+from mindspore_rec.checkpoint.share import ALL, Share, parts_of
 from mindspore_rec.checkpoint.table_file import write_rows
+from mindspore_rec.checkpoint.team import ALONE, Team
+from mindspore_rec.checkpoint.write import joined_tables, summary, write_checkpoint
 
 __all__ = ["merge_chain"]
 
 _OF_A_DELTA = ("deleted", "deleted_rows")
-_FILES_OF_ROWS = ("file", "deleted")
-_NOT_TAKEN = ("format_version", "files", "crc32c")
+_NOT_TAKEN = ("format_version", "workers", "files", "crc32c", "tables")
+
+Described = dict[str, Any]
 
 
-def merge_chain(chain: Sequence[Entry], target: Path) -> None:
-    """Write the state that a chain leads to as a full checkpoint.
+def merge_chain(chain: Sequence[Entry], target: Path, team: Team = ALONE) -> dict[str, Any]:
+    """Write the state that a chain leads to as a full checkpoint, of as many parts as its last.
 
     Its table files are byte for byte those that saving the network itself would write.
 
     Args:
         chain: checkpoints from `newest_chain`; every file is checked.
         target: the directory to make; its parent must exist.
+        team: the workers that merge at the same time, each its own parts, as many as wrote the last
+            checkpoint of the chain. Default: one, which merges all parts.
+
+    Returns:
+        As `write_checkpoint`.
 
     Raises:
         FileExistsError: `target` exists already.
         CheckpointError: a file of the chain is damaged.
         OSError: a file cannot be written; `target` is not made.
     """
-    verify_chain(chain)
     last = chain[-1]
+    fields = {key: value for key, value in last.manifest.items() if key not in _NOT_TAKEN}
+    fields.update(kind="full", parent=None)
+    parts = workers_of(last.manifest)
+    if parts == team.workers:
+        return write_checkpoint(
+            target, lambda: fields, lambda path: _merge_part(chain, path, team.worker), team
+        )
+    if team.workers != 1:
+        raise ValueError(f"team must be of {parts} workers, which wrote {last.path}")
     with new_directory(target) as directory:
-        tables = {}
-        for name, saved in last.manifest["tables"].items():
-            table = {key: value for key, value in saved.items() if key not in _OF_A_DELTA}
-            parts = rows_at(chain, name)
-            table["rows"] = write_rows(parts, dtype_of(last, name), directory / table["file"])
-            tables[name] = table
-        of_rows = {
-            saved.get(key) for saved in last.manifest["tables"].values() for key in _FILES_OF_ROWS
-        }
-        for file in last.manifest["files"].keys() - of_rows:
-            _link(last.path / file, directory / file)
-        fields = {key: value for key, value in last.manifest.items() if key not in _NOT_TAKEN}
-        write_manifest(directory, {**fields, "kind": "full", "parent": None, "tables": tables})
+        merged = [_merge_part(chain, directory, worker) for worker in range(parts)]
+        fields.update(workers=parts, tables=joined_tables(merged))
+        return summary(write_manifest(directory, fields))
+
+
+def _merge_part(chain: Sequence[Entry], directory: Path, worker: int) -> Described:
+    """Write the files of one worker; return its entries of the manifest."""
+    last = chain[-1]
+    workers = workers_of(last.manifest)
+    mine: dict[str, tuple[Share, Described]] = {}
+    for number, (name, saved) in enumerate(last.manifest["tables"].items()):
+        parts = parts_of(saved)
+        if len(parts) == workers:
+            mine[name] = Share(worker, workers), parts[worker]
+        elif number % workers == worker:
+            mine[name] = ALL, parts[0]
+    verify_chain(
+        chain, lambda each: files_of(each, {name: share for name, (share, _) in mine.items()})
+    )
+    linked = set(state_files(worker)) | ({DENSE} if worker == 0 else set())
+    merged = {}
+    for name, (share, part) in mine.items():
+        table = {**last.manifest["tables"][name], **part}
+        for key in ("parts", *_OF_A_DELTA):
+            table.pop(key, None)
+        path = directory / part["file"]
+        table["rows"] = write_rows(rows_at(chain, name, share), dtype_of(last, name), path)
+        merged[name] = table
+        linked.update({part["counters"]} - {None})
+    for file in linked:
+        _link(last.path / file, directory / file)
+    return merged
 
 
 def _link(source: Path, target: Path) -> None:

@@ -7,7 +7,8 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,25 +26,24 @@ from mindspore_rec.checkpoint.chain import (
     newest_chain,
     verify_chain,
 )
+from mindspore_rec.checkpoint.contents import files_of
 from mindspore_rec.checkpoint.data_place import NAME as DATA
 from mindspore_rec.checkpoint.data_place import DataPlace
 from mindspore_rec.checkpoint.directory import training_cell
-from mindspore_rec.checkpoint.errors import CheckpointError, reading
 from mindspore_rec.checkpoint.load import check_load, load_chain
-from mindspore_rec.checkpoint.manifest import new_directory, new_id, write_manifest
+from mindspore_rec.checkpoint.manifest import new_id
 from mindspore_rec.checkpoint.merge import merge_chain
 from mindspore_rec.checkpoint.run_directory import lock, remove, remove_left_over, remove_old
+from mindspore_rec.checkpoint.share import Share
 from mindspore_rec.checkpoint.snapshot import Delta, write_full
-from mindspore_rec.checkpoint.state_file import (
-    JSON,
-    check_random_state,
-    random_state,
-    read_states,
-    set_random_state,
-)
+from mindspore_rec.checkpoint.state_file import random_state, set_random_state
+from mindspore_rec.checkpoint.team import ALONE, Team
 from mindspore_rec.checkpoint.worker import Worker
+from mindspore_rec.checkpoint.worker_states import WorkerStates
+from mindspore_rec.checkpoint.write import write_checkpoint
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
+from mindspore_rec.parallel.group import worker_group
 from mindspore_rec.parameter import TableParameter
 
 __all__ = ["RecCheckpoint", "Save"]
@@ -98,8 +98,15 @@ class RecCheckpoint(Callback):
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged,
     training continues, and the next delta has all changes since the last one that was written.
 
+    Several workers (see `mindspore_rec.launch`) write one run together, each the rows that it has,
+    and any number of workers goes on from it. What one of them cannot write fails for all. Random
+    generators and `states` are those of each worker; where their number has changed, an object with
+    a method `load_worker_states(states, worker, workers)` gets the states of all, and another one
+    must have had the same state on all.
+
     Args:
-        directory: directory of the run; made if missing. One process at a time may write to it.
+        directory: directory of the run; made if missing. One process, or the workers of one job, at
+            a time may write to it. Of several workers: in a file system that all of them share.
         every_steps: steps between two full checkpoints, at least 1; or
         every_seconds: seconds between them, above 0. One of the two must be given.
         keep: number of full checkpoints that are kept, with the deltas since the oldest, at least
@@ -112,7 +119,7 @@ class RecCheckpoint(Callback):
             them.
         data_starts_over: whether the data may start anew after a restart: their position is then
             not saved, and any data are accepted. Default: False.
-        announce: function that is called from another thread, when a checkpoint has been written,
+        announce: function that worker 0 calls from another thread when a checkpoint is written,
             with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and
             `saved_at`. Its exceptions are logged.
         builder: function that makes the network for `serving.Predictor`, as
@@ -198,19 +205,20 @@ class RecCheckpoint(Callback):
         self.saves: list[Save] = []
         self.failures = 0
         self._run: str | None = None
-        self._last: Entry | None = None  # id of the newest state in the directory
+        self._last: str | None = None  # id of the newest state in the directory
         self._began = 0  # self.step when this training began
         self._saved_step = -1
-        self._restored: dict[str, Any] | None = None  # states, until the training begins
+        self._restored: tuple[Any, Path] | None = None  # state of the data, until training begins
         self._unsaved: list[tuple[TableParameter, int]] = []  # marks of what is being written
         self._writer: Worker | None = None
         self._merger: Worker | None = None
-        self._lock: FileLock | None = None
+        self._lock: FileLock | None = None  # of worker 0
+        self._team = self._writers = self._mergers = ALONE
 
     # ---- going on
 
     def restore(self, model: Any, train_dataset: Any = None, step: int | None = None) -> int | None:
-        """Restore the newest state, before training.
+        """Restore the newest state, before training; all workers call it at the same time.
 
         Args:
             model: the RecModel (or training cell), built as when it was saved.
@@ -230,51 +238,73 @@ class RecCheckpoint(Callback):
         """
         if self._lock is not None:
             raise RuntimeError("restore() is for before the training")
-        self._data.check(train_dataset)
-        if not self.directory.is_dir():
+        team = Team(worker_group())
+        team.each(lambda: self._data.check(train_dataset))
+        if not team.first(self.directory.is_dir):
             return None
-        with lock(self.directory):
-            chain = newest_chain(self.directory, step)
+        with self._locked(team):
+            chain = self._chain(team, step)
             if not chain:
                 return None
             last = chain[-1]
-            verify_chain(chain)
-            states = read_states(last.path)
-            with reading(last.path / JSON):
-                if not isinstance(states["objects"], dict):
-                    raise TypeError("objects must be an object")
-                check_random_state(states["random"])
-            wanted = {**self._states, **self._data.stateful(train_dataset)}
-            if wanted.keys() != states["objects"].keys():
-                raise ValueError(
-                    f"states and train_dataset must be those that were saved: {last.path} has the "
-                    f"states of {sorted(states['objects'])}, given are {sorted(wanted)}"
-                )
-            check_load(training_cell(model), chain)
+            cell = training_cell(model)
+            shares = {table.name: team.shares.held(table) for table in tables_of(cell)}
+            states = team.each(lambda: self._checked(chain, shares, team, train_dataset))
+            team.each(lambda: check_load(cell, chain, shares))
             # Before the tables, so that no row has changed if these raise an error.
-            for name, each in wanted.items():
-                try:
-                    each.load_state_dict(states["objects"][name])
-                except (
-                    ValueError,
-                    TypeError,
-                    LookupError,
-                    ArithmeticError,
-                    AttributeError,
-                ) as error:
-                    raise CheckpointError(
-                        f"{last.path / JSON} has no state for {name!r}: "
-                        f"{type(error).__name__}: {error}"
-                    ) from error
-            load_chain(training_cell(model), chain)
+            wanted = self._wanted(train_dataset)
+            team.each(lambda: states.load_all(wanted))
+            generators = states.random()
+            load_chain(cell, chain, shares)
             if step is not None:
-                remove([each for each in entries(self.directory) if each.step > last.step])
-        _mark(tables_of(training_cell(model)))
-        set_random_state(states["random"])
-        self._restored = states["objects"]
-        self._run, self._last, self.step = last.run, last, last.step
+                team.first(lambda: self._remove_after(last.step))
+        _mark(tables_of(cell))
+        set_random_state(generators)
+        self._restored = states.data(), last.path
+        self._run, self._last, self.step = last.run, last.state, last.step
         self._saved_step = last.step
         return last.step
+
+    @contextmanager
+    def _locked(self, team: Team) -> Iterator[None]:
+        """Lock the directory for all workers: worker 0 has the lock."""
+        held = team.each(lambda: lock(self.directory) if team.worker == 0 else None)
+        try:
+            yield
+        finally:
+            if held is not None:
+                held.close()
+
+    def _chain(self, team: Team, step: int | None) -> list[Entry]:
+        """Return the chain to a state, as worker 0 sees the directory."""
+        names = team.first(lambda: [each.path.name for each in newest_chain(self.directory, step)])
+        return team.each(lambda: [entry_at(self.directory / name) for name in names])
+
+    def _checked(
+        self,
+        chain: list[Entry],
+        shares: dict[str, Share | None],
+        team: Team,
+        train_dataset: Any,
+    ) -> WorkerStates:
+        """Check the files that this worker reads, and return the states in the last of them."""
+        last = chain[-1]
+        verify_chain(chain, lambda manifest: files_of(manifest, shares))
+        states = WorkerStates(last, team.shares.of_network)
+        states.random()
+        wanted = self._wanted(train_dataset)
+        if wanted.keys() != set(states.names):
+            raise ValueError(
+                f"states and train_dataset must be those that were saved: {last.path} has the "
+                f"states of {sorted(states.names)}, given are {sorted(wanted)}"
+            )
+        return states
+
+    def _wanted(self, train_dataset: Any) -> dict[str, Any]:
+        return {**self._states, **self._data.stateful(train_dataset)}
+
+    def _remove_after(self, step: int) -> None:
+        remove([each for each in entries(self.directory) if each.step > step])
 
     # ---- the callback
 
@@ -287,13 +317,16 @@ class RecCheckpoint(Callback):
         """
         run = run_context.original_args()
         cell = run.train_network
+        group = worker_group()
+        self._team = Team(group)
         self._check_data(run.train_dataset)
-        make_directories(self.directory)
-        self._lock = lock(self.directory)
+        self._team.each(self._open)
         try:
-            self._clean()
             self._began = self.step
             self._data.begin(run.train_dataset)
+            if self._team.workers > 1:
+                self._writers = Team(group.channel("checkpoint"), patient=True)
+                self._mergers = Team(group.channel("merge"), patient=True)
             self._writer, self._merger = Worker("checkpoint"), Worker("merge")
             tables = {table.name: table for table in tables_of(cell)}
             if self._last is None:
@@ -311,12 +344,26 @@ class RecCheckpoint(Callback):
         """Take a snapshot if one is due and the last one has been written."""
         run = run_context.original_args()
         self.step = self._began + run.cur_step_num
+        save, full = self._due()
+        if save:
+            self._save(run, full)
+
+    def _due(self) -> tuple[bool, bool]:
+        """Return whether to save now, and whether a full checkpoint: on all workers alike.
+
+        Where an interval is in seconds, worker 0 decides by its clock.
+        """
+        if self._team.workers == 1 or not (self._full.by_clock or self._delta.by_clock):
+            return self._due_here()
+        save, full = self._team.told(lambda: list(self._due_here()))
+        return save, full
+
+    def _due_here(self) -> tuple[bool, bool]:
         now = time.monotonic()
         full, delta = self._full.due(self.step, now), self._delta.due(self.step, now)
         at_this_step = (full and self._full.by_steps) or (delta and self._delta.by_steps)
         assert self._writer is not None
-        if at_this_step or ((full or delta) and not self._writer.busy):
-            self._save(run, full)
+        return at_this_step or ((full or delta) and not self._writer.busy), full
 
     def on_train_end(self, run_context: RunContext) -> None:
         """Save the last state, and wait until it is written.
@@ -344,15 +391,18 @@ class RecCheckpoint(Callback):
 
     def _first(self, cell: nn.Cell, tables: Mapping[str, Any], states: dict[str, Any]) -> None:
         begin = time.perf_counter()
-        self._run = new_id()
+        self._run = self._team.first(new_id)
         _mark(tables.values())
         target = self.directory / entry_name(self.step, "full")
-        with new_directory(target) as directory:
-            described = write_full(cell, tables, states, directory)
-            fields = self._fields("full", self.step, None, None)
-            write_manifest(directory, {**fields, "tables": described})
+        fields = self._fields("full", self.step, None, None)
+        shares = self._team.shares
+
+        def write(directory: Path) -> dict[str, Any]:
+            return write_full(cell, tables, states, directory, shares)
+
+        written = write_checkpoint(target, fields, write, self._writers)
         seconds = time.perf_counter() - begin
-        self._written(entry_at(target), seconds, seconds)
+        self._written(target, written, seconds, seconds)
 
     def _save(self, run: Any, full: bool) -> None:
         self._finish_write()
@@ -360,19 +410,17 @@ class RecCheckpoint(Callback):
         begin = time.perf_counter()
         tables = {table.name: table for table in tables_of(run.train_network)}
         since = {name: table.marks.held(_HOLDER) or 0 for name, table in tables.items()}
-        delta = Delta(run.train_network, tables, since, self._all_states(run))
+        states = self._all_states(run)
+        delta = Delta(run.train_network, tables, since, states, self._team.shares)
         marks = {name: table.marks.new() for name, table in tables.items()}
-        fields = self._fields("delta", self.step, self._last.state, _watermark(tables))
+        fields = self._fields("delta", self.step, self._last, _watermark(tables))
+        target = self.directory / entry_name(self.step, "delta")
         stall = time.perf_counter() - begin
 
         def write() -> None:
             begin = time.perf_counter()
-            target = self.directory / entry_name(fields["step"], "delta")
-            with new_directory(target) as directory:
-                described = delta.write(directory)
-                write_manifest(directory, {**fields, "tables": described})
-            entry = entry_at(target)
-            self._written(entry, stall, time.perf_counter() - begin)
+            written = write_checkpoint(target, fields, delta.write, self._writers)
+            self._written(target, written, stall, time.perf_counter() - begin)
             if full:
                 self._merge()
 
@@ -397,55 +445,59 @@ class RecCheckpoint(Callback):
             table.marks.hold(_HOLDER, mark)
 
     def _merge(self) -> None:
-        assert self._merger is not None
-        if self._merger.busy:
+        merger = self._merger
+        assert merger is not None
+        if any(self._writers.all(lambda: merger.busy)):
             return  # merging takes longer than the time between two full ones
+        team = self._mergers
 
         def merge() -> None:
             begin = time.perf_counter()
-            chain = newest_chain(self.directory)
+            chain = self._chain(team, None)
             if len(chain) == 1:
                 return
             target = self.directory / entry_name(chain[-1].step, "full")
             try:
-                merge_chain(chain, target)
+                written = merge_chain(chain, target, team)
             except OSError as error:
                 self.failures += 1
                 logger.warning("a full checkpoint could not be merged at %s: %s", target, error)
                 return
-            self._save_of(entry_at(target), 0.0, time.perf_counter() - begin)
-            remove_old(self.directory, self.keep)
+            self._save_of(target, written, 0.0, time.perf_counter() - begin)
+            team.first(lambda: remove_old(self.directory, self.keep))
 
-        self._merger.begin(merge)
+        merger.begin(merge)
 
-    def _written(self, entry: Entry, stall: float, seconds: float) -> None:
-        self._last, self._saved_step = entry, entry.step
-        self._save_of(entry, stall, seconds)
+    def _written(self, path: Path, written: Mapping[str, Any], stall: float, took: float) -> None:
+        self._last, self._saved_step = written["state"], written["step"]
+        self._save_of(path, written, stall, took)
 
-    def _save_of(self, entry: Entry, stall: float, seconds: float) -> None:
-        manifest = entry.manifest
-        rows = sum(table["rows"] for table in manifest["tables"].values())
-        size = sum(file["size"] for file in manifest["files"].values())
-        self.saves.append(Save(entry.step, entry.kind, rows, stall, seconds, size))
-        if self._announce is None:
+    def _save_of(self, path: Path, written: Mapping[str, Any], stall: float, took: float) -> None:
+        """Note a checkpoint that was written, and announce it once."""
+        self.saves.append(
+            Save(written["step"], written["kind"], written["rows"], stall, took, written["bytes"])
+        )
+        if self._announce is None or self._team.worker != 0:
             return
         names = ("run", "kind", "step", "state", "parent", "watermark", "saved_at")
-        message = {name: manifest[name] for name in names}
+        message = {name: written[name] for name in names}
         try:
-            self._announce({**message, "path": str(entry.path)})
+            self._announce({**message, "path": str(path)})
         except Exception:
-            logger.warning("announcing %s failed", entry.path, exc_info=True)
+            logger.warning("announcing %s failed", path, exc_info=True)
 
     def _fields(
         self, kind: str, step: int, parent: str | None, watermark: int | None
-    ) -> dict[str, Any]:
-        return {
+    ) -> Callable[[], dict[str, Any]]:
+        """Return a function that gives a manifest's fields, with a new id of the state."""
+        now = time.time()
+        return lambda: {
             "kind": kind,
             "step": step,
             "run": self._run,
             "state": new_id(),
             "parent": parent,
-            "saved_at": time.time(),
+            "saved_at": now,
             "watermark": watermark,
             "model": self._model,
         }
@@ -459,20 +511,32 @@ class RecCheckpoint(Callback):
     # ---- the data
 
     def _check_data(self, dataset: Any) -> None:
+        self._team.each(lambda: self._check_data_here(dataset))
+
+    def _check_data_here(self, dataset: Any) -> None:
         self._data.check(dataset)
         if self._restored is not None:
-            self._data.check_restored(dataset, self._restored.get(DATA), self._last_path())
-
-    def _last_path(self) -> Path:
-        assert self._last is not None
-        return self._last.path
+            self._data.check_restored(dataset, *self._restored)
 
     # ---- the directory
+
+    def _open(self) -> None:
+        """Lock the directory and make it ready; worker 0 does it for all."""
+        if self._team.worker != 0:
+            return
+        make_directories(self.directory)
+        self._lock = lock(self.directory)
+        try:
+            self._clean()
+        except BaseException:
+            self._lock.close()
+            self._lock = None
+            raise
 
     def _clean(self) -> None:
         remove_left_over(self.directory)
         found = entries(self.directory)
-        newest = self._last.step if self._last is not None else -1
+        newest = self.step if self._last is not None else -1
         if found and found[-1].step != newest:
             raise ValueError(
                 f"{self.directory} has checkpoints of a run that is at step {found[-1].step}: call "

@@ -14,7 +14,12 @@ import numpy as np
 from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.contents import legal_keys
 from mindspore_rec.checkpoint.errors import CheckpointError
+from mindspore_rec.checkpoint.key_merge import merged_by_key
+from mindspore_rec.checkpoint.share import ALL, Share, parts_of
 from mindspore_rec.checkpoint.table_file import read_keys, read_rows, row_type
+
+_MERGED_ROWS = 65536  # held of all parts of a table while they are merged
+_FEWEST_ROWS = 1024  # of them of one part
 
 __all__ = ["check_alike", "deleted_keys", "dtype_of", "rows_at", "table_entry", "table_rows"]
 
@@ -37,19 +42,43 @@ def dtype_of(entry: Entry, name: str) -> np.dtype:
     return row_type(table["dim"], table["state_width"])
 
 
-def table_rows(entry: Entry, name: str) -> Iterator[np.ndarray]:
-    """Yield the rows in a checkpoint, all rows or those that a delta changes, by key."""
-    table = table_entry(entry, name)
-    path, dtype = entry.path / table["file"], dtype_of(entry, name)
-    return read_rows(path, dtype, table["rows"], legal_keys(table))
+def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarray]:
+    """Yield the rows in a checkpoint, all rows or those that a delta changes, by key.
+
+    Args:
+        entry: the checkpoint.
+        name: name of the table.
+        share: the keys whose rows are read; parts without any are not. Default: all.
+    """
+    table, dtype = table_entry(entry, name), dtype_of(entry, name)
+    parts, legal = parts_of(table), legal_keys(table)
+    wanted = [parts[number] for number in share.overlapping(len(parts))]
+    most = max(_FEWEST_ROWS, _MERGED_ROWS // len(wanted))
+    sources = [
+        read_rows(entry.path / part["file"], dtype, part["rows"], legal, most) for part in wanted
+    ]
+    rows = merged_by_key(sources)
+    return rows if share.is_part_of(len(parts)) else _of_share(rows, share)
 
 
-def deleted_keys(entry: Entry, name: str) -> np.ndarray:
+def _of_share(rows: Iterator[np.ndarray], share: Share) -> Iterator[np.ndarray]:
+    for part in rows:
+        mine = part if share == ALL else part[share.owns(part["key"])]
+        if len(mine):
+            yield mine
+
+
+def deleted_keys(entry: Entry, name: str, share: Share = ALL) -> np.ndarray:
     """Return the keys that a delta removes, in ascending order; none for a full checkpoint."""
     table = table_entry(entry, name)
-    if "deleted" not in table:
-        return np.empty(0, np.int64)
-    return read_keys(entry.path / table["deleted"], table["deleted_rows"], legal_keys(table))
+    parts, legal = parts_of(table), legal_keys(table)
+    found = [
+        read_keys(entry.path / part["deleted"], part["deleted_rows"], legal)
+        for part in (parts[number] for number in share.overlapping(len(parts)))
+        if "deleted" in part
+    ]
+    keys = np.sort(np.concatenate([np.empty(0, np.int64), *found]))
+    return keys if share.is_part_of(len(parts)) else keys[share.owns(keys)]
 
 
 def check_alike(chain: Sequence[Entry], name: str) -> None:
@@ -69,21 +98,26 @@ def check_alike(chain: Sequence[Entry], name: str) -> None:
                 )
 
 
-def rows_at(chain: Sequence[Entry], name: str) -> Iterator[np.ndarray]:
-    """Yield all rows of a table in the state that a chain leads to, a part at a time.
+def rows_at(chain: Sequence[Entry], name: str, share: Share = ALL) -> Iterator[np.ndarray]:
+    """Yield all rows of a table in the state that a chain leads to, a part at a time, by key.
 
     They are the rows that a full checkpoint of that state has: rows whose age has reached the
     table's limit are left out, and rows from before the first event time have that time.
+
+    Args:
+        chain: checkpoints from `newest_chain`, which may be of different numbers of workers.
+        name: name of the table.
+        share: the keys whose rows are read. Default: all.
 
     Raises:
         CheckpointError: a file is damaged, or the checkpoints do not fit together.
     """
     check_alike(chain, name)
-    changed, gone = _changes(chain, name)
+    changed, gone = _changes(chain, name, share)
     first_time = _first_time(chain, name)
     overridden = np.union1d(changed["key"], gone)
     done = 0
-    for part in table_rows(chain[0], name):
+    for part in table_rows(chain[0], name, share):
         kept = part[~_contains(overridden, part["key"])]
         if not len(kept):
             kept = changed[:0]
@@ -99,7 +133,7 @@ def rows_at(chain: Sequence[Entry], name: str) -> Iterator[np.ndarray]:
     yield _finished(changed[done:], chain[-1], name, first_time)
 
 
-def _changes(chain: Sequence[Entry], name: str) -> tuple[np.ndarray, np.ndarray]:
+def _changes(chain: Sequence[Entry], name: str, share: Share) -> tuple[np.ndarray, np.ndarray]:
     """Return the newest row of every key that a delta changed, by key, and the removed keys."""
     dtype = dtype_of(chain[0], name)
     rows, gone = np.empty(0, dtype), np.empty(0, np.int64)
@@ -108,8 +142,8 @@ def _changes(chain: Sequence[Entry], name: str) -> tuple[np.ndarray, np.ndarray]
             # Another optimizer was bound: such a delta has every row, with fresh state.
             dtype = dtype_of(entry, name)
             rows = np.empty(0, dtype)
-        now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name)])
-        deleted = deleted_keys(entry, name)
+        now = np.concatenate([np.empty(0, dtype), *table_rows(entry, name, share)])
+        deleted = deleted_keys(entry, name, share)
         changed = np.union1d(now["key"], deleted)
         rows = _joined(rows[~_contains(changed, rows["key"])], now)
         gone = np.union1d(gone[~_contains(changed, gone)], deleted)

@@ -19,8 +19,10 @@ from mindspore_rec.checkpoint.array_file import write_arrays
 from mindspore_rec.checkpoint.contents import DENSE
 from mindspore_rec.checkpoint.counter_file import Counters, take_counters, write_counters
 from mindspore_rec.checkpoint.dense import dense_arrays
+from mindspore_rec.checkpoint.share import Share, Shares, file_name
 from mindspore_rec.checkpoint.state_file import write_states
 from mindspore_rec.checkpoint.table_file import (
+    own_rows,
     row_type,
     to_rows,
     write_keys,
@@ -81,27 +83,43 @@ def write_full(
     tables: Mapping[str, TableParameter],
     states: dict[str, Any],
     directory: Path,
+    shares: Shares | None = None,
 ) -> dict[str, Any]:
     """Write all rows, parameters and states; return the tables' entries of the manifest.
 
+    Args:
+        cell: the training cell, or a network.
+        tables: its tables by name.
+        states: other states.
+        directory: where to write.
+        shares: which part of it all is written, and returned, by this worker. Default: None, all.
+
     Raises:
         OSError: a file cannot be written.
-        RuntimeError: a table's rows are missing.
+        RuntimeError: a table's rows are missing; a row belongs to another worker.
     """
     check_has_rows(tables.values())
+    shares = Shares() if shares is None else shares
     described = {}
     for i, (name, table) in enumerate(tables.items()):
-        file = f"table_{i}.arrow"
-        rows = write_table(table, directory / file)
-        counters = write_counters(take_counters(table), directory / f"counters_{i}")
+        share = shares.saved(table, i)
+        if share is None:
+            continue
+        file = file_name("table", i, share) + ".arrow"
+        rows = write_table(table, directory / file, share)
+        path = directory / file_name("counters", i, share)
+        counters = write_counters(take_counters(table), path)
         described[name] = {**describe(table), "file": file, "rows": rows, "counters": counters}
-    write_arrays(dense_arrays(cell), directory / DENSE)
-    write_states(states, directory)
+    if shares.worker == 0:
+        write_arrays(dense_arrays(cell), directory / DENSE)
+    write_states(states, directory, shares.worker)
     return described
 
 
 @dataclass(frozen=True)
 class _Changes:
+    number: int  # of the table
+    share: Share
     described: dict[str, Any]
     arrays: dict[str, np.ndarray]
     counters: Counters
@@ -115,9 +133,10 @@ class Delta:
         tables: the cell's tables by name.
         marks: marks of the tables by name, since which changes are copied.
         states: other states to write; not copied.
+        shares: which part of it all this worker writes. Default: None, all.
 
     Raises:
-        RuntimeError: a table's rows are missing.
+        RuntimeError: a table's rows are missing; a row belongs to another worker.
     """
 
     def __init__(
@@ -126,17 +145,20 @@ class Delta:
         tables: Mapping[str, TableParameter],
         marks: Mapping[str, int],
         states: dict[str, Any],
+        shares: Shares | None = None,
     ) -> None:
         check_has_rows(tables.values())
-        self._changes = {
-            name: _Changes(
-                describe(table),
-                table.export_since(marks[name], with_state=True, sweep=False),
-                take_counters(table),
-            )
-            for name, table in tables.items()
-        }
-        self._dense = dense_arrays(cell)
+        shares = Shares() if shares is None else shares
+        self._changes: dict[str, _Changes] = {}
+        for i, (name, table) in enumerate(tables.items()):
+            share = shares.saved(table, i)
+            if share is not None:
+                changes = table.export_since(marks[name], with_state=True, sweep=False)
+                self._changes[name] = _Changes(
+                    i, share, describe(table), own_rows(changes, share), take_counters(table)
+                )
+        self._worker = shares.worker
+        self._dense = dense_arrays(cell) if self._worker == 0 else None
         self._states = states
 
     def write(self, directory: Path) -> dict[str, Any]:
@@ -146,19 +168,22 @@ class Delta:
             OSError: a file cannot be written.
         """
         described = {}
-        for i, (name, changes) in enumerate(self._changes.items()):
+        for name, changes in self._changes.items():
+            names = [file_name(k, changes.number, changes.share) for k in ("table", "deleted")]
+            files = {"file": f"{names[0]}.arrow", "deleted": f"{names[1]}.arrow"}
             arrays = dict(changes.arrays)
             present = arrays.pop("present")
             dtype = row_type(changes.described["dim"], changes.described["state_width"])
             rows = to_rows({key: array[present] for key, array in arrays.items()}, dtype)
             rows = rows[np.argsort(rows["key"])]
-            files = {"file": f"table_{i}.arrow", "deleted": f"deleted_{i}.arrow"}
             write_rows([rows], dtype, directory / files["file"])
             gone = arrays["keys"][~present]
             write_keys(gone, directory / files["deleted"])
-            counters = write_counters(changes.counters, directory / f"counters_{i}")
+            path = directory / file_name("counters", changes.number, changes.share)
+            counters = write_counters(changes.counters, path)
             counts = {"rows": len(rows), "deleted_rows": len(gone), "counters": counters}
             described[name] = {**changes.described, **files, **counts}
-        write_arrays(self._dense, directory / DENSE)
-        write_states(self._states, directory)
+        if self._dense is not None:
+            write_arrays(self._dense, directory / DENSE)
+        write_states(self._states, directory, self._worker)
         return described

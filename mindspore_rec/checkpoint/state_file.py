@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of states other than tables and parameters: nested dicts and lists of JSON values, arrays.
 
-`states.safetensors` holds the arrays by their path, `states.json` everything else.
+`states.safetensors` holds the arrays by their path, `states.json` everything else. Of several
+workers each has its own two files, `states_<worker>.*` but for worker 0.
 """
 
 from __future__ import annotations
@@ -16,39 +17,48 @@ import numpy as np
 
 from mindspore_rec.checkpoint.array_file import read_arrays, write_arrays
 from mindspore_rec.checkpoint.errors import CheckpointError, reading
+from mindspore_rec.checkpoint.manifest_fields import state_files
 
-__all__ = ["check_random_state", "random_state", "read_states", "set_random_state", "write_states"]
+__all__ = [
+    "check_random_state",
+    "derived_random_state",
+    "random_state",
+    "read_states",
+    "set_random_state",
+    "write_states",
+]
 
-JSON = "states.json"
-ARRAYS = "states.safetensors"
+JSON = "states.json"  # of worker 0
 _ARRAY = "__array__"
 
 
-def write_states(states: dict[str, Any], directory: Path) -> None:
-    """Write the two files of states.
+def write_states(states: dict[str, Any], directory: Path, worker: int = 0) -> None:
+    """Write the two files of a worker's states.
 
     Raises:
         TypeError: a value is neither a number, text, None, array, nor a dict or list of those.
     """
     arrays: dict[str, np.ndarray] = {}
     plain = _without_arrays(states, "states", arrays)
-    (directory / JSON).write_text(json.dumps(plain), encoding="utf-8")
-    write_arrays(arrays, directory / ARRAYS)
+    plain_file, array_file = state_files(worker)
+    (directory / plain_file).write_text(json.dumps(plain), encoding="utf-8")
+    write_arrays(arrays, directory / array_file)
 
 
-def read_states(directory: Path) -> dict[str, Any]:
+def read_states(directory: Path, worker: int = 0) -> dict[str, Any]:
     """Return the states that `write_states` wrote; tuples come back as lists.
 
     Raises:
         CheckpointError: a file is damaged.
         OSError: a file cannot be read.
     """
-    arrays = read_arrays(directory / ARRAYS)
-    with reading(directory / JSON):
-        plain = json.loads((directory / JSON).read_text(encoding="utf-8"))
+    path, array_path = (directory / name for name in state_files(worker))
+    arrays = read_arrays(array_path)
+    with reading(path):
+        plain = json.loads(path.read_text(encoding="utf-8"))
         found = _with_arrays(plain, arrays)
     if not isinstance(found, dict):
-        raise CheckpointError(f"{directory / JSON} is damaged: it is no object")
+        raise CheckpointError(f"{path} is damaged: it is no object")
     return found
 
 
@@ -116,6 +126,30 @@ def _of_generators(state: dict[str, Any]) -> tuple[Any, Any]:
         (python["version"], tuple(python["numbers"].tolist()), python["gauss"]),
         (numpy["name"], numpy["keys"], position, has_gauss, cached),
     )
+
+
+def derived_random_state(state: dict[str, Any], worker: int) -> dict[str, Any]:
+    """Return the states of generators of a worker that was not there when `state` was saved.
+
+    Args:
+        state: of another worker, from `random_state`.
+        worker: number of the worker; different ones get different states, always the same.
+    """
+    words = [np.frombuffer(np.asarray(each).tobytes(), np.uint8) for each in _seeds(state)]
+    seeds = np.random.SeedSequence([worker, *np.concatenate(words).tolist()]).generate_state(3)
+    version, numbers, gauss = random.Random(int(seeds[0])).getstate()
+    name, keys, position, has_gauss, cached = np.random.RandomState(seeds[1]).get_state()  # noqa: NPY002
+    mindspore = np.zeros_like(state["mindspore"])
+    mindspore[:4] = np.frombuffer(seeds[2].astype("<u4").tobytes(), np.uint8)
+    return {
+        "python": {"version": version, "numbers": np.array(numbers, np.uint64), "gauss": gauss},
+        "numpy": {"name": name, "keys": keys, "rest": [position, has_gauss, cached]},
+        "mindspore": mindspore,
+    }
+
+
+def _seeds(state: dict[str, Any]) -> list[np.ndarray]:
+    return [state["python"]["numbers"], state["numpy"]["keys"], state["mindspore"]]
 
 
 def set_random_state(state: dict[str, Any]) -> None:

@@ -21,12 +21,15 @@ import pyarrow as pa
 from mindspore_rec.checkpoint.arrow_file import read_batches
 from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.key_sort import KeySort
+from mindspore_rec.checkpoint.share import ALL, Share
 from mindspore_rec.parameter import TableParameter
 
 __all__ = [
     "ALL_KEYS",
     "KEYS",
     "check_rows",
+    "check_share",
+    "own_rows",
     "read_keys",
     "read_rows",
     "row_type",
@@ -82,16 +85,37 @@ def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
     }
 
 
-def write_table(table: TableParameter, path: Path) -> int:
-    """Write every row of a table; return the number of rows."""
+def write_table(table: TableParameter, path: Path, share: Share = ALL) -> int:
+    """Write every row of a table; return the number of rows.
+
+    Raises:
+        RuntimeError: a row's key does not belong to `share`.
+    """
     stats = table.stats()
     dtype = row_type(table.dim, stats["state_width"])
     sort = KeySort(path.with_name(path.name + ".sort"), dtype, stats["rows"])
     try:
-        table.export_parts(lambda part: sort.add(to_rows(part, dtype)), with_state=True)
+        table.export_parts(
+            lambda part: sort.add(to_rows(own_rows(part, share), dtype)), with_state=True
+        )
         return write_rows(sort.sorted_parts(), dtype, path)
     finally:
         sort.close()
+
+
+def own_rows(arrays: Arrays, share: Share) -> Arrays:
+    """Return the arguments unchanged, after a check that all keys belong to a share.
+
+    Raises:
+        RuntimeError: one does not.
+    """
+    strangers = arrays["keys"][~share.owns(arrays["keys"])]
+    if len(strangers):
+        raise RuntimeError(
+            f"worker {share.worker} of {share.workers} has a row of key {strangers[0]}, which "
+            "another worker owns: rows are put by their owner only"
+        )
+    return arrays
 
 
 def write_rows(parts: Iterable[np.ndarray], dtype: np.dtype, path: Path) -> int:
@@ -113,7 +137,11 @@ def write_rows(parts: Iterable[np.ndarray], dtype: np.dtype, path: Path) -> int:
 
 
 def read_rows(
-    path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int] = ALL_KEYS
+    path: Path,
+    dtype: np.dtype,
+    rows: int,
+    legal: tuple[int, int] = ALL_KEYS,
+    most: int = _BATCH_ROWS,
 ) -> Iterator[np.ndarray]:
     """Yield the rows of a file, a part at a time.
 
@@ -122,25 +150,51 @@ def read_rows(
         dtype: dtype of the rows, from `row_type`.
         rows: number of rows in the file.
         legal: the lowest and the highest legal key. Default: any int64.
+        most: most rows of a part. Default: 65,536, those of a record batch.
 
     Raises:
         CheckpointError: the file has other contents.
     """
     for batch in _row_batches(path, dtype, rows, legal):
-        part = np.empty(batch.num_rows, dtype)
-        for column in dtype.names or ():
-            if dtype[column].shape:
-                width = dtype[column].shape[0]
-                part[column] = batch[column].flatten().to_numpy().reshape(-1, width)
-            else:
-                part[column] = batch[column].to_numpy()
-        yield part
+        for first in range(0, batch.num_rows, most):
+            yield _structured(batch.slice(first, most), dtype)
 
 
-def check_rows(path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int] = ALL_KEYS) -> None:
-    """Raise the errors of `read_rows`, without copying the rows."""
-    for _ in _row_batches(path, dtype, rows, legal):
-        pass
+def _structured(batch: pa.RecordBatch, dtype: np.dtype) -> np.ndarray:
+    part = np.empty(batch.num_rows, dtype)
+    for column in dtype.names or ():
+        if dtype[column].shape:
+            width = dtype[column].shape[0]
+            part[column] = batch[column].flatten().to_numpy().reshape(-1, width)
+        else:
+            part[column] = batch[column].to_numpy()
+    return part
+
+
+def check_rows(
+    path: Path,
+    dtype: np.dtype,
+    rows: int,
+    legal: tuple[int, int] = ALL_KEYS,
+    share: Share = ALL,
+) -> None:
+    """Raise the errors of `read_rows`, without copying the rows.
+
+    Raises:
+        CheckpointError: besides, a key does not belong to `share`.
+    """
+    for batch in _row_batches(path, dtype, rows, legal):
+        check_share(path, batch["key"].to_numpy(), share)
+
+
+def check_share(path: Path, keys: np.ndarray, share: Share) -> None:
+    """Raise CheckpointError unless all keys belong to a share."""
+    strangers = keys[~share.owns(keys)]
+    if len(strangers):
+        raise CheckpointError(
+            f"{path} is damaged: it has key {strangers[0]}, which is not of worker {share.worker} "
+            f"of {share.workers}"
+        )
 
 
 def _row_batches(

@@ -26,6 +26,8 @@ __all__ = ["FeaturePipeline"]
 
 Prepare = Callable[[Any], Any]
 
+_COLUMNS = ""  # key of a state under which the outputs' columns are; no output has this name
+
 
 class FeaturePipeline:
     """Transform of batches of raw columns to whole-batch arrays of keys and numbers.
@@ -299,21 +301,27 @@ class FeaturePipeline:
     @property
     def learns(self) -> bool:
         """Whether a transform has a state."""
-        return any(each is not None for states in self.state_dict().values() for each in states)
+        transforms = (each for output in self._outputs for each in output.transforms)
+        return any(each is not None and each.state_dict() is not None for each in transforms)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was learned, as JSON values."""
-        return {
+        """Return what was learned, as JSON values; beside it, under '', the columns of each output.
+
+        `load_state_dict` compares the columns, so that none gets what another one has taught.
+        """
+        learned: dict[str, Any] = {
             output.name: [None if t is None else t.state_dict() for t in output.transforms]
             for output in self._outputs
         }
+        learned[_COLUMNS] = {output.name: _columns(output) for output in self._outputs}
+        return learned
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` returned.
 
         Raises:
-            TypeError, ValueError, KeyError: the state is of a pipeline with other features. Nothing
-                has changed then.
+            TypeError, ValueError, KeyError: the state is of a pipeline with other features, or of
+                columns with other names or in another order. Nothing has changed then.
         """
         self._check_state(state)
         tried = copy.deepcopy([output.transforms for output in self._outputs])
@@ -334,13 +342,16 @@ class FeaturePipeline:
 
     def _check_state(self, state: Any) -> None:
         shape = {output.name: len(output.members) for output in self._outputs}
-        if not isinstance(state, Mapping) or not all(
-            isinstance(learned, (list, tuple)) for learned in state.values()
-        ):
+        is_mapping = isinstance(state, Mapping)
+        learned_by = {n: v for n, v in state.items() if n != _COLUMNS} if is_mapping else {}
+        if not is_mapping or not all(isinstance(v, (list, tuple)) for v in learned_by.values()):
             raise ValueError(f"state must be of a pipeline with outputs {shape}, got {state!r:.80}")
-        found = {name: len(learned) for name, learned in state.items()}
+        found = {name: len(learned) for name, learned in learned_by.items()}
         if found != shape:
             raise ValueError(f"state must be of a pipeline with outputs {shape}, got {found}")
+        if _COLUMNS in state:  # states of earlier versions lack them
+            for output in self._outputs:
+                _check_columns_of(output, state[_COLUMNS])
 
 
 def _by_name(outputs: Any) -> dict[str, Any]:
@@ -382,6 +393,26 @@ def _load(transforms: list[Feature | None], states: Sequence[Any]) -> None:
             transform.load_state_dict(state)
         elif state is not None:
             raise ValueError(f"state must be None where there is no transform, got {state!r:.80}")
+
+
+def _columns(output: Output) -> list[str | int]:
+    return [member.column for member in output.members]
+
+
+def _check_columns_of(output: Output, columns: Any) -> None:
+    """Raise ValueError where an output of a state is of other columns than that of the pipeline."""
+    own = _columns(output)
+    found = columns.get(output.name) if isinstance(columns, Mapping) else None
+    if not isinstance(found, (list, tuple)) or len(found) != len(own):
+        raise ValueError(
+            f"state must have the columns of output {output.name!r}, got {found!r:.80}"
+        )
+    # A name and a place may be the same column, where batches were tuples and now are dicts.
+    if any(type(a) is type(b) and a != b for a, b in zip(own, found, strict=True)):
+        raise ValueError(
+            f"output {output.name!r} of the state is of columns {list(found)}, that of this "
+            f"pipeline is of {own}"
+        )
 
 
 @contextmanager

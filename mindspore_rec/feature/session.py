@@ -9,6 +9,7 @@ from typing import Any
 
 from mindspore_rec.checks import check_int
 from mindspore_rec.native import get_num_threads, set_num_threads
+from mindspore_rec.parallel import worker_group
 from mindspore_rec.parameter import TableParameter
 from mindspore_rec.parameter.table_config import MAX_SEED
 
@@ -16,7 +17,7 @@ __all__ = ["Session", "adopt", "default_seed", "init", "terminate"]
 
 _LOOP = "in the callbacks of RecModel.train"
 _DELTA = f"use RecCheckpoint(directory, every_seconds=N, delta_every_seconds=M) {_LOOP}"
-_ONE_PROCESS = "training runs in one process"
+_LAUNCH = "`python -m mindspore_rec.launch -n N train.py`"
 
 # Options of Rec SDK's init, each with what to use instead.
 _REC_SDK: dict[str, str] = {
@@ -35,11 +36,11 @@ _REC_SDK: dict[str, str] = {
     "bind_cpu": "set num_threads, and bind the process with taskset",
     "prefetch_batch_number": "give it to the data set: mindspore.dataset.config.set_prefetch_size",
     "use_hot": "the rows used most are in the highest tier by themselves: CacheConfig",
-    "use_mpi": _ONE_PROCESS,
-    "use_lccl": _ONE_PROCESS,
-    "rank_id": _ONE_PROCESS,
-    "rank_size": _ONE_PROCESS,
-    "local_rank_size": _ONE_PROCESS,
+    "use_mpi": f"{_LAUNCH} starts N workers over MPI; without it training runs in one process",
+    "use_lccl": "workers exchange over MPI, between hosts and within one",
+    "rank_id": f"{_LAUNCH} gives each worker its rank: it is init().rank",
+    "rank_size": f"{_LAUNCH} decides the number of workers: it is init().size",
+    "local_rank_size": "`python -m mindspore_rec.launch --hosts a:8,b:8` has so many on each host",
 }
 
 
@@ -51,11 +52,17 @@ class Session:
         use_dynamic_expansion: always True.
         num_threads: threads of the tables' operators.
         seed: seed of the tables that `create_table` makes without `seed=`.
+        rank: number of this worker, 0 to `size` - 1; 0 without a launcher.
+        size: number of workers; 1 without a launcher.
+        host: name of this worker's host.
     """
 
     use_dynamic_expansion: bool
     num_threads: int
     seed: int
+    rank: int
+    size: int
+    host: str
     _threads_before: int = field(repr=False)
     _tables: list[weakref.ref[TableParameter]] = field(default_factory=list, repr=False)
 
@@ -81,7 +88,9 @@ def init(
     `terminate`.
 
     A session is optional: without one, tables have seed 0 and the number of threads that
-    `set_num_threads` has set. There is at most one session at a time.
+    `set_num_threads` has set. There is at most one session at a time. Under a launcher
+    (`python -m mindspore_rec.launch`) the session says which worker this is; all workers call
+    `init`, or none.
 
     Args:
         use_dynamic_expansion: must be True: a table grows as keys arrive.
@@ -98,6 +107,7 @@ def init(
         RuntimeError: a session is open.
         TypeError: an option is unknown or of the wrong type.
         ValueError: an option is out of range.
+        WorkerError: a launcher started this process, and its workers cannot meet.
 
     After `mx_rec.util.initialize.init` of Rec SDK.
 
@@ -108,6 +118,8 @@ def init(
         ...     table = mindspore_rec.create_table(ms.int64, 4, "doc.init", "normal")
         ...     print(session.seed, table.seed)
         7 7
+        >>> session.rank, session.size
+        (0, 1)
     """
     global _current
     _refuse(unknown)
@@ -122,10 +134,13 @@ def init(
             "eviction=Eviction(max_rows=N)"
         )
     seed = check_int("seed", seed, 0, MAX_SEED)
+    group = worker_group()
     before = get_num_threads()
     threads = before if num_threads is None else check_int("num_threads", num_threads, 1, 1024)
     set_num_threads(threads)
-    _current = Session(use_dynamic_expansion, threads, seed, before)
+    _current = Session(
+        use_dynamic_expansion, threads, seed, group.rank, group.size, group.host, before
+    )
     return _current
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,17 @@ class AUC(BinaryMetric):
         scores = prediction.astype(np.float32, copy=False)
         self._positive.append(scores[label])
         self._negative.append(scores[~label])
+
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        none = np.zeros(0, np.float32)
+        return {
+            "positive": np.concatenate([none, *self._positive]),
+            "negative": np.concatenate([none, *self._negative]),
+        }
+
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        self._positive.append(np.array(state["positive"], np.float32))
+        self._negative.append(np.array(state["negative"], np.float32))
 
     def _value(self) -> float:
         # One array each from now on, so that repeated evaluation does not join them again.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +31,9 @@ class BinaryMetric(Metric):
     ``set_indexes([i_prediction, i_label])``.
 
     A batch that is refused leaves the metric as it was. Nothing of a batch is kept by reference.
+
+    Metrics that have seen parts of the rows, for example one on each worker of a training, become
+    one by :meth:`merge`; `RecModel.eval` does so by itself.
 
     Args:
         from_logits: whether the predictions are logits. If not, they must lie in ``[0, 1]``.
@@ -103,6 +107,73 @@ class BinaryMetric(Metric):
         self._check_seen()
         return self._value()
 
+    # ---- merging
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether the value depends on the order in which rows were seen."""
+        return False
+
+    def merge(self, others: Iterable[BinaryMetric]) -> None:
+        """Take in all rows that other metrics have seen, as if after this one's own, in order.
+
+        The value is then that of one metric that has seen all rows: exactly where it is made of
+        counts or ranks, and to the rounding of sums in float64 else. The others do not change.
+
+        Args:
+            others: metrics of the same class with the same settings.
+
+        Raises:
+            TypeError: one of another class.
+            ValueError: one with other settings.
+
+        Examples:
+            >>> from mindspore_rec.metrics import AUC
+            >>> one, other = AUC(), AUC()
+            >>> one.update(np.array([0.1, 0.4]), np.array([0, 0]))
+            >>> other.update(np.array([0.35, 0.8]), np.array([1, 1]))
+            >>> one.merge([other])
+            >>> one.rows, one.eval()
+            (4, 0.75)
+        """
+        self.merge_states([_state_of(each, self) for each in others])
+
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Return everything seen as arrays by name, for `merge_states` of another process."""
+        return {"settings": self._settings(), "rows": np.array(self._rows), **self._state()}
+
+    def merge_states(self, states: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
+        """Take in the rows of states that `state_dict` returned, as `merge` does.
+
+        Raises:
+            ValueError: a state of another class or of other settings; nothing has changed.
+        """
+        found = list(states)
+        mine = self.state_dict()
+        for state in found:
+            if set(state) != set(mine) or not np.array_equal(state["settings"], mine["settings"]):
+                raise ValueError(
+                    f"states must be of a {type(self).__name__} with the same settings: one has "
+                    f"{sorted(state)} with the settings {state.get('settings')}, this has "
+                    f"{sorted(mine)} with {mine['settings']}"
+                )
+        for state in found:
+            rows = int(state["rows"])
+            self._take_state(state, rows)
+            self._rows += rows
+
+    def _settings(self) -> npt.NDArray[np.float64]:
+        """Return the settings that metrics must share to be merged."""
+        return np.array([self.from_logits, self.task], np.float64)
+
+    @abstractmethod
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what was seen, without the number of rows."""
+
+    @abstractmethod
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        """Take in another metric's state, of so many rows; `_rows` is still that of before."""
+
     @abstractmethod
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
         """Take in checked rows ``[B]``; ``others`` are the inputs after the first two, as given."""
@@ -114,6 +185,15 @@ class BinaryMetric(Metric):
     def _check_seen(self) -> None:
         if not self._rows:
             raise RuntimeError(f"{type(self).__name__} has seen no rows: call update first")
+
+
+def _state_of(other: Any, metric: BinaryMetric) -> dict[str, npt.NDArray[Any]]:
+    if type(other) is not type(metric):
+        raise TypeError(
+            f"others must be {type(metric).__name__} metrics, got a {type(other).__name__}"
+        )
+    state: dict[str, npt.NDArray[Any]] = other.state_dict()
+    return state
 
 
 def check_integer(value: int, name: str, *, minimum: int) -> int:

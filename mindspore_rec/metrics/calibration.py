@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,15 @@ class Calibration(BinaryMetric):
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
         rate = sigmoid(prediction) if self.from_logits else prediction
         self._sums += bin_sums(label, rate, self._edges)
+
+    def _settings(self) -> npt.NDArray[np.float64]:
+        return np.concatenate([super()._settings(), self._edges])
+
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        return {"sums": self._sums.copy()}
+
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        self._sums += state["sums"]
 
     def _value(self) -> float:
         _, predicted, observed = self._sums.sum(axis=1)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,8 @@ class GAUC(BinaryMetric):
     """AUC of each group, averaged with the groups' rows (impressions) as weights.
 
     Definition and source: :func:`mindspore_rec.metrics.functional.gauc`. Groups of one class are
-    skipped, and do not weigh; NaN if no group holds both classes.
+    skipped, and do not weigh; NaN if no group holds both classes. The rows of a group may be in
+    several batches, and in several metrics that are merged.
 
     ``update`` takes a third input, the group of every row: int64 keys ``[B]`` or ``[B, 1]``.
     ``mindspore.Model`` passes it on only from an ``eval_network`` of one's own that returns it,
@@ -51,6 +53,19 @@ class GAUC(BinaryMetric):
         group = as_groups(task_column(others[0], "group"), "group")
         check_same_length(label=label, group=group)
         self._chunks.append((label.copy(), prediction.astype(np.float32), group.copy()))
+
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        empty = (np.zeros(0, np.bool_), np.zeros(0, np.float32), np.zeros(0, np.int64))
+        chunks = [empty, *self._chunks]
+        names = ("label", "prediction", "group")
+        return {
+            name: np.concatenate([chunk[i] for chunk in chunks]) for i, name in enumerate(names)
+        }
+
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        label = np.array(state["label"], np.bool_)
+        prediction = np.array(state["prediction"], np.float32)
+        self._chunks.append((label, prediction, np.array(state["group"], np.int64)))
 
     def _value(self) -> float:
         label, prediction, group = (np.concatenate(c) for c in zip(*self._chunks, strict=True))

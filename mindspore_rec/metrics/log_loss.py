@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,12 @@ class LogLoss(BinaryMetric):
         losses = example_log_loss(label, prediction, from_logits=self.from_logits)
         self._loss_sum += float(losses.sum())
 
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        return {"loss_sum": np.array(self._loss_sum)}
+
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        self._loss_sum += float(state["loss_sum"])
+
     def _value(self) -> float:
         return self._loss_sum / self._rows
 
@@ -69,6 +76,13 @@ class NormalizedEntropy(LogLoss):
     def _add(self, label: npt.NDArray[np.bool_], prediction: FloatArray, *others: Any) -> None:
         super()._add(label, prediction)
         self._positives += int(label.sum())
+
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        return {**super()._state(), "positives": np.array(self._positives)}
+
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        super()._take_state(state, rows)
+        self._positives += int(state["positives"])
 
     def _value(self) -> float:
         return super()._value() / background_entropy(self._positives, self._rows)

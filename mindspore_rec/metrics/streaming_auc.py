@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,6 +87,11 @@ class StreamingAUC(BinaryMetric):
         self._check_seen()
         return auc_error_bound(self._counter.counts[1::2], self._counter.counts[0::2])
 
+    @property
+    def order_matters(self) -> bool:
+        """Whether there is a window or a half life, so that old rows weigh less."""
+        return self.window is not None or self.half_life is not None
+
     def _new_counter(self) -> _Counter:
         codes = 2 * self.num_bins
         if self.window is not None:
@@ -100,6 +106,16 @@ class StreamingAUC(BinaryMetric):
         codes += label
         self._counter.add(codes)
 
+    def _settings(self) -> npt.NDArray[np.float64]:
+        own = [self.num_bins, self.window or 0, self.half_life or 0]
+        return np.concatenate([super()._settings(), np.array(own, np.float64)])
+
+    def _state(self) -> dict[str, npt.NDArray[Any]]:
+        return self._counter.state()
+
+    def _take_state(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        self._counter.take(state, rows)
+
     def _value(self) -> float:
         return auc_from_counts(self._counter.counts[1::2], self._counter.counts[0::2])
 
@@ -112,6 +128,12 @@ class _Counter(Protocol):
     def add(self, codes: npt.NDArray[np.uint32]) -> None:
         """Take in the codes of the next rows, oldest first."""
 
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what was counted."""
+
+    def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        """Take in the state of a counter of the `rows` rows that came next."""
+
 
 class _TotalCounter:
     """Counts of all rows."""
@@ -121,6 +143,12 @@ class _TotalCounter:
 
     def add(self, codes: npt.NDArray[np.uint32]) -> None:
         self.counts += np.bincount(codes, minlength=len(self.counts))
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        return {"counts": self.counts.copy()}
+
+    def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        self.counts += state["counts"]
 
 
 class _WindowCounter:
@@ -142,6 +170,13 @@ class _WindowCounter:
         self._ring[places] = codes
         self._added += len(codes)
 
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        held = min(self._added, len(self._ring))
+        return {"codes": self._ring[(self._added - held + np.arange(held)) % len(self._ring)]}
+
+    def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        self.add(np.array(state["codes"], np.uint32))
+
 
 class _FadingCounter:
     """Weigh a row by ``0.5 ** (rows since / half_life)``."""
@@ -155,6 +190,13 @@ class _FadingCounter:
         weights = np.exp2(-age / self._half_life)
         self.counts *= np.exp2(-len(codes) / self._half_life)
         self.counts += np.bincount(codes, weights=weights, minlength=len(self.counts))
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        return {"counts": self.counts.copy()}
+
+    def take(self, state: Mapping[str, npt.NDArray[Any]], rows: int) -> None:
+        self.counts *= np.exp2(-rows / self._half_life)
+        self.counts += state["counts"]
 
 
 def _check_half_life(half_life: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.checks import check_int
-from mindspore_rec.nn.fused import FusedLayer, Program, check_inputs
+from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_inputs
 
 __all__ = ["DotInteraction"]
 
@@ -71,6 +71,7 @@ class DotInteraction(FusedLayer):
         self.fields = check_int("fields", fields, 1 if diagonal or dense else 2, 4096)
         self.dim = check_int("dim", dim, 1, 8192)
         self.with_dense = dense
+        self.in_features = (self.fields * self.dim, *((self.dim,) if dense else ()))
         self.diagonal = diagonal
         self.vectors = self.fields + int(dense)
         self.pairs = _PairDots(self.vectors, diagonal)
@@ -89,7 +90,7 @@ class DotInteraction(FusedLayer):
             if dense.shape[1:] != (self.dim,):
                 raise ValueError(f"dense must be [B, {self.dim}], got {dense.shape}")
             if self.is_fused:
-                return self._fused((dense, x))
+                return self._fused((x, dense))
             x = ops.cat((ops.expand_dims(dense, 1), x), 1)
             return ops.cat((dense, self.pairs(x)), 1)
         if dense is not None:
@@ -97,16 +98,22 @@ class DotInteraction(FusedLayer):
         return self._fused((x,)) if self.is_fused else self.pairs(x)
 
     def _fused(self, inputs: Any) -> Any:
-        return (
-            self.fused_training(*inputs)[0] if self.training else self.fused_evaluation(*inputs)[0]
-        )
+        return self._run_fused(self.joined(inputs))
+
+    def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the inputs in the order of the fused form: the dense vector is the first one."""
+        return (inputs[1], inputs[0]) if self.with_dense else inputs
 
     def _program(self, training: bool) -> nn.Cell:
         program = Program("float32")  # without products that could be rounded
-        widths = (self.dim,) if self.with_dense else ()
-        x = program.inputs(*widths, self.fields * self.dim)
-        products = program.pairwise_dots(x, self.vectors, self.diagonal, self.with_dense)
-        return program.cell([products], training)
+        x = program.inputs(*self.joined(self.in_features))
+        return program.cell([self.add_to(program, x, training)], training)
+
+    def add_to(
+        self, program: Program, x: Columns, training: bool, output: Columns | None = None
+    ) -> Columns:
+        """Add the products to a program, and return them."""
+        return program.pairwise_dots(x, self.vectors, self.diagonal, self.with_dense, output)
 
 
 class _PairDots(nn.Cell):

@@ -3,11 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.checks import check_int, check_one_of
-from mindspore_rec.nn.fused import FusedLayer, Program, check_inputs
+from mindspore_rec.nn.fused import (
+    Columns,
+    FusedLayer,
+    Program,
+    check_inputs,
+    check_widths,
+    join,
+)
 
 __all__ = ["FactorizationMachine"]
 
@@ -33,13 +42,14 @@ class FactorizationMachine(FusedLayer):
     Analytics", SIGIR 2017, https://doi.org/10.1145/3077136.3080777.
 
     Args:
-        fields: number of vectors F of a row, 2 to 4096.
+        fields: number of vectors F of a row, 2 to 4096; or the numbers of several inputs, which are
+            joined without a copy of their own, and whose sum is in that range.
         dim: width D of a vector, 1 to 8192.
         reduction: 'sum' for the sum over d, one number a row; 'none' for the D numbers of the
             bracket, each halved. Default: 'sum'.
 
     Inputs:
-        x: float32 Tensor `[B, fields, dim]`.
+        x: float32 Tensor `[B, fields, dim]`, or one for each of the numbers.
 
     Outputs:
         float32 Tensor `[B, 1]`, or `[B, dim]` with 'none'.
@@ -60,25 +70,31 @@ class FactorizationMachine(FusedLayer):
         [[23.0, 44.0]]
     """
 
-    def __init__(self, fields: int, dim: int, reduction: str = "sum") -> None:
+    def __init__(self, fields: int | Sequence[int], dim: int, reduction: str = "sum") -> None:
         super().__init__("float32")
-        self.fields = check_int("fields", fields, 2, 4096)
+        self.parts = check_widths("fields", fields, 4096)
+        self.fields = check_int("fields", sum(self.parts), 2, 4096)
         self.dim = check_int("dim", dim, 1, 8192)
         self.sums = check_one_of("reduction", reduction, _REDUCTIONS) == "sum"
+        self.in_features = tuple(part * self.dim for part in self.parts)
         self.out_features = 1 if self.sums else self.dim
         # Sums over fields as a product with stacked unit matrices: CPU kernels reduce [B, F, D]
         # over its middle several times as slowly.
         self.stacked = Tensor(np.tile(np.eye(self.dim, dtype=np.float32), (self.fields, 1)))
         self._fuse()
 
-    def construct(self, x: Tensor) -> Tensor:
+    def construct(self, *inputs: Tensor) -> Tensor:
         """Return the sum over all pairs of fields."""
-        check_inputs((x,), (self.fields * self.dim,))
-        if x.shape[1:] != (self.fields, self.dim):
-            raise ValueError(f"x must be [B, {self.fields}, {self.dim}], got {x.shape}")
+        check_inputs(inputs, self.in_features)
+        for i in range(len(self.parts)):
+            if inputs[i].shape[1:] != (self.parts[i], self.dim):
+                name = "x" if len(self.parts) == 1 else f"input {i}"
+                raise ValueError(
+                    f"{name} must be [B, {self.parts[i]}, {self.dim}], got {inputs[i].shape}"
+                )
         if self.is_fused:
-            return self.fused_training(x)[0] if self.training else self.fused_evaluation(x)[0]
-        x = x.reshape((-1, self.fields * self.dim))
+            return self._run_fused(inputs)
+        x = join(inputs, self.in_features).reshape((-1, self.fields * self.dim))
         total = ops.matmul(x, self.stacked)
         if self.sums:
             return 0.5 * ((total * total).sum(1, keepdims=True) - (x * x).sum(1, keepdims=True))
@@ -86,5 +102,11 @@ class FactorizationMachine(FusedLayer):
 
     def _program(self, training: bool) -> nn.Cell:
         program = Program("float32")  # without products that could be rounded
-        x = program.inputs(self.fields * self.dim)
-        return program.cell([program.factorized_pairs(x, self.fields, self.sums)], training)
+        x = program.inputs(*self.in_features)
+        return program.cell([self.add_to(program, x, training)], training)
+
+    def add_to(
+        self, program: Program, x: Columns, training: bool, output: Columns | None = None
+    ) -> Columns:
+        """Add the sum over pairs to a program, and return it."""
+        return program.factorized_pairs(x, self.fields, self.sums, output)

@@ -11,9 +11,16 @@ from mindspore.common.initializer import HeUniform, Initializer, XavierUniform
 
 from mindspore_rec.checks import check_int, check_one_of
 from mindspore_rec.nn.dropout import SeededDropout, check_rate
-from mindspore_rec.nn.fused import FusedLayer, Program, check_inputs, check_widths
+from mindspore_rec.nn.fused import (
+    Columns,
+    FusedLayer,
+    Program,
+    check_inputs,
+    check_widths,
+    join,
+)
 
-__all__ = ["ACTIVATIONS", "MLP"]
+__all__ = ["ACTIVATIONS", "MLP", "check_hidden"]
 
 ACTIVATIONS = ("relu", "leakyrelu", "gelu", "tanh", "sigmoid")
 """Legal activations of an MLP, by MindSpore's names."""
@@ -84,8 +91,11 @@ class MLP(FusedLayer):
     ) -> None:
         super().__init__(compute_dtype)
         self.in_features = check_widths("in_features", in_features, _MOST_UNITS)
-        self.joins = len(self.in_features) > 1
-        hidden = _hidden(hidden, out_features)
+        hidden = check_hidden(hidden, _MOST_UNITS)
+        if out_features is not None:
+            check_int("out_features", out_features, 1, _MOST_UNITS)
+        elif not hidden:
+            raise ValueError("hidden must have at least one layer where out_features is None")
         self.activation = check_one_of("activation", activation, ACTIVATIONS)
         dropout = check_rate("dropout", dropout)
         if not isinstance(batch_norm, bool):
@@ -124,7 +134,7 @@ class MLP(FusedLayer):
         check_inputs(inputs, self.in_features)
         if self.is_fused:
             return self._fused(inputs)
-        x = self._joined(inputs)
+        x = join(inputs, self.in_features)
         if self.compute_dtype == "float32":
             return self.layers(x)
         return self._rounded(x)
@@ -133,17 +143,21 @@ class MLP(FusedLayer):
         """Return the output of MindSpore's layers, by products of `compute_dtype`."""
         for i in range(len(self.layers)):
             layer = self.layers[i]
-            if i not in self.dense:
-                x = layer(x)
-                continue
-            weight = ops.transpose(self.factor(layer.weight), (1, 0))
-            x = self.product(ops.matmul(self.factor(x), weight))
-            if layer.has_bias:
-                x = x + layer.bias
+            x = self.through(layer, x) if i in self.dense else layer(x)
         return x
 
     def _fused(self, inputs: Any) -> Any:
-        given = inputs
+        given = (*inputs, *self.learned(), *self.further())
+        if not self.training:
+            return self.fused_evaluation(*given)[0]
+        found = self.fused_training(*given)
+        if self.normalizes:
+            self.move(ops.stop_gradient(found[2]), self.moved)
+        return found[0]
+
+    def learned(self) -> Any:
+        """Return the parameters, in the order in which `add_to` asks for them."""
+        given: Any = ()
         for k in range(len(self.dense)):
             dense = self.layers[self.dense[k]]
             given = (*given, dense.weight)
@@ -152,6 +166,11 @@ class MLP(FusedLayer):
                 given = (*given, norm.gamma, norm.beta)
             else:
                 given = (*given, dense.bias)
+        return given
+
+    def further(self) -> Any:
+        """Return moving statistics and masks, in the order in which `add_to` asks for them."""
+        given: Any = ()
         for k in range(self.hidden):
             if self.normalizes:
                 norm = self.layers[self.norms[k]]
@@ -159,63 +178,79 @@ class MLP(FusedLayer):
             if self.training and self.drops:
                 drop = self.layers[self.drops[k]]
                 given = (*given, drop.scaled, drop.take())
-        if not self.training:
-            return self.fused_evaluation(*given)[0]
-        found = self.fused_training(*given)
-        if self.normalizes:
-            self._move(ops.stop_gradient(found[2]))
-        return found[0]
+        return given
 
-    def _move(self, packed: Tensor) -> None:
-        """Set the moving statistics."""
+    def move(self, packed: Tensor, moved: Any) -> None:
+        """Set the moving statistics.
+
+        Args:
+            packed: last output of a program in training.
+            moved: where they are in it, for each hidden layer.
+        """
         for k in range(self.hidden):
-            norm, at = self.layers[self.norms[k]], self.moved[k]
+            norm, at = self.layers[self.norms[k]], moved[k]
             middle, end = at + norm.num_features, at + 2 * norm.num_features
             ops.assign(norm.moving_mean, packed[at:middle])
             ops.assign(norm.moving_variance, packed[middle:end])
 
-    def _joined(self, inputs: Any) -> Any:
-        rows: Any = ()
-        for i in range(len(self.in_features)):
-            rows = (*rows, ops.flatten(inputs[i], start_dim=1))
-        return ops.concat(rows, 1) if self.joins else rows[0]
-
     def _program(self, training: bool) -> nn.Cell:
         program = Program(self.compute_dtype)
-        x = program.inputs(*self.in_features)
-        moved: tuple[int, ...] = ()
+        x = self.add_to(program, program.inputs(*self.in_features), training)
+        if training:
+            self.moved = tuple(program.moved)
+        return program.cell([x], training)
+
+    def add_to(
+        self, program: Program, x: Columns, training: bool, output: Columns | None = None
+    ) -> Columns:
+        """Add the stack to a program, and return its output."""
+        masks = SeededDropout.masks if training and self.drops else 0
         for k, at in enumerate(self.dense):
             weight, units = program.parameter(), self.layers[at].out_channels
+            last = output if k + 1 == len(self.dense) else None
             if k == self.hidden:
-                x = program.linear(x, units, weight, program.parameter())
-                continue
-            if self.normalizes:
+                x = program.linear(x, units, weight, program.parameter(), output=last)
+            elif self.normalizes:
                 norm = self.layers[self.norms[k]]
-                x, place = program.batch_norm(
+                x = program.batch_norm(
                     program.linear(x, units, weight),
                     self.activation,
                     epsilon=norm.eps,
                     momentum=norm.momentum,
                     training=training,
+                    masks=masks,
+                    output=last,
                 )
-                moved += (place,)
             else:
-                x = program.linear(x, units, weight, program.parameter(), self.activation)
-            if training and self.drops:
-                x = program.dropout(x, SeededDropout.masks)
-        if training:
-            self.moved = moved
-        return program.cell([x], training)
+                x = program.linear(
+                    x,
+                    units,
+                    weight,
+                    program.parameter(),
+                    self.activation,
+                    masks=masks,
+                    output=last,
+                )
+        return x
 
 
-def _hidden(hidden: Sequence[int], out_features: int | None) -> tuple[int, ...]:
+def check_hidden(hidden: Sequence[int], most: int) -> tuple[int, ...]:
+    """Return the widths of hidden layers.
+
+    Args:
+        hidden: width of each layer; may be empty.
+        most: greatest legal width.
+
+    Raises:
+        TypeError, ValueError: `hidden` is no sequence of ints; a width is not in `[1, most]`.
+
+    Example:
+        >>> check_hidden([64, 32], 1024)
+        (64, 32)
+    """
     if isinstance(hidden, (str, int)) or not isinstance(hidden, Collection):
         raise TypeError(f"hidden must be a sequence of ints, got {hidden!r}")
-    if not len(hidden) and out_features is None:
-        raise ValueError("hidden must have at least one layer where out_features is None")
-    if out_features is not None:
-        check_int("out_features", out_features, 1, _MOST_UNITS)
-    return tuple(check_int(f"hidden[{k}]", h, 1, _MOST_UNITS) for k, h in enumerate(hidden))
+    return tuple(check_int(f"hidden[{k}]", h, 1, most) for k, h in enumerate(hidden))
 
 
 def _dense(width: int, units: int, weight: Initializer, has_bias: bool) -> nn.Dense:

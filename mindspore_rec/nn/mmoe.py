@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mindspore import Tensor, nn, ops
@@ -13,7 +13,7 @@ from mindspore.common.initializer import Uniform
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.dropout import SeededDropout, check_rate
 from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_inputs, check_widths, join
-from mindspore_rec.nn.mlp import MLP
+from mindspore_rec.nn.mlp import MLP, check_hidden
 
 __all__ = ["MMoE"]
 
@@ -97,12 +97,10 @@ class MMoE(FusedLayer):
         inputs = sum(self.in_features)
         self.experts = check_int("experts", experts, 1, _MOST_EXPERTS)
         self.tasks = check_int("tasks", tasks, 1, _MOST_EXPERTS)
-        if isinstance(hidden, (str, int)) or not isinstance(hidden, Collection):
-            raise TypeError(f"hidden must be a sequence of ints, got {hidden!r}")
-        if not len(hidden):
+        hidden = check_hidden(hidden, _MOST_UNITS // self.experts)
+        if not hidden:
             raise ValueError("hidden must have at least one layer, got none")
-        widest = _MOST_UNITS // self.experts
-        width, *later = [check_int(f"hidden[{k}]", h, 1, widest) for k, h in enumerate(hidden)]
+        width, *later = hidden
         self.drops_inputs = check_rate("input_dropout", input_dropout) > 0
         self.drops_units = check_rate("dropout", dropout) > 0
         self.activation = activation
@@ -131,14 +129,6 @@ class MMoE(FusedLayer):
         )
         self.out_features = later[-1] if later else width
         self._fuse()
-
-    def set_compute_dtype(self, compute_dtype: str) -> MMoE:
-        """Let products read another type, as for `MLP`; the experts', too."""
-        super().set_compute_dtype(compute_dtype)
-        for cell in self.cells_in():
-            if isinstance(cell, MLP):
-                cell.set_compute_dtype(compute_dtype)
-        return self
 
     def construct(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return one mixture a task, float32 `[B, hidden[-1]]` each."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import mindspore as ms
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, nn
 
 from mindspore_rec.nn.fused import FusedLayer, Program
 from mindspore_rec.nn.fused.program import NO_PART
@@ -110,15 +110,7 @@ class FusedSequential(FusedLayer):
             return self.stack(x)
         for i in range(len(self.stack)):
             layer = self.stack[i]
-            if i not in self.dense:
-                x = layer(x)
-                continue
-            weight = ops.transpose(self.factor(layer.weight), (1, 0))
-            x = self.product(ops.matmul(self.factor(x), weight))
-            if layer.has_bias:
-                x = x + layer.bias
-            if layer.activation_flag:
-                x = layer.activation(x)
+            x = self.through(layer, x) if i in self.dense else layer(x)
         return x
 
     def _program(self, training: bool) -> nn.Cell:

@@ -10,7 +10,6 @@ import mindspore as ms
 import numpy as np
 from mindspore import ParameterTuple, Tensor, nn, ops
 
-from mindspore_rec.native import custom_op
 from mindspore_rec.optim.checks import (
     check_groups,
     check_hyperparameter,
@@ -18,10 +17,13 @@ from mindspore_rec.optim.checks import (
     check_loss_scale,
     check_weight_decay,
 )
+from mindspore_rec.optim.coverage import decay_flags, native_dense_places, split_tables
 from mindspore_rec.optim.dense_step import DenseNorm, DenseStep, require_tensor
-from mindspore_rec.optim.device_step import DeviceStep
 from mindspore_rec.optim.handles import apply_by_handle
+from mindspore_rec.optim.over_workers import WorkerExchange, start_alike
+from mindspore_rec.optim.table_steps import TableSteps
 from mindspore_rec.optim.tables import bind_table, table_of
+from mindspore_rec.parallel import worker_group
 
 __all__ = ["SparseOptimizer"]
 
@@ -42,6 +44,10 @@ class SparseOptimizer(nn.Optimizer):
     A table's step visits the rows of the batch only, once each: gradients of a key that occurs
     several times, in one lookup or in several, are added first. That is the "lazy" form of each
     rule: a row that does not occur does not decay and its moments stay as they are.
+
+    Where several workers train together, the gradients are first made those of the batches of all
+    workers: dense ones are averaged, those of tables go to the workers that own the rows. Dense
+    parameters start with the values of worker 0.
 
     As in `mindspore.nn.Optimizer`, without groups the decay leaves out dense parameters with 'beta'
     or 'gamma' in their names; a table decays whatever its name. `step` counts from 1.
@@ -103,24 +109,18 @@ class SparseOptimizer(nn.Optimizer):
         super().__init__(learning_rate, params, weight_decay, loss_scale)
         self.clip_global_norm = clip_global_norm
         owners = [table_of(p) for p in self._parameters]
-        self._split(owners)
+        self._dense_index, self._table_index = split_tables(owners)
         self._check_rates(learning_rate)
         self._make_state(state)
         self._decay_all_tables(owners)
         self._bind(owners, rule, constants)
         self._make_dense_step(rule, constants, tuple(state))
+        self._over_workers = worker_group().size > 1
+        if self._over_workers:
+            self._worker_exchange = WorkerExchange(list(self._parameters), owners)
+            start_alike([self._parameters[i] for i in self._dense_index])
 
     # ---- construction
-
-    def _split(self, owners: list[Any]) -> None:
-        self._dense_index = tuple(i for i, owner in enumerate(owners) if owner is None)
-        self._table_index = tuple(i for i, owner in enumerate(owners) if owner is not None)
-        seen: dict[int, str] = {}
-        for i in self._table_index:
-            name = owners[i].name
-            if owners[i].id in seen:
-                raise ValueError(f"params must hold each table once, got table '{name}' twice")
-            seen[owners[i].id] = name
 
     def _check_rates(self, learning_rate: Any) -> None:
         """Check the learning rates, for rules that do not support every kind of them."""
@@ -131,63 +131,33 @@ class SparseOptimizer(nn.Optimizer):
             setattr(self, name, dense.clone(prefix=name, init=value))
 
     def _decay_all_tables(self, owners: list[Any]) -> None:
+        self._decays = decay_flags(self, owners)
         if self.is_group:
-            self._decays = self.decay_flags
             flags = self.grad_centralization_flags
             self.grad_centralization_flags = tuple(
                 flag and owner is None for flag, owner in zip(flags, owners, strict=True)
             )
-        else:
-            named = zip(self.decay_flags, owners, strict=True)
-            self._decays = tuple(
-                self.exec_weight_decay and (flag or owner is not None) for flag, owner in named
-            )
         self._centralizes = self.is_group and any(self.grad_centralization_flags)
 
     def _bind(self, owners: list[Any], rule: str, constants: Mapping[str, Any]) -> None:
-        self.table_bindings = {
-            owners[i].id: bind_table(self, owners[i], rule, constants) for i in self._table_index
-        }
         tables = [owners[i] for i in self._table_index]
-        self._descriptors = tuple(owner.descriptor for owner in tables)
-        self._bindings = tuple(
-            Tensor(np.array([self.table_bindings[owner.id]], np.int64)) for owner in tables
-        )
-        # A table whose rows are on a device that is not the CPU steps there.
-        on_device = [owner.device is not None and not owner.device.shared for owner in tables]
-        self._device_place = tuple(
-            sum(on_device[:j]) if on_device[j] else -1 for j in range(len(tables))
-        )
-        self._device_steps: Any = nn.CellList(
-            [
-                DeviceStep(owner, rule, constants, binding)
-                for owner, binding, on in zip(tables, self._bindings, on_device, strict=True)
-                if on
-            ],
-            auto_prefix=False,
-        )
-        self._table_step = custom_op("MsrStep", ms.float32)
-        self._table_norm = custom_op("MsrGradNorm", ms.float32)
+        self.table_bindings = {
+            owner.id: bind_table(self, owner, rule, constants) for owner in tables
+        }
+        bindings = [self.table_bindings[owner.id] for owner in tables]
+        self._table_steps = TableSteps(tables, rule, constants, bindings)
         self._no_decay = Tensor(np.zeros(1, np.float32))
         self._one = Tensor(1.0, ms.float32)
 
     def _make_dense_step(
         self, rule: str, constants: Mapping[str, Any], states: tuple[str, ...]
     ) -> None:
-        on_cpu = ms.get_context("device_target") == "CPU"
-        native = [
-            j
-            for j, i in enumerate(self._dense_index)
-            if on_cpu
-            and self.native_dense
-            and self._parameters[i].dtype == ms.float32
-            and not (self._centralizes and self.grad_centralization_flags[i])
-        ]
+        native = native_dense_places(self, self._dense_index)
         # The parameters that the native core updates, and the others.
         self._native_index = tuple(self._dense_index[j] for j in native)
         self._other_dense = tuple(j for j in range(len(self._dense_index)) if j not in set(native))
         self._other_index = tuple(self._dense_index[j] for j in self._other_dense)
-        self._dense_norm = DenseNorm(on_cpu)
+        self._dense_norm = DenseNorm(ms.get_context("device_target") == "CPU")
         if native:
             self._dense_step = DenseStep(
                 rule,
@@ -236,6 +206,8 @@ class SparseOptimizer(nn.Optimizer):
         Returns:
             A tuple to make later operators depend on.
         """
+        if self._over_workers:
+            gradients = self._worker_exchange(gradients, self.global_step)
         done = self.scale_and_update(gradients)
         self.assignadd(self.global_step, self.global_step_increase_tensor)
         return done
@@ -264,31 +236,25 @@ class SparseOptimizer(nn.Optimizer):
         decay = self.get_weight_decay() if self.exec_weight_decay else 0.0
         step = self.global_step + 1
         done: Any = ()
-        for j in range(len(self._table_index)):
-            i = self._table_index[j]
-            rate = self._rate_of(lr, i).reshape((1,))
-            decay_j = self._decay_of(decay, i).reshape((1,)) if self._decays[i] else self._no_decay
-            scale_j = scale.reshape((1,))
-            if self._device_place[j] >= 0:
-                device_step = self._device_steps[self._device_place[j]]
-                done += (device_step(gradients[i], rate, decay_j, scale_j, step),)
-            else:
-                done += (
-                    self._table_step(
-                        gradients[i],
-                        self._descriptors[j],
-                        rate,
-                        decay_j,
-                        scale_j,
-                        step,
-                        self._bindings[j],
-                    ),
-                )
+        if self._table_index:
+            done += self._steps_of_tables(gradients, scale, step, lr, decay)
         if self._native_index:
             done += (self._native_step(gradients, scale, step, lr, decay),)
         if self._other_index:
             done += self._other_steps(gradients, scale, unscaled, step, lr, decay)
         return done
+
+    def _steps_of_tables(self, gradients: Any, scale: Any, step: Any, lr: Any, decay: Any) -> Any:
+        tokens: Any = ()
+        rates: Any = ()
+        decays: Any = ()
+        for i in self._table_index:
+            tokens += (gradients[i],)
+            rates += (self._rate_of(lr, i).reshape((1,)),)
+            decays += (
+                self._decay_of(decay, i).reshape((1,)) if self._decays[i] else self._no_decay,
+            )
+        return self._table_steps(tokens, rates, decays, scale.reshape((1,)), step)
 
     def _native_step(self, gradients: Any, scale: Any, step: Any, lr: Any, decay: Any) -> Any:
         chosen: Any = ()
@@ -331,12 +297,10 @@ class SparseOptimizer(nn.Optimizer):
         for i in self._dense_index:
             dense += (gradients[i],)
         total = self._dense_norm(dense, self.reciprocal_scale)
-        for j in range(len(self._table_index)):
-            token = gradients[self._table_index[j]]
-            if self._device_place[j] >= 0:
-                squares = self._device_steps[self._device_place[j]].squared_norm(token).reshape(())
-            else:
-                squares = self._table_norm(token, self._descriptors[j]).reshape(())
+        tokens: Any = ()
+        for i in self._table_index:
+            tokens += (gradients[i],)
+        for squares in self._table_steps.squared_norms(tokens):
             total = total + squares * self.reciprocal_scale * self.reciprocal_scale
         return total
 
@@ -410,8 +374,7 @@ class SparseOptimizer(nn.Optimizer):
 
     def dense_ops(self) -> tuple[Any, ...]:
         """Return MindSpore's operators that update dense parameters."""
-        shared = ("assignadd", "_table_step", "_table_norm")
-        return tuple(op for name, op in self._primitives.items() if name not in shared)
+        return tuple(op for name, op in self._primitives.items() if name != "assignadd")
 
 
 def clip_factor(norm: Any, clip: float) -> Any:

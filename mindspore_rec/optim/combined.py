@@ -11,7 +11,9 @@ from mindspore.nn.optim.optimizer import _ConvertToCell
 
 from mindspore_rec.optim.base import SparseOptimizer, clip_factor
 from mindspore_rec.optim.checks import check_hyperparameter
+from mindspore_rec.optim.over_workers import WorkerExchange
 from mindspore_rec.optim.tables import table_of
+from mindspore_rec.parallel import worker_group
 
 __all__ = ["CombinedOptimizer"]
 
@@ -68,6 +70,9 @@ class CombinedOptimizer(nn.Optimizer):
         self._optimizers: Any = nn.CellList(parts, auto_prefix=False)
         ends = [sum(len(p.parameters) for p in parts[:k]) for k in range(len(parts) + 1)]
         self._spans = tuple(zip(ends, ends[1:], strict=False))
+        self._over_workers = worker_group().size > 1
+        if self._over_workers:
+            self._worker_exchange = WorkerExchange(parameters, [table_of(p) for p in parameters])
         self.table_bindings = {i: b for part in parts for i, b in part.table_bindings.items()}
 
     def _adopt(self, parts: list[SparseOptimizer]) -> None:
@@ -98,6 +103,8 @@ class CombinedOptimizer(nn.Optimizer):
     def construct(self, gradients: Any) -> Any:
         """Update all parameters; `gradients` has one for each of `parameters`, in their order."""
         done: Any = ()
+        if self._over_workers:
+            gradients = self._worker_exchange(gradients, self.global_step)
         if self.clip_global_norm is not None:
             total = ops.zeros_like(self.reciprocal_scale)
             for k in range(len(self._spans)):

@@ -13,7 +13,7 @@ from mindspore.ops import signature
 
 from mindspore_rec.native import custom_op
 
-__all__ = ["DenseNorm", "DenseStep", "require_tensor"]
+__all__ = ["DenseNorm", "DenseStep", "as_float32", "require_tensor"]
 
 # The numbers of `RuleKind` in csrc/optim/rule.h.
 _RULES = {
@@ -93,7 +93,7 @@ class DenseStep(nn.Cell):
         """
         inputs: Any = ()
         for j in range(len(self._parameters_of)):
-            inputs += (self._parameters_of[j], _as_float32(gradients[j]))
+            inputs += (self._parameters_of[j], as_float32(gradients[j]))
             inputs += self._states_of[j]
         return self._step(self._plan, self._constants, scale, step, *numbers, *inputs)
 
@@ -117,7 +117,7 @@ class DenseNorm(nn.Cell):
         """Return the sum of squares of all gradients times `scale`, all of them float32, 0-d."""
         inputs: Any = ()
         for gradient in gradients:
-            inputs += (_as_float32(gradient),)
+            inputs += (as_float32(gradient),)
         if self._native and len(inputs) > 0:
             return self._sum(scale, *inputs).reshape(())
         total = ops.zeros_like(scale)
@@ -138,7 +138,7 @@ def _writing_op(name: str) -> Any:
     return op
 
 
-def _as_float32(gradient: Any) -> Any:
+def as_float32(gradient: Any) -> Any:
     """Return a dense gradient as float32; of a sparse one raise TypeError."""
     gradient = require_tensor(gradient)
     return gradient if gradient.dtype == ms.float32 else ops.cast(gradient, ms.float32)

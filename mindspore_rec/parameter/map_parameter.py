@@ -178,7 +178,7 @@ class MapParameter(DynamicTable):
         self._make_map_operators()
         if key_tensor is not None and value_tensor is not None:
             keys = np.ascontiguousarray(key_tensor.asnumpy())
-            self._synchronised().put(keys, np.ascontiguousarray(value_tensor.asnumpy()))
+            self._synchronised().put_owned(keys, np.ascontiguousarray(value_tensor.asnumpy()))
 
     # ---- the description, by upstream's names too
 
@@ -369,17 +369,19 @@ class MapParameter(DynamicTable):
             incremental: False: every row, with status 0 (unchanged). True: what changed since the
                 last export (everything, the first time): status 1 (modified) and, after those, keys
                 with status 2 (erased or evicted), for which there is no row among the values. A row
-                counts as modified when it was put, trained, or looked up in training.
+                counts as modified when it was put, trained, or looked up in training. It must be
+                False over several workers, whose changes `RecCheckpoint` writes.
 
         Returns:
             keys `[n]` of the key dtype, values float32 `[number of rows, *value_shape]`,
             statuses int32 `[n]`.
         """
         native, mark = self._synchronised(), self.marks.held(_EXPORT)
+        self._check_incremental(incremental)
         if incremental and mark is not None:
             exported = self._pack(native.export_since(mark), MODIFIED)
         else:
-            exported = self._pack(native.export_rows(), MODIFIED if incremental else UNCHANGED)
+            exported = self._pack(native.export_all(), MODIFIED if incremental else UNCHANGED)
         self.marks.hold(_EXPORT, self.marks.new())
         return exported
 
@@ -404,6 +406,7 @@ class MapParameter(DynamicTable):
         """
         if slice_bytes < 1:
             raise ValueError(f"table '{self.name}': slice_bytes must be >= 1, got {slice_bytes}")
+        self._check_incremental(incremental)
         if self._slices is None:
             mark = self.marks.held(_EXPORT)
             if incremental and mark is not None:
@@ -419,7 +422,7 @@ class MapParameter(DynamicTable):
             )
         stop = start + max(1, slice_bytes // (4 * self.dim))
         last = stop >= len(keys)
-        part = self._synchronised().export_keys(keys[start:stop])
+        part = self._synchronised().export_keys_of_all(keys[start:stop])
         self._slices = None if last else (incremental, keys, stop)
         return (*self._pack(part, MODIFIED if incremental else UNCHANGED), last)
 
@@ -463,12 +466,19 @@ class MapParameter(DynamicTable):
                 f"one row a key that is not erased, got {values.shape}"
             )
         kept = np.ascontiguousarray(keys[present], np.int64)
-        self._synchronised().import_rows(
+        self._synchronised().import_all(
             kept, np.ascontiguousarray(values, np.float32).reshape(rows, self.dim)
         )
         if rows < len(keys):
             self._synchronised().erase(np.ascontiguousarray(keys[~present], np.int64))
         self.keep_rows()
+
+    def _check_incremental(self, incremental: bool) -> None:
+        if incremental and self._table.over_workers:
+            raise ValueError(
+                f"table '{self.name}': incremental must be False over several workers, each of "
+                "which knows its own changes: RecCheckpoint writes those of all as deltas"
+            )
 
     def clone(self, init: Any = "same") -> MapParameter:
         """Return an empty MapParameter of the same description under a new name, `<name>.clone<n>`.

@@ -13,6 +13,7 @@ from mindspore import Tensor
 
 from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.checks import check_int
+from mindspore_rec.parallel import worker_group
 from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.table_config import MAX_DIM, MAX_SEED, MAX_VOCAB_SIZE, TableConfig
 from mindspore_rec.parameter.table_parameter import TableParameter
@@ -106,7 +107,7 @@ class StaticParameter(TableParameter):
 
     def asnumpy(self) -> np.ndarray:
         """Return a copy of all values: float32 `[vocab_size, embedding_size]`."""
-        rows = self._synchronised().export_rows()
+        rows = self._synchronised().export_all()
         values = np.empty((self.vocab_size, self.dim), np.float32)
         values[rows["keys"]] = rows["values"]
         return values
@@ -134,8 +135,11 @@ class StaticParameter(TableParameter):
                 f"table '{self.name}': values must be float32 {self.shape}, "
                 f"got {array.dtype} {array.shape}"
             )
+        native = self._synchronised()
         keys = np.arange(self.vocab_size, dtype=np.int64)
-        self._synchronised().import_rows(keys, np.ascontiguousarray(array))
+        if native.workers > 1:
+            keys = keys[native.owners(keys) == worker_group().rank]  # each worker has its own rows
+        native.import_rows(keys, np.ascontiguousarray(array[keys]))
         self.keep_rows()
 
 

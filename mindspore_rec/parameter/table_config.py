@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
@@ -27,6 +28,8 @@ MAX_DIM = 8192
 MAX_SEED = (1 << 64) - 1
 MAX_VOCAB_SIZE = 1 << 35
 OUT_OF_RANGE = ("error", "zeros")
+PLACEMENTS = ("sharded", "owner", "replicated")
+MAX_OWNER = (1 << 31) - 1
 EVERY_KEY = CountAdmission(1)  # a key gets its row when it is first seen in training
 
 _HASH_ONLY = ("admission", "eviction", "unknown_value", "serving_unknown_value")
@@ -77,6 +80,16 @@ class TableConfig:
         out_of_range: what an id outside the vocabulary does in a static table: 'error', an error
             that names the id, or 'zeros', reads zeros. Default: 'error'.
         cache: the tiers in which the rows live, a `CacheConfig`. Default: all rows in host memory.
+        placement: which of several workers have the rows; without a launcher it has no effect.
+            'sharded': each worker some, by a hash of the key, so that all have about the same
+            number. 'owner': one worker has all, for small tables. 'replicated': every worker has
+            all and trains them alike, for small tables whose rows are looked up all the time: rows
+            do not travel, but keys and gradients go to all workers. Capacities (`max_rows`,
+            `max_bytes`, `max_candidates`) are of all workers together. Default: 'sharded'.
+        owner: number of the worker that has the rows where `placement` is 'owner', taken modulo the
+            number of workers, >= 0. Default: by a hash of the name.
+        gradient_dtype: dtype in which gradients of the rows travel between workers, `float32` or
+            `bfloat16`, which halves their bytes and rounds them to 8 bits. Default: `float32`.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -114,6 +127,9 @@ class TableConfig:
     vocab_size: int | None = None
     out_of_range: str = "error"
     cache: CacheConfig | None = None
+    placement: str = "sharded"
+    owner: int | None = None
+    gradient_dtype: Any = ms.float32
 
     def __post_init__(self) -> None:
         if self.name is not None and (not isinstance(self.name, str) or not self.name):
@@ -134,6 +150,7 @@ class TableConfig:
             self._set(argument, row if row is None else row[0] if len(row) == 1 else tuple(row))
         self._check_kind(where)
         check_cache(self.cache)
+        self._check_placement(where)
         self._row_initializer(where + "initializer")
 
     def _check_kind(self, where: str) -> None:
@@ -154,6 +171,21 @@ class TableConfig:
             raise ValueError(
                 f"{where}key_dtype is for hash tables; with vocab_size leave it out, "
                 f"got {self.key_dtype}"
+            )
+
+    def _check_placement(self, where: str) -> None:
+        """Check what says where rows and gradients are among several workers."""
+        check_one_of(where + "placement", self.placement, PLACEMENTS)
+        if self.owner is not None:
+            if self.placement != "owner":
+                raise ValueError(
+                    f"{where}owner is for placement='owner'; with placement='{self.placement}' "
+                    "leave it out"
+                )
+            self._set("owner", check_int(where + "owner", self.owner, 0, MAX_OWNER))
+        if self.gradient_dtype not in (ms.float32, ms.bfloat16):
+            raise ValueError(
+                f"{where}gradient_dtype must be float32 or bfloat16, got {self.gradient_dtype}"
             )
 
     def _set(self, field: str, value: Any) -> None:
@@ -180,6 +212,8 @@ class TableConfig:
             "name": self.name,
             "dim": self.dim,
             "seed": self.seed or 0,
+            "placement": self.placement,
+            "owner": zlib.crc32(self.name.encode()) if self.owner is None else self.owner,
             **init.native_arguments(),
         }
         if self.vocab_size is not None:

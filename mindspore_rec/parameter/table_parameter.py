@@ -18,6 +18,7 @@ from mindspore_rec.cache.attach import attach
 from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.cache.device import DeviceTier
 from mindspore_rec.native import NameTakenError, custom_op
+from mindspore_rec.parallel import worker_group
 from mindspore_rec.parameter.anchor import new_anchor
 from mindspore_rec.parameter.host_rows import HostRows
 from mindspore_rec.parameter.marks import ChangeMarks
@@ -67,6 +68,7 @@ def _new_table(config: TableConfig) -> _native.Table:
 
 def _named_table(config: TableConfig) -> _native.Table:
     arguments = config.native_arguments()
+    worker_group()  # under a launcher the table is over all workers, who must have met before
     try:
         return _native.Table(**arguments)
     except NameTakenError:

@@ -7,7 +7,6 @@ import argparse
 import dataclasses
 import json
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,22 @@ from mindspore_rec.plan.simulate import Choices, Plan, simulate
 from mindspore_rec.plan.sizes import OPTIMIZERS, row_bytes
 from mindspore_rec.plan.tier_report import tier_text
 from mindspore_rec.plan.tiers import TierPlan, Tiers, plan_tiers
+from mindspore_rec.plan.worker_options import (
+    add_worker_options,
+    check_no_worker_options,
+    columns,
+    worker_plan,
+)
+from mindspore_rec.plan.worker_report import worker_text
+from mindspore_rec.plan.workers import WorkerPlan
 
 _DESCRIPTION = """\
 Runs rows, counters and evictions of a table over a key log, without values, and prints what each
 choice of admission threshold, idle limit and capacity costs in rows and bytes, and how many lookups
 would read a trained row. With --tiers it prints instead which tier of a table would serve the keys
-of each batch, and how many rows would move. Formats: Parquet, CSV, TSV, lines of JSON (as
-kafka-console-consumer prints); text may be gzip."""
+of each batch, and how many rows would move; with --workers what each of many workers would hold,
+exchange and take a step. Formats: Parquet, CSV, TSV, lines of JSON (as kafka-console-consumer
+prints); text may be gzip."""
 
 
 _NOT_OF_TIERS = (
@@ -40,19 +48,6 @@ _NOT_OF_TIERS = (
     "time",
     "plot",
 )
-
-
-def _columns(text: str) -> list[str | int]:
-    columns: list[str | int] = []
-    for part in text.split(","):
-        numbers = re.fullmatch(r"(\d+)-(\d+)", part)
-        if not part:
-            raise argparse.ArgumentTypeError(f"must be names or numbers, got {text!r}")
-        if numbers:
-            columns += range(int(numbers[1]), int(numbers[2]) + 1)
-        else:
-            columns.append(int(part) if part.isdecimal() else part)
-    return columns
 
 
 def _column(text: str) -> str | int:
@@ -97,8 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     add("logs", nargs="+", type=Path, metavar="LOG", help="files, in the order of training")
     add(
         "--keys",
-        type=_columns,
-        required=True,
+        type=columns,
         metavar="COL[,COL...]",
         help="columns looked up in the table: names; for CSV and TSV also numbers from 0 and "
         "ranges, 14-39",
@@ -170,6 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N[,N...]",
         help="admission thresholds tried with the capacities (default 1)",
     )
+    add_worker_options(parser)
     add("--json", type=Path, metavar="PATH", help="write the figures to PATH")
     add("--plot", type=Path, metavar="FILE", help="draw the curve to FILE, .png or .svg")
     return parser
@@ -177,9 +172,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return the exit code: 1 after an error, 130 after Ctrl-C."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.keys is None and options.table is None:
+        parser.error("--keys is required, or --table with --workers")
     try:
-        plan = _plan(options) if options.tiers is None else _tier_plan(options)
+        plan = _chosen_plan(options)
     except (ImportError, OSError, TypeError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -192,10 +190,27 @@ def main(arguments: list[str] | None = None) -> int:
     if isinstance(plan, Plan) and options.plot is not None:
         save_plot(plan, options.plot)
     try:
-        print(plan_text(plan) if isinstance(plan, Plan) else tier_text(plan), flush=True)
+        print(_text(plan), flush=True)
     except BrokenPipeError:  # `| head` has read enough; what Python flushes at its end goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def _chosen_plan(options: argparse.Namespace) -> Plan | TierPlan | WorkerPlan:
+    if options.workers is not None:
+        for name in (*_NOT_OF_TIERS, "order", "warm_up", "tiers"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name.replace('_', '-')} must be left out with --workers")
+        _check_json(options)
+        return worker_plan(options, None if options.keys is None else _log(options))
+    check_no_worker_options(options)
+    return _plan(options) if options.tiers is None else _tier_plan(options)
+
+
+def _text(plan: Plan | TierPlan | WorkerPlan) -> str:
+    if isinstance(plan, WorkerPlan):
+        return worker_text(plan)
+    return plan_text(plan) if isinstance(plan, Plan) else tier_text(plan)
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -251,6 +266,8 @@ def _check_json(options: argparse.Namespace) -> None:
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     named = {name: value for name, value in vars(options).items() if name not in ("json", "plot")}
     tiers = None if options.tiers is None else [dataclasses.asdict(each) for each in options.tiers]
+    if options.placements is not None:
+        named["placements"] = str(options.placements)
     return {**named, "tiers": tiers, "logs": [str(path) for path in options.logs]}
 
 

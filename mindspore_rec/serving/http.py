@@ -7,9 +7,10 @@ Needs starlette (`pip install 'mindspore_rec[serving]'`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -40,6 +41,8 @@ logger = logging.getLogger("mindspore_rec")
 
 _MOST_BYTES = 256 << 20  # of all bodies that are not answered yet
 _COUNTED = 1 << 16  # bytes of a body from which on it counts: whoever sends slowly stops no others
+_MOST_DROPPED = 256 << 20  # bytes of a refused body that are read so that its client gets an answer
+_DROP_SECONDS = 5.0  # for which they are read
 _SMALL_ANSWER = 1024  # numbers, which take less than a millisecond to write
 
 
@@ -185,13 +188,21 @@ class Front:
         return self._predictor
 
     async def _body(self, request: Request, held: _Held) -> bytearray:
+        parts = request.stream()
+        try:
+            return await self._read(request, parts, held)
+        except (HTTPException, RequestError, BusyError):
+            await _drop(request, parts)
+            raise
+
+    async def _read(self, request: Request, parts: AsyncIterator[bytes], held: _Held) -> bytearray:
         if "inference-header-content-length" in request.headers:
             raise RequestError("the body must be JSON, binary data are not supported")
         most = self._limits.body_bytes
         said = request.headers.get("content-length", "")
         body = bytearray()
         if not (said.isdecimal() and len(said) < 20 and int(said) > most):
-            async for part in request.stream():
+            async for part in parts:
                 body += part
                 held.count(len(body))
                 if len(body) > most:
@@ -237,6 +248,25 @@ def _route(
     path: str, answer: Callable[[Request], Awaitable[Response]], method: str = "GET"
 ) -> Route:
     return Route(path, answer, methods=[method])
+
+
+async def _drop(request: Request, parts: AsyncIterator[bytes]) -> None:
+    """Read the rest of a refused body, up to a size and a time, and keep nothing of it.
+
+    A connection that is closed with unread data is reset, and the answer may be lost with it.
+    """
+    if request.headers.get("expect", "").lower() == "100-continue":
+        return  # the client waits for the answer before it sends the body
+
+    async def read() -> None:
+        size = 0
+        async for part in parts:
+            size += len(part)
+            if size > _MOST_DROPPED:
+                return
+
+    with contextlib.suppress(asyncio.TimeoutError, ClientDisconnect):
+        await asyncio.wait_for(read(), _DROP_SECONDS)
 
 
 def _check_version(request: Request, version: int) -> None:

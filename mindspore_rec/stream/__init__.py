@@ -36,6 +36,7 @@ from mindspore_rec.stream.memory import MemoryTopic
 from mindspore_rec.stream.source import StreamSource
 from mindspore_rec.stream.stop import StopWhen
 from mindspore_rec.stream.worker import FeatureWorker
+from mindspore_rec.stream.worker_split import split_by_worker
 
 __all__ = [
     "AnnouncementReader",
@@ -79,6 +80,7 @@ __all__ = [
     "batch_source",
     "ensure_topic",
     "pack",
+    "split_by_worker",
     "to_arrays",
     "to_record_batch",
 ]

@@ -156,6 +156,16 @@ class IterableBatches(BatchSource):
         data: Any = self._data
         data.load_state_dict(state)
 
+    def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
+        """Return the batches of the iterable's method `split_by_worker(worker, workers)`.
+
+        Returns:
+            None if it has no such method, or if that returns None.
+        """
+        split = getattr(self._data, "split_by_worker", None)
+        share = None if split is None else split(worker, workers)
+        return None if share is None else batch_source(share)
+
     def covered_streams(self) -> list[Any]:
         """Return the iterable, its `source`, the source of that and so on, if it has a state."""
         found: list[Any] = []
@@ -232,6 +242,26 @@ class DatasetBatches(BatchSource):
                 return f"is a GeneratorDataset over a {_kind(source)} without a length"
         return None
 
+    def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
+        """Return this source if the data set has `num_shards` and `shard_id` of the worker.
+
+        Returns:
+            None without shards: the rows of each batch are to be divided.
+
+        Raises:
+            ValueError: the data set has other shards.
+        """
+        shards = _shards(self._dataset)
+        if not shards:
+            return None
+        if shards != {(workers, worker)}:
+            given = ", ".join(f"shard {shard} of {number}" for number, shard in sorted(shards))
+            raise ValueError(
+                f"the data set must have num_shards={workers} and shard_id={worker}, those of this "
+                f"worker, or no shards, got {given}"
+            )
+        return self
+
     @property
     def reads_in_pipeline(self) -> bool:
         """Whether a `GeneratorDataset` is part of the data set."""
@@ -257,6 +287,17 @@ def _has_length(dataset: Dataset) -> bool:
 def _generators(dataset: Dataset) -> list[GeneratorDataset]:
     found = [dataset] if isinstance(dataset, GeneratorDataset) else []
     return found + [each for child in dataset.children for each in _generators(child)]
+
+
+def _shards(dataset: Dataset) -> set[tuple[int, int]]:
+    """Return number and place of the shards of which the sources of a data set are one."""
+    sampler = getattr(dataset, "sampler", None)
+    found = set()
+    for each in (dataset, sampler):
+        number, shard = getattr(each, "num_shards", None), getattr(each, "shard_id", None)
+        if isinstance(number, int) and isinstance(shard, int) and number > 1:
+            found.add((number, shard))
+    return found.union(*(_shards(child) for child in dataset.children))
 
 
 def _length(data: Any) -> int | None:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mindspore_rec.stream.worker_states import join_states, states_in
+
 __all__ = ["Batch", "BatchSource", "BatchWrapper"]
 
 _STATES_KEPT = 1024
@@ -159,6 +161,24 @@ class BatchSource(ABC):
         """Whether something learns of the batches as they are read, so they are for training."""
         return False
 
+    # ---- several workers
+
+    def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
+        """Return the source of one worker's share of the data, before the first batch.
+
+        A training with several workers calls this on each. The shares have each row of the data
+        once. The source may return itself, changed.
+
+        Args:
+            worker: number of the worker, from 0.
+            workers: number of workers, at least 2.
+
+        Returns:
+            The share; None, the default, if the source cannot divide its data: then the rows of
+            each batch are divided (`split_by_worker`).
+        """
+        return None
+
     # ---- event time
 
     def iteration_tables(self) -> Sequence[Any]:
@@ -291,6 +311,10 @@ class BatchWrapper(BatchSource):
         if self._learner is None:
             self.source.load_state_dict(state)
             return
+        states = states_in(state)
+        if states is not None:
+            source = join_states([each["source"] for each in states])
+            state = {"source": source, "learned": states[0]["learned"]}
         if not isinstance(state, Mapping) or not {"source", "learned"} <= set(state):
             raise TypeError(f"state must be what state_dict() returned, got {state!r:.100}")
         self.source.load_state_dict(state["source"])
@@ -310,6 +334,27 @@ class BatchWrapper(BatchSource):
     def learns(self) -> bool:
         """Whether the learner, or the source, learns of the batches."""
         return self._learner is not None or self.source.learns
+
+    def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
+        """Return this wrapper around the source's share; None if the rows are to be divided.
+
+        Raises:
+            ValueError: a learner would see the rows of one worker only.
+        """
+        # A learner sees all rows where the rows of each batch are divided after it.
+        if self._learner is not None and self.source.covered_streams():
+            return None
+        share = self.source.split_by_worker(worker, workers)
+        if share is None:
+            return None
+        if self._learner is not None:
+            raise ValueError(
+                f"the features of {type(self).__name__} learn of its batches, and each worker has "
+                "batches of its own, so every worker would learn something else: fit the features "
+                "and give pipeline.apply, or the same data to every worker"
+            )
+        self.source = share
+        return self
 
     def iteration_tables(self) -> Sequence[Any]:
         """Return the tables whose event time is set where a loop iterates over the source."""

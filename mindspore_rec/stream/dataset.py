@@ -16,6 +16,7 @@ from mindspore_rec.feature.event_tables import network_event_tables
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.stream.batches import Batch, BatchSource
 from mindspore_rec.stream.source import StreamSource
+from mindspore_rec.stream.worker_states import join_states, states_in
 
 __all__ = ["StreamingDataset"]
 
@@ -161,6 +162,21 @@ class StreamingDataset(BatchSource):
         """Number of batches read in the stream's life."""
         return self._batches
 
+    def split_by_worker(self, worker: int, workers: int) -> BatchSource | None:
+        """Return this stream, which from now on reads the partitions of one worker.
+
+        Returns:
+            None, and nothing changes, where rows are to be split: there are fewer partitions than
+            workers, or the transform learns, for which every worker must see all rows.
+        """
+        if self.learns or len(self.source.partitions) < workers:
+            return None
+        self.source.split_by_worker(worker, workers)
+        with self._lock:
+            self._places.clear()
+        self._remember(self.source.batches)
+        return self
+
     def covered_streams(self) -> list[Any]:
         """Return the source, whose position is part of the state."""
         return [self.source]
@@ -215,6 +231,10 @@ class StreamingDataset(BatchSource):
             TypeError, ValueError: `state` is not a state of such a stream and transform.
             RuntimeError: batches have been read.
         """
+        states = states_in(state)
+        if states is not None:
+            state = {**states[0], "batches": state["batches"]}
+            state["source"] = join_states([each["source"] for each in states])
         if not isinstance(state, Mapping) or not {"batches", "source", "transform"} <= set(state):
             raise TypeError(f"state must be what state_dict() returned, got {state!r:.100}")
         if self._learns != (state["transform"] is not None):

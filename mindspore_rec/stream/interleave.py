@@ -94,7 +94,7 @@ class Interleaver:
 
     Attributes:
         offsets: by partition, the message that is next.
-        row: rows already taken of the message that is next in `current`.
+        row: rows already taken of the message that is next in the partition that has the turn.
         idle: partitions that the turn leaves out.
         taken: messages taken in the stream's life.
         last: by partition and producer, the last sequence number taken.
@@ -106,7 +106,7 @@ class Interleaver:
         self.partitions = partitions
         self.turn = turn
         self.offsets = dict.fromkeys(partitions, 0)
-        self.row = 0
+        self._begun: dict[int, int] = {}  # rows taken of a partition's next message, if any
         self.idle: set[int] = set()
         self.taken = 0
         self.duplicates = 0
@@ -139,6 +139,18 @@ class Interleaver:
             blocks.clear()
 
     # ---- turns
+
+    @property
+    def row(self) -> int:
+        """Number of rows already taken of the next message of the partition that has the turn."""
+        return self._begun.get(self.partitions[self._at], 0)
+
+    @row.setter
+    def row(self, rows: int) -> None:
+        partition = self.partitions[self._at]
+        self._begun.pop(partition, None)
+        if rows:
+            self._begun[partition] = rows
 
     @property
     def current(self) -> int | None:
@@ -265,10 +277,14 @@ class Interleaver:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position as JSON values."""
+        turn_of = self.partitions[self._at]
+        # Other partitions have begun messages where workers took turns of their own before.
+        others = {str(p): rows for p, rows in self._begun.items() if p != turn_of}
         return {
             "offsets": {str(p): offset for p, offset in self.offsets.items()},
-            "turn_of": self.partitions[self._at],
+            "turn_of": turn_of,
             "row": self.row,
+            **({"rows": others} if others else {}),
             "idle": sorted(self.idle),
             "used": self._used,
             "taken": self.taken,
@@ -281,7 +297,7 @@ class Interleaver:
         """Continue from a saved position, and drop all blocks."""
         self.clear()
         self.offsets = {int(p): int(offset) for p, offset in state["offsets"].items()}
-        self.row = int(state["row"])
+        self._begun = {int(p): int(rows) for p, rows in state.get("rows", {}).items()}
         self.idle = set(state["idle"])
         self._used = int(state["used"])
         self.taken = int(state["taken"])
@@ -289,6 +305,7 @@ class Interleaver:
         self.missing = int(state.get("missing", 0))
         self.last = {p: dict(state["sequences"].get(str(p), {})) for p in self.partitions}
         self._at = self.partitions.index(int(state["turn_of"]))
+        self.row = int(state["row"])
 
 
 def _nothing(messages: int) -> None:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["ReadWatch", "check_read", "reading"]
+__all__ = ["ReadGivenUpError", "ReadWatch", "check_read", "reading", "still_waiting"]
 
 _local = threading.local()
 _watches: list[ReadWatch] = []
+
+
+class ReadGivenUpError(Exception):
+    """Raised out of a stream that waits for messages, when the training ends meanwhile."""
 
 
 class ReadWatch:
@@ -52,14 +56,30 @@ class ReadWatch:
 
 
 @contextmanager
-def reading() -> Iterator[None]:
-    """Mark what this thread reads inside the context as read for the training."""
-    before = getattr(_local, "reading", False)
-    _local.reading = True
+def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Mark what this thread reads inside the context as read for the training.
+
+    Args:
+        on_wait: function that a stream calls about once a second while it waits for messages; it
+            may raise `ReadGivenUpError`. Default: None.
+    """
+    before = getattr(_local, "reading", False), getattr(_local, "on_wait", None)
+    _local.reading, _local.on_wait = True, on_wait
     try:
         yield
     finally:
-        _local.reading = before
+        _local.reading, _local.on_wait = before
+
+
+def still_waiting() -> None:
+    """Tell whoever reads in this thread that the stream has no messages yet.
+
+    Raises:
+        ReadGivenUpError: nobody needs the batch any more; the stream goes back to its last one.
+    """
+    on_wait = getattr(_local, "on_wait", None)
+    if on_wait is not None:
+        on_wait()
 
 
 def check_read(stream: Any) -> None:

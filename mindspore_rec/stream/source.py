@@ -21,7 +21,8 @@ from mindspore_rec.stream.fetcher import Fetcher, event_seconds
 from mindspore_rec.stream.formats import Format
 from mindspore_rec.stream.interleave import BadEntry, Interleaver, Sequence
 from mindspore_rec.stream.journal import Decision, Journal
-from mindspore_rec.stream.read_watch import check_read
+from mindspore_rec.stream.partition_split import merged_state, partitions_of, row_share, state_of
+from mindspore_rec.stream.read_watch import check_read, still_waiting
 from mindspore_rec.stream.source_checks import (
     STATE_VERSION,
     check_limits,
@@ -31,6 +32,7 @@ from mindspore_rec.stream.source_checks import (
     check_state,
 )
 from mindspore_rec.stream.stop import StopWhen
+from mindspore_rec.stream.worker_states import states_in
 
 __all__ = ["StreamSource"]
 
@@ -157,13 +159,14 @@ class StreamSource:
         self._journal = journal if journal is not None else Journal()
         if start == "latest" and len(self._journal):
             raise ValueError("journal must be new where start is 'latest': it is of another stream")
-        self._order = Interleaver(self._partitions, turn)
+        self._order = self._new_order(self._partitions, turn)
         self._order.offsets = self._first_offsets(check_start(start, self._partitions))
-        self._order.on_bad = self._on_bad
-        self._order.on_good = self._share.good
         self._on_missing = check_one_of("on_missing", on_missing, ("warn", "stop"))
         self._missing_reported = 0
-        self._order.on_missing = self._report_missing
+        self._sends_letters = True
+        self._split: tuple[int, int] | None = None  # the worker whose share it is, and how many
+        self._worker_states: list[Any] = []  # that were loaded
+        self._only_split: ValueError | None = None  # why they are of no use to one worker
         self._changed = threading.Condition()
         self._fetcher: Fetcher | None = None
         self._closed = False
@@ -182,6 +185,64 @@ class StreamSource:
         self._waits: dict[int, float] = {}
         self._began = 0.0
         self._last_row = 0.0
+
+    def _new_order(self, partitions: list[int], turn: int) -> Interleaver:
+        order = Interleaver(partitions, turn)
+        order.on_bad = self._on_bad
+        order.on_good = self._share.good
+        order.on_missing = self._report_missing
+        return order
+
+    # ---- workers
+
+    @property
+    def partitions(self) -> list[int]:
+        """Partitions that are read, in ascending order."""
+        return list(self._partitions)
+
+    @property
+    def depends_on_time(self) -> bool:
+        """Whether `skip_idle_seconds` or `max_wait_seconds` may decide what a batch is."""
+        return self._skip_idle is not None or self._max_wait is not None
+
+    def split_by_worker(self, worker: int, workers: int) -> StreamSource:
+        """Leave the other workers' partitions and their rows of each batch to them.
+
+        Worker w reads the partitions at the places w, w + workers, ... of those that this stream
+        has, in batches of `batch_size / workers` rows, as near as whole numbers are. The position
+        goes on with each partition, whatever the number of workers that saved it.
+
+        Args:
+            worker: number of this worker, from 0.
+            workers: number of workers.
+
+        Returns:
+            This object.
+
+        Raises:
+            ValueError: there are fewer partitions, or rows of a batch, than workers; a state that
+                was loaded cannot go on with other workers.
+            RuntimeError: batches have been taken.
+        """
+        if self._split == (worker, workers):
+            return self
+        if self._fetcher is not None or self._split is not None:
+            raise RuntimeError("a stream must be split by worker before its first batch, and once")
+        mine = partitions_of(worker, workers, self._partitions)
+        first, last = row_share(self.batch_size, worker, workers)
+        if self.batch_size < workers:
+            raise ValueError(f"batch_size must be at least 1 a worker, got {self.batch_size}")
+        state = state_of(worker, workers, mine, self._worker_states or [self.state_dict()])
+        self.batch_size = last - first
+        self._partitions = mine
+        self._order = self._new_order(mine, self._order.turn)
+        self._split, self._only_split = (worker, workers), None
+        self.load_state_dict(state)
+        return self
+
+    def read_alike(self, worker: int) -> None:
+        """Read what all workers read: one of them, worker 0, sends the dead letters."""
+        self._sends_letters = worker == 0
 
     # ---- iteration
 
@@ -221,6 +282,8 @@ class StreamSource:
             raise ValueError("this stream is closed")
         if self._fetcher is not None:
             return
+        if self._only_split is not None:
+            raise self._only_split
         self._check_kept()
         if self._dead_letters is not None:
             self._dead_letters.look_up(self.topic, self._order.offsets, self._dead_marks)
@@ -310,6 +373,13 @@ class StreamSource:
         assert fetcher is not None
         if fetcher.error is not None:
             raise fetcher.error
+        self._changed.release()  # while others are told, messages may come
+        try:
+            still_waiting()
+        finally:
+            self._changed.acquire()
+        if self._order.current is not None and self._order.has(self._order.current):
+            return False
         now = time.monotonic()
         live = self._decided == len(self._journal) and self._order.row == 0
         until = now + 1.0  # a signal's handler runs in between
@@ -359,7 +429,8 @@ class StreamSource:
                 f"message {entry.offset} of partition {partition} of topic {self.topic!r} is bad "
                 f"({entry.error}), and there is no dead-letter topic to put it in"
             )
-        self._dead_letters.send(self.topic, partition, entry)
+        if self._sends_letters:
+            self._dead_letters.send(self.topic, partition, entry)
         self._dead[entry.error.reason] = self._dead.get(entry.error.reason, 0) + 1
         try:
             self._share.bad(entry.error.reason, entry.error.detail)
@@ -471,6 +542,23 @@ class StreamSource:
         """
         if self._fetcher is not None:
             raise RuntimeError("a state must be loaded before the first batch is taken")
+        states = states_in(state)
+        if states is not None:
+            for each in states:
+                check_state(each, self.topic, list(each["partitions"]))
+            self._worker_states, self._only_split = states, None
+            try:
+                state = (
+                    merged_state(states)
+                    if self._split is None
+                    else state_of(*self._split, self._partitions, states)
+                )
+            except ValueError as error:
+                if self._split is not None:
+                    raise
+                self._only_split = error  # as many workers as before may go on
+                self._batches = int(state["batches"])
+                return
         check_state(state, self.topic, self._partitions)
         schema = state["schema"]
         if self.format.schema is None and schema is not None:

@@ -12,6 +12,7 @@ from mindspore_rec.checks import check_int
 from mindspore_rec.feature.columns import event_time
 from mindspore_rec.feature.event_tables import event_tables
 from mindspore_rec.feature.feature_spec import check_specs
+from mindspore_rec.train.peers import current_group
 
 __all__ = ["EventTime"]
 
@@ -60,5 +61,8 @@ class EventTime(Callback):
             )
         column = batch[self.place]
         seconds = event_time(self._spec, column.asnumpy() if isinstance(column, Tensor) else column)
+        group = current_group()
+        if group.size > 1:  # the tables of all workers have one clock
+            seconds = max(group.all_gather_json(seconds))
         for table in self.tables:
             table.set_event_time(seconds)

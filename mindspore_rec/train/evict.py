@@ -15,6 +15,7 @@ from mindspore_rec import _native
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.parameter import EvictedKeys, MapParameter
+from mindspore_rec.train.peers import current_group
 
 __all__ = ["EvictCallback", "EvictedKeysCallback"]
 
@@ -29,7 +30,8 @@ class EvictCallback(Callback):
     It is for tables made with `Eviction(..., trigger="callback")`; the ages of their rows are
     measured when it evicts. Lookups no longer find rows that are too old from that moment on; their
     memory is freed in slices during the following steps, without a pause. The intervals are counted
-    anew after each eviction.
+    anew after each eviction. Of several workers, all evict when one is to; `evict_rows` and
+    `evict_bytes` are for the rows of one worker.
 
     Args:
         evict_enable: whether to evict at all. Default: True.
@@ -113,6 +115,10 @@ class EvictCallback(Callback):
             return
         step = self._step = run_context.original_args().cur_step_num
         cause = self._cause(step)
+        group = current_group()
+        if group.size > 1:  # clocks and numbers of rows differ, and all evict at the same step
+            causes = group.all_gather_json(cause)
+            cause = next((each for each in causes if each is not None), None)
         if cause is None:
             return
         for table in self._tables:

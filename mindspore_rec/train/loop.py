@@ -21,9 +21,11 @@ from mindspore_rec.stream.read_watch import reading
 from mindspore_rec.train.callbacks import loss_value
 from mindspore_rec.train.hints import hint_vocabulary
 from mindspore_rec.train.interrupt import Interruption
+from mindspore_rec.train.peers import Peers
 from mindspore_rec.train.prefetch import PrefetchStage
 from mindspore_rec.train.summary import TrainSummary
 from mindspore_rec.train.tensors import as_tensors, row_count
+from mindspore_rec.train.worker_feed import WorkerBatch
 
 __all__ = ["TrainLoop"]
 
@@ -42,6 +44,7 @@ class TrainLoop:
         stage: stage that reads batches ahead.
         event_tables: tables whose event time is set to that of a batch just before its step.
         max_steps: most steps of the run; None for no limit.
+        peers: the other workers, which take the same steps; None for the only one.
 
     Attributes:
         summary: figures of the run.
@@ -57,6 +60,7 @@ class TrainLoop:
         stage: PrefetchStage,
         event_tables: Sequence[MapParameter],
         max_steps: int | None,
+        peers: Peers | None = None,
     ) -> None:
         self.summary = TrainSummary(history=run.history)
         self.stop_on_nan = False
@@ -69,6 +73,10 @@ class TrainLoop:
         self._event_tables = event_tables
         self._max_steps = max_steps
         self._last = max_steps  # no more batches than this many steps need are read
+        self._peers = peers
+        if peers is not None:
+            peers.feed.wants_stop = self._asks_to_stop
+            peers.feed.knows_ids = lambda: stage.ids_known
 
     def run_passes(self, source: BatchSource, epochs: int, epoch_steps: int | None) -> None:
         """Train for a number of epochs of `epoch_steps` steps, or else of one pass over the source.
@@ -79,7 +87,7 @@ class TrainLoop:
         if epoch_steps is None:
             with _Begun(self._callbacks, self._context):
                 for epoch in range(epochs):
-                    with self._reading(_not_empty(self._batches(source))):
+                    with self._reading(self._not_empty(source)):
                         self._epoch(epoch + 1, None)
                     if self._over():
                         break
@@ -115,8 +123,10 @@ class TrainLoop:
                 break
             self._step(batch, begin)
             taken += 1
-        run.interrupted = self._interruption.requested
+        self._settle()
+        run.interrupted = self._interrupted()
         self._callbacks.on_train_epoch_end(self._context)
+        self._settle()
         self.summary.epochs += not self._over() or taken == steps
         return taken
 
@@ -129,12 +139,19 @@ class TrainLoop:
 
     def _repeated(self, source: BatchSource) -> Generator[Batch, None, None]:
         while True:
-            yield from _not_empty(self._batches(source))
+            yield from self._not_empty(source)
+
+    def _not_empty(self, source: BatchSource) -> Generator[Batch, None, None]:
+        return _not_empty(self._batches(source), "" if self._peers is None else self._peers.name)
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None]) -> Iterator[None]:
         """Read batches of this stream inside the context, and drop those read ahead at its end."""
-        self._stage.start(lambda: self._read(stream))
+        if self._peers is None:
+            self._stage.start(lambda: self._read(stream))
+        else:
+            self._peers.feed.start(lambda: self._read(stream))
+            self._stage.start(self._peers.feed.next, self._peers.feed)
         try:
             with closing(stream):
                 yield
@@ -144,7 +161,7 @@ class TrainLoop:
     def _read(self, stream: Iterator[Batch]) -> Batch | None:
         try:
             self._interruption.waiting = True
-            with reading():
+            with reading(None if self._peers is None else self._on_wait):
                 return next(stream, None)
         except KeyboardInterrupt:
             self._interruption.requested = True
@@ -152,11 +169,32 @@ class TrainLoop:
         finally:
             self._interruption.waiting = False
 
+    def _on_wait(self) -> None:
+        assert self._peers is not None
+        self._interruption.waiting = False  # no signal may end a round in the middle
+        try:
+            self._peers.feed.on_wait()
+        finally:
+            self._interruption.waiting = True
+
     def _next(self) -> Batch | None:
         most = None if self._last is None else self._last - self._run.cur_step_num
+        if self._peers is not None:
+            return self._next_of_all(self._peers, most)
         batch = self._stage.next(most)
         # If Ctrl-C ended the wait for a later batch, the batches read before it are not trained.
         return None if self._interruption.requested else batch
+
+    def _next_of_all(self, peers: Peers, most: int | None) -> Batch | None:
+        rounds = peers.rounds
+        batch = self._stage.next(most)
+        if peers.rounds == rounds:  # it was read before: only whether to stop is asked
+            peers.feed.agree_stop()
+        if peers.feed.stopped:
+            return None
+        if batch is None:
+            peers.feed.check()
+        return batch
 
     def _limit(self, steps: int) -> None:
         self._last = steps if self._last is None else min(steps, self._last)
@@ -172,32 +210,65 @@ class TrainLoop:
         run.cur_step_num += 1
         run.train_dataset_element = columns
         run.train_batch = batch
+        own = self._begin_step(batch)
         self._set_event_time(batch)
         self._callbacks.on_train_step_begin(self._context)
         self._stage.begin_step()
         if run.cur_step_num == 1:
             hint_vocabulary(run.train_network, columns)
+        self._begin_step(batch)  # again: a callback may have evaluated
         run.net_outputs = self._call(True, *columns)
         self._stage.end_step()
         self._interruption.restore()
+        bad, rows = None, own
+        if self._peers is not None and isinstance(batch, WorkerBatch):
+            run.net_outputs = self._peers.outputs(run.net_outputs, batch)
+            bad, rows = self._peers.bad, sum(batch.samples)
         if self.stop_on_nan:
-            _check_loss(run.net_outputs, run.cur_step_num)
-        rows = row_count(columns)
+            _check_loss(run.net_outputs, run.cur_step_num, bad)
         run.samples += rows
         if self._call.compilations == compilations and run.cur_step_num > 1:
             summary.step_seconds += time.perf_counter() - begin
             summary.step_samples += rows
         self._callbacks.on_train_step_end(self._context)
 
+    def _begin_step(self, batch: Batch) -> int:
+        """Tell all workers' tables of the step; return the rows of this worker."""
+        own = row_count(batch.columns)
+        if self._peers is not None and isinstance(batch, WorkerBatch):
+            self._peers.begin_step(self._run.cur_step_num, batch)
+            own = batch.own_samples
+        self._run.batch_samples = own
+        return own
+
     def _set_event_time(self, batch: Batch) -> None:
         if batch.event_time is not None:
             for table in self._event_tables:
                 table.set_event_time(batch.event_time)
 
+    # ---- the end
+
+    def _asks_to_stop(self) -> bool:
+        return self._interruption.requested or bool(self._context.get_stop_requested())
+
+    def _settle(self) -> None:
+        if self._peers is not None:
+            self._peers.settle(self._run, self._context, self._interruption)
+
+    def _interrupted(self) -> bool:
+        peers = self._peers
+        return self._interruption.requested if peers is None else peers.interrupted
+
     def _over(self) -> bool:
-        if self._interruption.requested or self._context.get_stop_requested():
+        if self._asks_to_stop() if self._peers is None else self._peers.feed.stopped:
             return True
         return self._max_steps is not None and self._run.cur_step_num >= self._max_steps
+
+    def source_stop_reason(self, source: BatchSource) -> str:
+        """Return the reason why the data ended, on whichever worker, or ''."""
+        if self._peers is None:
+            return source.stop_reason
+        return self._peers.stop_reason(source.stop_reason)
 
     def finish(self, seconds: float) -> TrainSummary:
         """Return the summary of the run, which took `seconds`."""
@@ -207,7 +278,9 @@ class TrainLoop:
         summary.seconds = seconds
         summary.loss = loss_value(run.net_outputs)
         summary.metrics = run.get("metrics") or {}
-        summary.interrupted = self._interruption.requested
+        summary.interrupted = self._interrupted()
+        if self._peers is not None:
+            self._peers.finish(summary)
         summary.stop_reason = run.stop_reason
         return summary
 
@@ -227,7 +300,7 @@ class _Begun:
             self._callbacks.on_train_end(self._context)
 
 
-def _not_empty(batches: Generator[Batch, None, None]) -> Generator[Batch, None, None]:
+def _not_empty(batches: Generator[Batch, None, None], worker: str) -> Generator[Batch, None, None]:
     empty = True
     with closing(batches):
         for batch in batches:
@@ -235,19 +308,21 @@ def _not_empty(batches: Generator[Batch, None, None]) -> Generator[Batch, None, 
             yield batch
     if empty:
         raise ValueError(
-            "train_dataset gave no batch: it is empty, or an iterator that an earlier epoch used up"
+            f"train_dataset gave {worker}{' ' if worker else ''}no batch: it is empty, or an "
+            "iterator that an earlier epoch used up"
         )
 
 
-def _check_loss(outputs: Any, step: int) -> None:
+def _check_loss(outputs: Any, step: int, worker: int | None) -> None:
     first = outputs[0] if isinstance(outputs, (tuple, list)) and outputs else outputs
     if not isinstance(first, Tensor):
         return
     with operator_errors():  # PyNative mode raises errors of the step when a result is read
         loss = loss_value(first)
-    if not math.isfinite(loss):
+    if worker is not None or not math.isfinite(loss):
+        where = "" if worker is None else f" of worker {worker}"
         raise FloatingPointError(
-            f"the loss is {loss} at step {step}, and rows of that step may hold NaN too: go back "
-            "to the last checkpoint, or to an earlier one with restore(step=N), and lower the "
+            f"the loss is {loss} at step {step}{where}, and rows of that step may hold NaN too: go "
+            "back to the last checkpoint, or to an earlier one with restore(step=N), and lower the "
             "learning rate or set clip_global_norm; stop_on_nan=False trains on"
         )

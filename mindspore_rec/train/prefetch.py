@@ -17,6 +17,7 @@ from mindspore import Tensor
 from mindspore_rec.parameter import TableParameter
 from mindspore_rec.stream.batches import Batch
 from mindspore_rec.train.id_columns import IdColumns, PrefetchIds
+from mindspore_rec.train.worker_feed import WorkerBatch, WorkerFeed
 
 __all__ = ["PrefetchStage", "prefetched_tables"]
 
@@ -74,19 +75,28 @@ class PrefetchStage:
         self._current: _Ahead | None = None
         self._ended = True
         self._error: Exception | None = None
+        self._feed: WorkerFeed | None = None
+
+    @property
+    def ids_known(self) -> bool:
+        """Whether the ids of a table are known from a batch, so that batches are read ahead."""
+        return self._columns.known
 
     @property
     def reads_ahead(self) -> bool:
         """Whether batches are read from the source before earlier ones have been trained."""
         return self._depth > 0
 
-    def start(self, read: Callable[[], Batch | None]) -> None:
+    def start(self, read: Callable[[], Batch | None], feed: WorkerFeed | None = None) -> None:
         """Start reading a stream of batches.
 
         Args:
             read: function that returns the next batch, with Tensors as columns, or None at the end.
+            feed: where several workers train, what agrees their batches: all then read and prefetch
+                as many. Its errors are raised at once. Default: None.
         """
         self._read = read
+        self._feed = feed
         self._ended = False
         self._error = None
 
@@ -102,12 +112,15 @@ class PrefetchStage:
         Returns:
             The batch, or None at the end.
         """
-        wanted = 1 + (self._depth if self._columns.known else 0)
+        known = self._columns.known if self._feed is None else self._feed.ids_known
+        wanted = 1 + (self._depth if known else 0)
         wanted = wanted if most is None else min(wanted, most)
         while not self._ended and len(self._ahead) < wanted:
             try:
                 batch = self._read()
             except Exception as error:  # raised after the batches before it
+                if self._feed is not None:
+                    raise
                 self._error = error
                 batch = None
             if batch is None:
@@ -125,9 +138,21 @@ class PrefetchStage:
     def _take(self, batch: Batch) -> None:
         ahead = _Ahead(batch, {})
         self._ahead.append(ahead)
-        if self._columns.known:
+        if self._feed is not None:
+            if self._feed.ids_known:
+                self._take_with_others(ahead)
+        elif self._columns.known:
             for name, ids in self._columns.ids(_arrays(batch.columns)).items():
                 ahead.tickets[name] = self._tables[name].prefetch(ids)
+
+    def _take_with_others(self, ahead: _Ahead) -> None:
+        """Prefetch for every table, as all workers do, maybe without ids."""
+        found = self._columns.ids(_arrays(ahead.batch.columns))
+        none = np.zeros(0, np.int64)
+        idle = isinstance(ahead.batch, WorkerBatch) and ahead.batch.idle
+        for name, table in self._tables.items():
+            ids = none if idle else found.get(name, none)
+            ahead.tickets[name] = table.prefetch(ids)
 
     def begin_step(self) -> None:
         """Wait until the rows of the current batch are in host memory.
@@ -146,7 +171,8 @@ class PrefetchStage:
         current, self._current = self._current, None
         for name, number in current.tickets.items():
             self._tables[name].end_prefetch(number)
-        if self._columns.watching:
+        idle = isinstance(current.batch, WorkerBatch) and current.batch.idle
+        if self._columns.watching and not idle:  # the lookups of an idle worker have no ids
             self._columns.watch(_arrays(current.batch.columns))
 
     def stop(self) -> None:

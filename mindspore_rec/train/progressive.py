@@ -20,6 +20,9 @@ from mindspore_rec.metrics.inputs import (
     check_same_length,
     task_column,
 )
+from mindspore_rec.parallel.array_message import pack_arrays, unpack_arrays
+from mindspore_rec.train.agreement import Group
+from mindspore_rec.train.peers import current_group
 
 __all__ = ["ProgressiveValidation"]
 
@@ -33,7 +36,8 @@ class ProgressiveValidation(Callback):
     where the progress bar shows them, together with `drift`: the log loss of the window minus that
     of all rows so far, above 0 if the model has become worse.
 
-    The cost is one more forward pass per step.
+    The cost is one more forward pass per step. Of several workers, each has the rows of all, in
+    the order of the workers, and so the same metrics.
 
     Args:
         model: the RecModel that trains, made with a `loss_fn`, so that a batch's last column is the
@@ -106,7 +110,11 @@ class ProgressiveValidation(Callback):
         )
         label = as_labels(task_column(_array(batch[-1]), "label", self.task), "label")
         check_same_length(prediction=prediction, label=label)
-        self._take(np.array(prediction), np.array(label))
+        group = current_group()
+        if group.size == 1:
+            self._take(np.array(prediction), np.array(label))
+        else:
+            self._take(*_of_all(group, prediction, label, run.batch_samples))
         if self.rows - self._reported >= self.every_rows:
             self._report(run)
 
@@ -179,6 +187,18 @@ class ProgressiveValidation(Callback):
         self._held = len(label)
         self._parts = [(prediction, label)] if len(label) else []
         self.history = []
+
+
+def _of_all(
+    group: Group, prediction: np.ndarray, label: np.ndarray, rows: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return predictions and labels of the rows of all workers; this one has `rows`, 0 if idle."""
+    mine = pack_arrays({"prediction": prediction[:rows], "label": label[:rows]})
+    found = [unpack_arrays(each) for each in group.all_gather(mine)]
+    return (
+        np.concatenate([each["prediction"] for each in found]),
+        np.concatenate([each["label"] for each in found]).astype(bool),
+    )
 
 
 def _scorer(model: Any) -> Callable[[tuple[Tensor, ...]], Any]:

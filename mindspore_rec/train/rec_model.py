@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import mindspore as ms
@@ -17,19 +18,26 @@ from mindspore_rec.checks import check_int
 from mindspore_rec.graph.cell_caller import CellCaller
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.optim import check_covered
+from mindspore_rec.parallel.agreed_error import raise_on
 from mindspore_rec.parameter import MapParameter
 from mindspore_rec.stream.batch_sources import batch_source
-from mindspore_rec.stream.batches import BatchSource
+from mindspore_rec.stream.batches import Batch, BatchSource
+from mindspore_rec.train.agreement import Agreement, Group
 from mindspore_rec.train.callbacks import ProgressBar, StopOnNaN
 from mindspore_rec.train.cells import EvalCell, LossCell
 from mindspore_rec.train.hints import hint_mode, hint_sink_mode, hint_untrained
 from mindspore_rec.train.id_columns import PrefetchIds
 from mindspore_rec.train.interrupt import Interruption
 from mindspore_rec.train.loop import TrainLoop
+from mindspore_rec.train.peers import Peers, check_same, current_group
 from mindspore_rec.train.prefetch import PrefetchStage
 from mindspore_rec.train.step import TrainStep
 from mindspore_rec.train.summary import TableSummary, TrainSummary
-from mindspore_rec.train.tensors import as_tensors
+from mindspore_rec.train.tensors import as_tensors, row_count
+from mindspore_rec.train.worker_data import agreed_length, worker_source
+from mindspore_rec.train.worker_feed import WorkerFeed
+from mindspore_rec.train.worker_metrics import WorkerMetrics
+from mindspore_rec.train.worker_parameters import share_parameters
 
 __all__ = ["RecModel"]
 
@@ -114,8 +122,9 @@ class RecModel(Model):
                 raise ValueError(f"{argument} must be 'O0', got {level!r}")
         if ms.get_auto_parallel_context("parallel_mode") != "stand_alone":
             raise RuntimeError(
-                "RecModel trains in one process: reset the auto parallel context, whose mode is "
-                f"{ms.get_auto_parallel_context('parallel_mode')!r}"
+                "RecModel needs no parallel mode of MindSpore: reset the auto parallel context, "
+                f"whose mode is {ms.get_auto_parallel_context('parallel_mode')!r}; several workers "
+                "are started by python -m mindspore_rec.launch"
             )
         super().__init__(
             network,
@@ -222,8 +231,9 @@ class RecModel(Model):
         if sink_size == 0:
             raise ValueError("sink_size must be -1 or at least 1, got 0")
         epoch_steps = None if sink_size == -1 else sink_size
-        source = batch_source(train_dataset, "train_dataset")
-        count = source.length if epoch_steps is None else epoch_steps
+        group = current_group()
+        source = worker_source(batch_source(train_dataset, "train_dataset"), group, "train_dataset")
+        count = agreed_length(source.length, group) if epoch_steps is None else epoch_steps
         epochs = epoch - initial_epoch
         total = None if count is None else count * epochs
         run = self._run_params(train_dataset, source, epochs, count, total, max_steps)
@@ -274,11 +284,13 @@ class RecModel(Model):
         hint_sink_mode(dataset_sink_mode)
         sink_size = check_int("sink_size", sink_size, 1, sys.maxsize)
         source = batch_source(train_dataset, "train_dataset")
+        source = worker_source(source, current_group(), "train_dataset")
         run = self._run_params(train_dataset, source, 1, None, None, max_steps)
 
         def work(loop: TrainLoop) -> None:
             loop.run_stream(source, sink_size)
-            run.stop_reason = run.stop_reason or source.stop_reason
+            reason = loop.source_stop_reason(source)
+            run.stop_reason = run.stop_reason or reason
 
         return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
 
@@ -310,6 +322,7 @@ class RecModel(Model):
         run.latest_ckpt_file = None
         run.net_outputs = None
         run.samples = 0
+        run.batch_samples = 0
         run.history = []
         run.interrupted = False
         run.stop_reason = ""
@@ -330,6 +343,13 @@ class RecModel(Model):
         self._has_rows = True  # from the first step on
         tables = tables_of(self._train_network)
         stage = PrefetchStage(tables, prefetch_ids)
+        group = current_group()
+        peers = None
+        if group.size > 1:
+            check_same(group, "the training", self._settings(run, tables, max_steps))
+            share_parameters(group, self._train_network)
+            peers = Peers(group, run.train_source, self._sums_loss())
+        progress = progress and group.rank == 0
         timed = [t for t in run.train_source.event_tables(tables) if isinstance(t, MapParameter)]
         run.list_callback = _callback_list(callbacks) + ([ProgressBar()] if progress else [])
         begin = time.perf_counter()
@@ -342,6 +362,7 @@ class RecModel(Model):
                 stage,
                 timed,
                 max_steps,
+                peers,
             )
             decided = any(isinstance(each, StopOnNaN) for each in run.list_callback)
             loop.stop_on_nan = bool(stop_on_nan) and not decided
@@ -351,6 +372,23 @@ class RecModel(Model):
         if progress:
             print(summary, file=sys.stderr, flush=True)
         return summary
+
+    def _sums_loss(self) -> bool:
+        """Return whether the loss of a batch is the sum over its rows, not their mean."""
+        return getattr(self._loss_fn, "reduction", "mean") == "sum"
+
+    def _settings(self, run: Any, tables: list[Any], max_steps: int | None) -> dict[str, Any]:
+        """Return what must be the same on all workers, as JSON values."""
+        return {
+            "the number of epochs": run.epoch_num,
+            "the steps of an epoch": run.batch_num,
+            "max_steps": max_steps,
+            "the tables": [[table.name, table.dim] for table in tables],
+            "the dense parameters": [
+                [parameter.name, list(parameter.shape), str(parameter.dtype)]
+                for parameter in self._train_network.trainable_params()
+            ],
+        }
 
     def _check_trainable(self) -> None:
         """Check the tables again: an optimizer made after this object may have bound one."""
@@ -392,6 +430,8 @@ class RecModel(Model):
         hint_sink_mode(dataset_sink_mode)
         source = batch_source(valid_dataset, "valid_dataset")
         _check_learns_nothing(source)
+        group = current_group()
+        source = worker_source(source, group, "valid_dataset")
         self._hint_untrained()
         run = self._callback_params("eval")
         run.eval_network, run.valid_dataset = self._eval_network, valid_dataset
@@ -399,12 +439,15 @@ class RecModel(Model):
         run.batch_num = source.length or sys.maxsize
         run.list_callback = _callback_list(callbacks)
         self._clear_metrics()
-        hidden = not (progress and sys.stderr.isatty())
+        hidden = not (progress and group.rank == 0 and sys.stderr.isatty())
         with (
             _CallbackManager(run.list_callback) as manager,
             tqdm(desc="eval", unit="batch", delay=2, leave=False, disable=hidden) as bar,
         ):
-            self._evaluate(run, manager, bar)
+            if group.size == 1:
+                self._evaluate(run, manager, bar)
+            else:
+                self._evaluate_with_others(run, manager, bar, group)
         return dict(run.metrics)
 
     def _evaluate(self, run: Any, manager: Any, bar: Any) -> None:
@@ -429,6 +472,47 @@ class RecModel(Model):
         run.metrics = self._get_metrics()
         manager.on_eval_end(context)
 
+    def _evaluate_with_others(self, run: Any, manager: Any, bar: Any, group: Group) -> None:
+        """Evaluate this worker's share, with as many steps as all workers."""
+        context = RunContext(run)
+        call = self._caller(self._eval_network)
+        metrics = WorkerMetrics(group, self._metric_fns, self._sums_loss())
+        feed = WorkerFeed(Agreement(group, "e"), run.valid_source, "valid_dataset")
+        feed.wants_stop = context.get_stop_requested
+        batches = run.valid_source.read()
+
+        def read() -> Batch | None:
+            batch = next(batches, None)
+            return batch and replace(batch, columns=as_tensors(batch.columns))
+
+        feed.start(read)
+        manager.on_eval_begin(context)
+        manager.on_eval_epoch_begin(context)
+        while (batch := feed.next()) is not None:
+            run.cur_step_num += 1
+            run.eval_dataset_element = batch.columns
+            group.begin_step(run.cur_step_num, list(batch.samples))
+            manager.on_eval_step_begin(context)
+            run.net_outputs = call(False, *batch.columns)
+            metrics.update(run.net_outputs, batch.samples, self._update_some)
+            bar.update(1)
+            manager.on_eval_step_end(context)
+        feed.check()
+        if run.cur_step_num == 0:
+            raise_on(group.rank, 0, ValueError("valid_dataset must have at least one batch"))
+        metrics.merge()
+        manager.on_eval_epoch_end(context)
+        run.metrics = self._get_metrics()
+        manager.on_eval_end(context)
+
+    def _update_some(self, metrics: Mapping[str, Any], outputs: Any) -> None:
+        every: Any = self._metric_fns
+        self._metric_fns: Any = metrics
+        try:
+            self._update_metrics(outputs)
+        finally:
+            self._metric_fns = every
+
     def predict(self, *predict_data: Any, backend: str | None = None, config: Any = None) -> Any:
         """Return the network's output for the inputs; no table changes.
 
@@ -447,7 +531,11 @@ class RecModel(Model):
         if backend is not None or config is not None:
             raise ValueError("backend and config must be None: tables live in this process")
         self._hint_untrained()
-        return self._caller(self._predict_network)(False, *as_tensors(predict_data))
+        inputs = as_tensors(predict_data)
+        group = current_group()
+        if group.size > 1:
+            group.begin_step(0, [row_count(inputs)] * group.size)  # no worker is idle
+        return self._caller(self._predict_network)(False, *inputs)
 
     # ---- shared
 

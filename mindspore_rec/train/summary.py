@@ -44,6 +44,9 @@ class TrainSummary:
         tables: figures of each table at the end.
         interrupted: whether a signal (Ctrl-C, SIGTERM) ended the run.
         stop_reason: reason why a callback or the stream ended the run, or ''.
+        workers: number of workers; steps, samples and loss are those of all of them.
+        waits: seconds that each worker has waited for others between steps; empty for one worker.
+            The slowest worker waits least.
 
     Example:
         >>> TrainSummary(step_samples=3000, step_seconds=2.0).samples_per_second
@@ -62,11 +65,26 @@ class TrainSummary:
     tables: list[TableSummary] = field(default_factory=list)
     interrupted: bool = False
     stop_reason: str = ""
+    workers: int = 1
+    waits: list[float] = field(default_factory=list)
 
     @property
     def samples_per_second(self) -> float:
         """Number of rows per second over `step_seconds`; 0.0 if there was no such step."""
         return self.step_samples / self.step_seconds if self.step_seconds else 0.0
+
+    @property
+    def slowest_worker(self) -> int | None:
+        """Number of the worker that the others waited for most; None if there is only one."""
+        return self.waits.index(min(self.waits)) if len(self.waits) > 1 else None
+
+    @property
+    def waiting_share(self) -> float:
+        """Share of the run that the other workers waited for the slowest, 0 to 1, on average."""
+        if len(self.waits) < 2 or not self.seconds:
+            return 0.0
+        others = (sum(self.waits) - min(self.waits)) / (len(self.waits) - 1)
+        return min(others / self.seconds, 1.0)
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
@@ -81,6 +99,11 @@ class TrainSummary:
             f"{self._ending()}: {self.steps:,} steps, {self.samples:,} samples in "
             f"{self.seconds:.1f} s, {self.samples_per_second:,.0f} samples/s, loss {self.loss:.5f}"
         ]
+        if self.slowest_worker is not None:
+            lines.append(
+                f"{self.workers} workers: the slowest was worker {self.slowest_worker}, for which "
+                f"the others waited {self.waiting_share:.1%} of the time between steps"
+            )
         if self.metrics:
             lines.append(", ".join(f"{name} {value:.5f}" for name, value in self.metrics.items()))
         for table in self.tables:

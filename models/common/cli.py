@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mindspore_rec.parallel import worker_group
+
 __all__ = [
     "check_training_options",
     "config_path",
@@ -138,7 +140,7 @@ def show_log() -> None:
     logger = logging.getLogger("mindspore_rec")
     if not any(isinstance(each, _Beside) for each in logger.handlers):
         logger.addHandler(_Beside())
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.INFO if worker_group().rank == 0 else logging.WARNING)
 
 
 def save_json(path: Path | None, figures: dict[str, Any]) -> None:

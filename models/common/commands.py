@@ -11,6 +11,7 @@ from typing import Any
 import mindspore as ms
 
 from mindspore_rec import RecModel, load_checkpoint, save_checkpoint, tables_of
+from mindspore_rec.parallel import worker_group
 from models.common.cli import (
     check_training_options,
     parser,
@@ -22,6 +23,7 @@ from models.common.data import Data
 from models.common.evaluation import evaluate
 from models.common.figures import mean_and_deviation
 from models.common.model import ZooModel, build, figures, open_run, read_config, train
+from models.common.remote import check_remote
 from models.common.report import write_report
 from models.common.switches import add_switches, with_switches
 from models.common.task_lines import mean_lines, result_lines
@@ -46,6 +48,7 @@ def train_command(model: ZooModel, arguments: list[str] | None = None) -> int:
     try:
         check_training_options(options)
         config = with_switches(read_config(model, options.config), options)
+        check_remote(config)
         for seed in options.seeds or [options.seed]:
             config = with_changes(config, epochs=options.epochs, seed=seed)
             data = open_run(config, options.data)
@@ -77,6 +80,7 @@ def evaluate_command(model: ZooModel, arguments: list[str] | None = None) -> int
     ms.set_context(mode=ms.GRAPH_MODE)
     try:
         config = with_switches(read_config(model, options.config), options)
+        check_remote(config)
         config = with_changes(config, seed=options.seed)
         data = open_run(config, options.data)
         built = build(model, config, data)
@@ -89,6 +93,8 @@ def evaluate_command(model: ZooModel, arguments: list[str] | None = None) -> int
     except KeyboardInterrupt:  # before or after the training, which ends with its step
         print("interrupted", file=sys.stderr)
         return 130
+    if worker_group().rank != 0:
+        return 0
     print(result_lines(data, f"saved in {options.load}", metrics))
     found = {"model": model.name, "data": data.name, **metrics, "metrics": metrics}
     save_json(options.json, found)
@@ -100,12 +106,13 @@ def _train_once(
 ) -> dict[str, Any]:
     run = train(model, config, data, operators=options.report is not None)
     found = figures(model, config, data, run)
-    if run.evaluation is not None:
+    first = worker_group().rank == 0  # one worker of several reports
+    if run.evaluation is not None and first:
         what = f"training seed {config.train.seed}"
         print(result_lines(data, what, run.evaluation.metrics), flush=True)
     if options.save is not None:
         save_checkpoint(run.model, options.save)
-    if options.report is not None:
+    if options.report is not None and first:
         curves = {} if run.evaluation is None else run.evaluation.curves
         title = f"{model.title} on {data.name}"
         write_report(options.report, title, found, run.recorder.points, curves, run.operators)
@@ -127,6 +134,8 @@ def _report(runs: list[dict[str, Any]], data: Data, options: argparse.Namespace)
 
     The file has the runs and their means; the figures of a single run are at its top level, too.
     """
+    if worker_group().rank != 0:
+        return
     whole = [run["evaluation"] for run in runs if run["evaluation"] is not None]
     means = mean_and_deviation(whole) if whole else {"mean": {}, "deviation": None}
     if options.seeds and whole:

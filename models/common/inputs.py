@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindspore import Parameter, Tensor, nn, ops
-from mindspore.common.initializer import Normal, initializer
+from mindspore import Tensor, nn, ops
 
 from mindspore_rec.checks import check_one_of
+from mindspore_rec.nn import FusedGraph, NumberEmbedding
 from models.common.checks import check_least
 from models.common.embedding import EmbeddingConfig, FieldEmbedding, FieldSum
 
@@ -25,7 +25,8 @@ class InputLayer(nn.Cell):
     the paper on factorization machines, and in FuxiCTR and BARS for all models).
 
     The parts of a row are for cells that take several inputs, as `MLP(layer.widths, ...)(*parts)`,
-    which reads them where they are.
+    which reads them where they are. For a network whose layers are one `FusedGraph`, `given`,
+    `steps` and `row` are the beginning of its arguments, and `lookup` returns what it reads.
 
     Args:
         fields: number of categorical fields F, at least 1.
@@ -48,6 +49,10 @@ class InputLayer(nn.Cell):
         dim: floats of a vector.
         widths: floats of each part of a row.
         width: floats of the whole row.
+        given: floats of each Tensor that `lookup` returns, by its name.
+        steps: the layers of a `FusedGraph` that make a row of them.
+        row: names of the parts of a row in a `FusedGraph`.
+        vectors: the vectors of numbers, a Parameter `[N, dim]`, with 'embed'.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -83,17 +88,31 @@ class InputLayer(nn.Cell):
         self.widths: tuple[int, ...] = (fields * self.dim,)
         if self.embeds:
             self.widths += (dense * self.dim,)
-            first = initializer(Normal(embedding.std), (dense, self.dim))
-            self.vectors = Parameter(first, name="vectors")
+            self.scaled = NumberEmbedding(dense, self.dim, embedding.std)
+            # A parameter of this cell, too: its name and place in checkpoints.
+            self.vectors = self.scaled.vectors
+            self.vectors.name = "vectors"
         elif self.concats:
             self.widths += (dense,)
         self.width = sum(self.widths)
+        self.given = {"vectors": fields * self.dim} | ({"numbers": dense} if dense else {})
+        self.steps: dict[str, Any] = {}
+        self.row: tuple[str, ...] = ("vectors", "numbers") if self.concats else ("vectors",)
+        if self.embeds:
+            self.steps["scaled"] = (self.scaled, ("numbers",))
+            self.row = ("vectors", "scaled")
+
+    def lookup(self, ids: Tensor, numbers: Tensor | None = None) -> Any:
+        """Return the embeddings of ids, and the numbers, where there are any."""
+        if self.embeds or self.concats:
+            return self.embedding(ids), numbers
+        return (self.embedding(ids),)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Any:
         """Return the vectors, and the parts of a row."""
         vectors = self.embedding(ids)
         if self.embeds:
-            scaled = ops.expand_dims(numbers, 2) * self.vectors
+            scaled = self.scaled(numbers)
             return ops.concat((vectors, scaled), 1), (vectors, scaled)
         if self.concats:
             return vectors, (vectors, numbers)
@@ -118,6 +137,14 @@ class FirstOrder(nn.Cell):
 
     Outputs:
         float32 Tensor `[B, 1]`.
+
+    For a network whose layers are one `FusedGraph`, `given`, `steps` and `terms` are a part of its
+    arguments, and `lookup` returns what it reads.
+
+    Attributes:
+        given: floats of the Tensor that `lookup` returns, by its name.
+        steps: the layer of a `FusedGraph` that reads the numbers.
+        terms: names of the logit's terms in a `FusedGraph`, float32 `[B, 1]` each.
     """
 
     def __init__(
@@ -126,10 +153,20 @@ class FirstOrder(nn.Cell):
         super().__init__()
         self.ids = FieldSum(fields, embedding, name, seed)
         self.has_numbers = dense > 0
+        self.given = {"weights": 1}
+        self.steps: dict[str, Any] = {}
+        self.terms: tuple[str, ...] = ("weights",)
         if dense:
             self.numbers = nn.Dense(dense, 1, weight_init="zeros")
+            self.steps["linear"] = (self.numbers, ("numbers",))
+            self.terms = ("weights", "linear")
+            self.linear = FusedGraph({"numbers": dense}, self.steps)
+
+    def lookup(self, ids: Tensor) -> Tensor:
+        """Return the sum of the ids' weights, float32 `[B, 1]`."""
+        return self.ids(ids)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the linear model's logit."""
         total = self.ids(ids)
-        return total + self.numbers(numbers) if self.has_numbers else total
+        return total + self.linear(numbers) if self.has_numbers else total

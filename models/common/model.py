@@ -15,6 +15,7 @@ from mindspore import nn
 from mindspore.train import FixedLossScaleManager
 
 from mindspore_rec import RecModel
+from mindspore_rec.nn import BCEWithLogitsLoss
 from mindspore_rec.train import TrainSummary
 from models.common.cli import config_path
 from models.common.config import read_yaml, to_json
@@ -244,7 +245,7 @@ def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> 
     if config.embedding.host_device_mix:
         optimizer.target = "CPU"
     scale = FixedLossScaleManager(loss_scale(config.compute_dtype), drop_overflow_update=False)
-    loss, metrics = nn.BCEWithLogitsLoss(), training_metrics(data)
+    loss, metrics = BCEWithLogitsLoss(), training_metrics(data)
     return RecModel(net, loss, optimizer, metrics, loss_scale_manager=scale)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from mindspore.profiler import ProfilerActivity, profile, tensorboard_trace_handler
 from mindspore.train import Callback, RunContext
 
-from mindspore_rec.nn import FusedLayer
+from mindspore_rec.nn import BCEWithLogitsLoss, FusedLayer
 from models.common.checks import check_least
 
 __all__ = ["OperatorTime", "OperatorTimes"]
@@ -34,8 +34,8 @@ class OperatorTime:
 
     Args:
         kind: MindSpore's name, such as 'MatMul'; for tables 'table lookup' or 'table gradient';
-            'dense layers' for a layer that runs as one operator; 'optimizer step' for the steps
-            of a table, or of all dense parameters.
+            'dense layers' for a layer that runs as one operator, 'loss' for such a loss; 'optimizer
+            step' for the steps of a table, or of all dense parameters.
         phase: 'forward', 'gradient', 'update', or 'expanded' for operators that MindSpore made of
             others without keeping their place.
         cell: path of the cell in the network; '' for the network itself, and for the gradients of
@@ -153,6 +153,8 @@ def _grouped(rows: Iterable[Mapping[str, str]], steps: int) -> list[OperatorTime
         kind = row["op_type"]
         if kind == "Custom" and _is_dense(row["full_op_name"]):
             kind, phase = _DENSE, "forward" if cell else "gradient"
+        elif kind == "Custom" and BCEWithLogitsLoss.__name__ in row["full_op_name"]:
+            kind = "loss"
         elif kind == "Custom":
             kind = _TABLE_OPERATORS.get(phase, "table operator")
         found = sums.setdefault((kind, phase, cell), [0.0, 0.0])
@@ -170,7 +172,7 @@ def _is_dense(name: str) -> bool:
         True
     """
     cells = [part for part in name.split("/")[:-1] if "-" in part]
-    return not cells or cells[-1].rpartition("-")[2] in _names_of(FusedLayer)
+    return not cells or any(c.rpartition("-")[2] in _names_of(FusedLayer) for c in cells)
 
 
 def _names_of(base: type) -> set[str]:

@@ -24,7 +24,7 @@ class TrainConfig:
     """Length of a run, size of its batches, seed.
 
     Args:
-        batch_size: rows of a batch. Default: 4096.
+        batch_size: rows of a batch; of all workers together, where several train. Default: 4096.
         epochs: passes over the data. Default: 1.
         evaluations: evaluations during training, evenly spread. Default: 10.
         seed: seed of first values and of the order of rows. Default: 0.

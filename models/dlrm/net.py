@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from mindspore import Tensor, nn
 
-from mindspore_rec.nn import MLP, DotInteraction
+from mindspore_rec.nn import MLP, DotInteraction, FusedGraph
 from models.common.checks import check_least
 from models.common.embedding import EmbeddingConfig, FieldEmbedding
 
@@ -79,14 +80,19 @@ class DLRM(nn.Cell):
         self.embedding = FieldEmbedding(fields, held, f"{name}.embedding", seed)
         self.has_numbers = dense > 0
         dim = self.embedding.dim
+        given = {"vectors": fields * dim}
+        steps: dict[str, Any] = {}
         if dense:
             self.bottom = MLP(dense, (*bottom, dim), "relu", dropout, batch_norm)
+            given["numbers"] = dense
+            steps["bottom"] = (self.bottom, ("numbers",))
         self.pairs = DotInteraction(fields, dim, dense=self.has_numbers)
         self.top = MLP(self.pairs.out_features, top, "relu", dropout, batch_norm, out_features=1)
+        steps["pairs"] = (self.pairs, ("vectors", "bottom") if dense else ("vectors",))
+        steps["logit"] = (self.top, ("pairs",))
+        self.dense = FusedGraph(given, steps)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits."""
         vectors = self.embedding(ids)
-        if self.has_numbers:
-            return self.top(self.pairs(vectors, self.bottom(numbers)))
-        return self.top(self.pairs(vectors))
+        return self.dense(vectors, numbers) if self.has_numbers else self.dense(vectors)

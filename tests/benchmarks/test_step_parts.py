@@ -19,6 +19,7 @@ from mindspore_rec.optim import LazyAdam
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import bench_common  # noqa: E402
 import step_parts as parts  # noqa: E402  (beside the benchmarks, which run as scripts)
 import step_report  # noqa: E402
 
@@ -111,7 +112,8 @@ def test_the_table_step_updates_the_rows_of_its_ids_by_the_optimizer():
 
 
 def test_runs_alternate(monkeypatch):
-    monkeypatch.setattr(parts, "PAUSE", 0)
+    pauses: list[float] = []
+    monkeypatch.setattr(bench_common.time, "sleep", pauses.append)
     seen = []
 
     def run(name):
@@ -121,6 +123,16 @@ def test_runs_alternate(monkeypatch):
 
         return step
 
-    times = parts.alternate({"a": run("a"), "b": run("b")}, 2, 1, "test")
+    runs = {"a": run("a"), "b": run("b")}
+    times = bench_common.alternate(runs, 2, 1, "test", pause=parts.PAUSE)
     assert seen == [(name, i) for i in range(3) for name in "ab"]
     assert {name: spent.tolist() for name, spent in times.items()} == {"a": [1, 2], "b": [1, 2]}
+    assert pauses == [parts.PAUSE] * 6
+
+
+def test_runs_can_be_timed_as_a_whole(monkeypatch):
+    clock = iter([0.0, 2.0, 2.0, 5.0])
+    monkeypatch.setattr(bench_common.time, "perf_counter", lambda: next(clock))
+    seen: list[int] = []
+    times = bench_common.alternate(bench_common.timed({"a": seen.append}), 2, 0, "test")
+    assert seen == [0, 1] and times["a"].tolist() == [2.0, 3.0]

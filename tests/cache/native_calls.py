@@ -109,7 +109,10 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "evict_due": lambda t: t.evict_due(),
     "explain": lambda t: t.explain(3),
     "export_counters": lambda t: t.export_counters(),
+    "exchange_gradients": lambda t: t.exchange_gradients(),
+    "export_all": lambda t: t.export_all(),
     "export_keys": lambda t: t.export_keys(KEYS),
+    "export_keys_of_all": lambda t: t.export_keys_of_all(KEYS),
     "export_parts": lambda t: t.export_parts(lambda rows: None),
     "export_rows": lambda t: t.export_rows(),
     "export_since": lambda t: t.export_since(1),
@@ -124,6 +127,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "horizon": lambda t: t.horizon,
     "id": lambda t: t.id,
     "import_counters": lambda t: t.import_counters(KEYS, UINTS, UINTS, UINTS),
+    "import_all": lambda t: t.import_all(KEYS, VALUES),
     "import_rows": lambda t: t.import_rows(KEYS, VALUES),
     "import_sketch": lambda t: t.import_sketch(b""),
     "keys": lambda t: t.keys(),
@@ -133,11 +137,14 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "mark": lambda t: t.mark(),
     "name": lambda t: t.name,
     "op_times": lambda t: t.op_times(),
+    "over_workers": lambda t: t.over_workers,
+    "owners": lambda t: t.owners(KEYS),
     "prefetch": lambda t: t.prefetch(KEYS),
     "prefetch_done": lambda t: t.prefetch_done(1),
     "prefetch_wait": lambda t: t.prefetch_wait(1),
     "prepare_device": lambda t: t.prepare_device(KEYS),
     "put": lambda t: t.put(KEYS, VALUES),
+    "put_owned": lambda t: t.put_owned(KEYS, VALUES),
     "recent_lookups": lambda t: t.recent_lookups(),
     "release_before": lambda t: t.release_before(0),
     "rows_missing": lambda t: t.rows_missing,
@@ -155,6 +162,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "step": lambda t: t.step,
     "take_evicted": lambda t: t.take_evicted(),
     "vocabulary": lambda t: t.vocabulary,
+    "workers": lambda t: t.workers,
 }
 # Answered without the table's lock.
 FIXED = {
@@ -165,8 +173,12 @@ FIXED = {
     "id",
     "name",
     "op_times",
+    "over_workers",
+    "owners",
     "rows_missing",
     "vocabulary",
+    "exchange_gradients",
+    "workers",
 }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from mindspore_rec import HashEmbeddingLookup, load_checkpoint, save_checkpoint
-from mindspore_rec.checkpoint import directory
+from mindspore_rec.checkpoint import directory, write
 from mindspore_rec.stream import QuantileScale
 from tests.run_python import ROOT
 
@@ -82,7 +82,7 @@ def test_a_failed_save_leaves_the_old_one(unique, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(directory, "write_manifest", full)
+    monkeypatch.setattr(write, "write_manifest", full)
     with pytest.raises(OSError, match="no space"):
         save_checkpoint(net_with(unique, 2.0), tmp_path / "saved", overwrite=True)
     monkeypatch.undo()

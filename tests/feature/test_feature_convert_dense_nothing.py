@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `convert(dense=True)` says of a network in which it finds nothing."""
+"""Messages of `convert(dense=True)` for a network in which it finds no stack of dense layers."""
 
 from __future__ import annotations
 

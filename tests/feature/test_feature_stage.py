@@ -258,7 +258,8 @@ def test_the_worker_sends_times_and_the_trainer_declares_them_again() -> None:
     assert worker.column_names == ["sent", "u", "dense"] and stage.column_names == ["u", "dense"]
     sent = worker(batch)
     assert list(sent) == worker.column_names and sent["sent"].tolist() == [60.25, 61.5]
-    assert stage.state_dict() == worker.state_dict() == {"u": [None], "dense": [[1.0, 3.0]]}
+    learned = {"u": [None], "dense": [[1.0, 3.0]], "": {"u": ["user"], "dense": ["price"]}}
+    assert stage.state_dict() == worker.state_dict() == learned
     receiver = stage.received()
     assert not receiver.learns and stage.learns
     assert receiver.specs == stage.specs  # the same tables and thresholds

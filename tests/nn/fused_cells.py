@@ -1,21 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of fused cells share: a cell's outputs and gradients, fused and as MindSpore's."""
+"""Outputs and gradients of a cell, fused and of MindSpore's layers, for tests of fused cells."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import mindspore as ms
 import numpy as np
-from mindspore import Tensor, nn
+from mindspore import Tensor, nn, ops
 
 from mindspore_rec.nn.fused import FusedLayer
+
+_Layer = TypeVar("_Layer", bound=FusedLayer)
 
 MODES = (ms.GRAPH_MODE, ms.PYNATIVE_MODE)
 
 
 def rows_of(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+class Gradients(nn.Cell):
+    """Gradients of a net's inputs and parameters, for its inputs and the gradient of its output."""
+
+    def __init__(self, net: nn.Cell) -> None:
+        super().__init__()
+        self.net = net
+        self.weights = ms.ParameterTuple(net.trainable_params())
+        self.gradient = ops.GradOperation(get_all=True, get_by_list=True, sens_param=True)
+
+    def construct(self, *given: Any) -> Any:
+        return self.gradient(self.net, self.weights)(*given)
 
 
 class _Score(nn.Cell):
@@ -35,7 +50,7 @@ class _Score(nn.Cell):
         return score, got
 
 
-class _Gradients(nn.Cell):
+class _ScoreGradients(nn.Cell):
     def __init__(self, net: nn.Cell, outputs: int, inputs: int) -> None:
         super().__init__()
         positions = tuple(range(outputs, outputs + inputs))
@@ -52,7 +67,7 @@ class _Gradients(nn.Cell):
 def run(cell: nn.Cell, inputs: list[np.ndarray], weights: list[np.ndarray]) -> Any:
     """Return the outputs of a cell, and the gradients of inputs and parameters, in float64."""
     given = [Tensor(a) for a in (*weights, *inputs)]
-    step = _Gradients(cell, len(weights), len(inputs))
+    step = _ScoreGradients(cell, len(weights), len(inputs))
     step.set_train(cell.training)
     (_, outputs), found = step(*given)
     learned = found if not step.learns else (*_tuple(found[0]), *_tuple(found[1]))
@@ -64,8 +79,8 @@ def _tuple(found: Any) -> tuple[Any, ...]:
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
 
-def unfuse(cell: nn.Cell) -> nn.Cell:
-    """Make a cell MindSpore's own layers."""
+def unfuse(cell: _Layer) -> _Layer:
+    """Return a cell, which computes by MindSpore's own layers when it is compiled next."""
     for _, each in cell.cells_and_names():
         if isinstance(each, FusedLayer):
             each.fused_training = each.fused_evaluation = None

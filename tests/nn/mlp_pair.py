@@ -11,16 +11,11 @@ import numpy as np
 from mindspore import Tensor, nn
 
 from mindspore_rec.nn import MLP
+from tests.nn.fused_cells import unfuse
 
-__all__ = ["assert_same", "gradients", "mlps", "numbers", "unfuse"]
+__all__ = ["assert_same", "gradients", "mlps", "numbers"]
 
 Array = np.ndarray[Any, Any]
-
-
-def unfuse(mlp: MLP) -> MLP:
-    """Return the MLP, which computes by MindSpore's layers from now on."""
-    mlp.fused_training = mlp.fused_evaluation = None
-    return mlp
 
 
 def mlps(*arguments: Any, training: bool = True, **named: Any) -> tuple[MLP, MLP]:

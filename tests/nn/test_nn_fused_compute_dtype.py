@@ -69,3 +69,19 @@ def test_other_networks_are_left_alone(graph_mode):
         net(x)
     one.set_compute_dtype("bfloat16")
     assert second.compile_cache and not first.compile_cache
+
+
+def test_layers_in_a_layer_have_it_and_networks_of_theirs_are_compiled_anew(graph_mode):
+    mixture = MMoE(4, 2, (8, 3), 2)
+    inside = [cell for cell in mixture.cells_in() if isinstance(cell, FusedLayer)]
+    assert len(inside) == 4  # the mixture, the experts' first layers, and a second one of each
+    expert = mixture.later[0]
+    net = Loss(expert)  # not a network that the mixture is in
+    x = numbers(64, 8)
+    exact = net(x).asnumpy().copy()
+    assert mixture.set_compute_dtype("bfloat16") is mixture
+    assert [cell.compute_dtype for cell in inside] == ["bfloat16"] * 4
+    assert net(x).asnumpy() != exact
+    with pytest.raises(ValueError, match="compute_dtype must be one of"):
+        mixture.set_compute_dtype("float16")
+    assert [cell.compute_dtype for cell in inside] == ["bfloat16"] * 4

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor
 
 import mindspore_rec.nn.fused.layer as fused_layer
 from mindspore_rec.nn import MLP
 from tests.missing import missing
+from tests.nn.fused_cells import Gradients
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,7 +44,7 @@ print(json.dumps({"fused": [net.is_fused for net in nets], "out": found, "words"
 
 
 def run(library: str | None, cwd: Path) -> dict[str, Any]:
-    """What the program finds with a library named."""
+    """Run `PROGRAM` with that path as oneDNN's library, and return what it prints."""
     given = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
     given.pop("MINDSPORE_REC_ONEDNN", None)
     if library is not None:
@@ -133,19 +134,6 @@ def test_off_is_no_warning(fused, tmp_path):
     found = run("off", tmp_path)
     assert found["fused"] == [False, False] and found["words"] == []
     np.testing.assert_allclose(found["out"], fused["out"], rtol=1e-5, atol=1e-6)
-
-
-class Gradients(nn.Cell):
-    """Gradients of inputs and parameters."""
-
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
-        self.net = net
-        self.weights = ms.ParameterTuple(net.trainable_params())
-        self.gradient = ops.GradOperation(get_all=True, get_by_list=True, sens_param=True)
-
-    def construct(self, *given: Any) -> Any:
-        return self.gradient(self.net, self.weights)(*given)
 
 
 def grid(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What dense layers say of inputs that are too few, too many, or no Tensors."""
+"""Errors of dense layers for inputs that are too few, too many, or no Tensors."""
 
 from __future__ import annotations
 

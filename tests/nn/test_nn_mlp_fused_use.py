@@ -17,7 +17,8 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.nn import MLP
-from tests.nn.mlp_pair import assert_same, gradients, mlps, numbers, unfuse
+from tests.nn.fused_cells import unfuse
+from tests.nn.mlp_pair import assert_same, gradients, mlps, numbers
 
 
 class Twice(nn.Cell):

@@ -52,7 +52,7 @@ def test_half_precision_stays_with_mindspore(mode):
 
 
 def test_gradients_of_half_precision(mode):
-    """What mixed precision may hand to a float32 parameter."""
+    """Update a float32 parameter by a float16 gradient, as mixed precision may do."""
     w = parameter("w")
     before, g = w.asnumpy().copy(), gradient(ms.float16)
     optimizer = optim.SGD([w], 0.5, clip_global_norm=100.0)
@@ -121,7 +121,7 @@ class NamedAdam(optim.Adam):
 
 
 class NativeAgain(WarmAdam):
-    """Says that the native rule does what it does."""
+    """Declares that the native rule computes the changed formula, too."""
 
     native_dense = True
 

@@ -30,7 +30,7 @@ class Net(nn.Cell):
 
 
 class Model:
-    """What `Net` must become by plain gradient descent."""
+    """Weights of a `Net` trained by plain gradient descent, in double precision."""
 
     def __init__(self, net: Net) -> None:
         self.read(net)

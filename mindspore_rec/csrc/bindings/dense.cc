@@ -26,9 +26,14 @@ namespace {
 
 using ViewTuple = std::tuple<int, int64_t, int64_t>;  // value, offset, width
 using PartTuple = std::tuple<int, int64_t>;           // parameter, offset
+using MaskTuple = std::tuple<int, int, int64_t>;  // further inputs: masks, used; number of masks
 
 View ToView(const ViewTuple& view) {
   return {std::get<0>(view), std::get<1>(view), std::get<2>(view)};
+}
+
+RowMasks ToMasks(const MaskTuple& masks) {
+  return {std::get<0>(masks), std::get<1>(masks), std::get<2>(masks)};
 }
 
 Activation ToActivation(const std::string& name) {
@@ -76,22 +81,23 @@ class ProgramBuilder {
 
 void AddLinear(ProgramBuilder& builder, const ViewTuple& input, const ViewTuple& output,
                const PartTuple& weight, bool input_major, const PartTuple& bias,
-               const std::string& activation) {
+               const std::string& activation, const MaskTuple& masks) {
   builder.program().AddLayer(std::make_unique<Linear>(
       ToView(input), ToView(output), Weight{std::get<0>(weight), std::get<1>(weight), input_major},
-      Bias{std::get<0>(bias), std::get<1>(bias)}, ToActivation(activation)));
+      Bias{std::get<0>(bias), std::get<1>(bias)}, ToActivation(activation), ToMasks(masks)));
 }
 
 int64_t AddBatchNormOf(ProgramBuilder& builder, const ViewTuple& input, const ViewTuple& output,
                        const std::tuple<int, int>& learned, const std::tuple<int, int>& moving,
-                       const std::string& activation, float epsilon, float momentum,
-                       bool training) {
+                       const std::string& activation, const MaskTuple& masks, float epsilon,
+                       float momentum, bool training) {
   BatchNorm norm;
   norm.input = ToView(input);
   norm.output = ToView(output);
   std::tie(norm.gamma, norm.beta) = learned;
   std::tie(norm.mean, norm.variance) = moving;
   norm.activation = ToActivation(activation);
+  norm.masks = ToMasks(masks);
   norm.epsilon = epsilon;
   norm.momentum = momentum;
   return AddBatchNorm(norm, training, &builder.program());
@@ -128,6 +134,10 @@ void BindDense(py::module_& m) {
            [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, int64_t group) {
              b.program().AddLayer(std::make_unique<Softmax>(ToView(x), ToView(y), group));
            })
+      .def("add_sum_groups",
+           [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y) {
+             b.program().AddLayer(std::make_unique<SumGroups>(ToView(x), ToView(y)));
+           })
       .def("add_pairwise_dots",
            [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, int64_t vectors,
               bool diagonal, bool keeps_first) {
@@ -150,6 +160,10 @@ void BindDense(py::module_& m) {
            [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& scales, const ViewTuple& y) {
              b.program().AddLayer(
                  std::make_unique<ScaleGroups>(ToView(x), ToView(scales), ToView(y)));
+           })
+      .def("add_scale_vectors",
+           [](ProgramBuilder& b, const ViewTuple& x, const ViewTuple& y, int vectors) {
+             b.program().AddLayer(std::make_unique<ScaleVectors>(ToView(x), ToView(y), vectors));
            })
       .def("add_cross_combine",
            [](ProgramBuilder& b, const ViewTuple& x0, const ViewTuple& t, const ViewTuple& x,

@@ -11,6 +11,7 @@
 #include "bindings/library.h"
 #include "bindings/ssd_store.h"
 #include "bindings/table_binding.h"
+#include "bindings/workers.h"
 
 namespace py = pybind11;
 
@@ -55,4 +56,5 @@ PYBIND11_MODULE(_native, m) {
   msrec::BindFiles(m);
   msrec::BindLibrary(m);
   msrec::BindDense(m);
+  msrec::BindWorkers(m);
 }

@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bindings/arguments.h"
+#include "workers/made_tables.h"
 
 namespace py = pybind11;
 
 namespace msrec {
 namespace {
+
+PlacementKind ParsePlacement(const std::string& kind) {
+  if (kind == "sharded") return PlacementKind::kSharded;
+  if (kind == "owner") return PlacementKind::kOwner;
+  if (kind == "replicated") return PlacementKind::kReplicated;
+  throw py::value_error("placement must be 'sharded', 'owner' or 'replicated', got '" + kind + "'");
+}
+
+// The worker that has the row of each key.
+Array<int32_t> Owners(const PyTable& self, const py::array& keys) {
+  const IdView view = Ids(self, keys, "keys");
+  Array<int32_t> owners(static_cast<py::ssize_t>(view.size));
+  for (size_t i = 0; i < view.size; ++i) {
+    owners.mutable_data()[i] = static_cast<int32_t>(self->placement().OwnerOf(view[i]));
+  }
+  return owners;
+}
 
 PyTable Make(const std::string& name, int32_t dim, uint64_t seed, const std::string& init_kind,
              float init_a, float init_b, float init_lower, float init_upper, int64_t vocabulary,
@@ -19,7 +38,8 @@ PyTable Make(const std::string& name, int32_t dim, uint64_t seed, const std::str
              int64_t admission_threshold, int64_t max_candidates, int64_t sketch_bytes,
              int sketch_bits, double probability, int64_t max_idle_steps, int64_t max_idle_seconds,
              int64_t max_rows, int64_t max_bytes, const std::string& order, double half_life_steps,
-             float min_norm, bool on_trigger, bool replace) {
+             float min_norm, bool on_trigger, const std::optional<std::string>& placement,
+             uint32_t owner, bool replace) {
   TableConfig config;
   config.name = name;
   config.dim = dim;
@@ -33,7 +53,10 @@ PyTable Make(const std::string& name, int32_t dim, uint64_t seed, const std::str
                                    sketch_bytes, sketch_bits, probability);
   config.eviction = MakeEviction(max_idle_steps, max_idle_seconds, max_rows, max_bytes, order,
                                  half_life_steps, min_norm, on_trigger);
-  return {CreateTable(config, replace)};
+  if (!placement.has_value()) return {CreateTable(config, replace)};
+  config.placement.kind = ParsePlacement(*placement);
+  config.placement.owner = owner;
+  return {CreateTableOverWorkers(config, replace)};
 }
 
 }  // namespace
@@ -51,13 +74,17 @@ void BindTableLife(TableClass* table) {
             py::arg("max_idle_steps") = -1, py::arg("max_idle_seconds") = -1,
             py::arg("max_rows") = -1, py::arg("max_bytes") = -1, py::arg("order") = "lru",
             py::arg("half_life_steps") = 0.0, py::arg("min_norm") = -1.0f,
-            py::arg("on_trigger") = false, py::arg("replace") = false)
+            py::arg("on_trigger") = false, py::arg("placement") = std::nullopt,
+            py::arg("owner") = 0, py::arg("replace") = false)
       .def("check_not_replaced", [](const PyTable& self) { CheckNotReplaced(*self.registered); })
       .def_property_readonly("id", [](const PyTable& self) { return self.registered->id; })
       .def_property_readonly("name", [](const PyTable& self) { return self->config().name; })
       .def_property_readonly("dim", [](const PyTable& self) { return self->dim(); })
       .def_property_readonly("vocabulary",
                              [](const PyTable& self) { return self->config().vocabulary; })
+      .def_property_readonly("workers",
+                             [](const PyTable& self) { return self->placement().workers; })
+      .def("owners", &Owners, py::arg("keys"))
       .def("close",
            [](const PyTable& self) { WithoutPython([&] { CloseTable(self.registered->id); }); });
 }

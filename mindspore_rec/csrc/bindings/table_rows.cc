@@ -2,33 +2,67 @@
 #include <vector>
 
 #include "bindings/arguments.h"
+#include "workers/all_rows.h"
 
 namespace py = pybind11;
 
 namespace msrec {
 namespace {
 
+// Call fn with the rows of all workers, where the table is over several, else with the table.
+template <typename Fn>
+auto WithRows(const PyTable& self, Fn fn) {
+  return WithoutPython([&] {
+    Table& table = *self.registered->table;
+    if (auto all = RowsOverWorkers(&table)) return fn(*all);
+    return fn(table);
+  });
+}
+
 void Put(const PyTable& self, const py::array& keys, const py::array& values) {
   const IdView view = Ids(self, keys, "keys");
   const float* data = Floats(self, values, "values", self->dim(), &keys);
-  WithoutPython([&] { self->Put(view, data, view.size); });
+  WithRows(self, [&](auto& rows) { rows.Put(view, data, view.size); });
+}
+
+// Put those rows that are this worker's.
+void PutOwned(const PyTable& self, const py::array& keys, const py::array& values) {
+  const IdView view = Ids(self, keys, "keys");
+  const float* data = Floats(self, values, "values", self->dim(), &keys);
+  WithoutPython([&] {
+    const Placement& placement = self->placement();
+    if (!placement.spread()) return self->Put(view, data, view.size);
+    const size_t dim = self->dim();
+    std::vector<int64_t> mine;
+    std::vector<float> rows;
+    for (size_t i = 0; i < view.size; ++i) {
+      if (!placement.Owns(view[i])) continue;
+      mine.push_back(view[i]);
+      rows.insert(rows.end(), data + i * dim, data + (i + 1) * dim);
+    }
+    self->Put({mine.data(), mine.size(), true}, rows.data(), mine.size());
+  });
 }
 
 size_t Erase(const PyTable& self, const py::array& keys) {
   const IdView view = Ids(self, keys, "keys");
-  return WithoutPython([&] { return self->Erase(view); });
+  return WithRows(self, [&](auto& rows) { return rows.Erase(view); });
 }
 
 Array<bool> Contains(const PyTable& self, const py::array& keys) {
   const IdView view = Ids(self, keys, "keys");
   Array<bool> out(std::vector<py::ssize_t>(keys.shape(), keys.shape() + keys.ndim()));
   bool* data = out.mutable_data();
-  WithoutPython([&] { self->Contains(view, data); });
+  WithRows(self, [&](auto& rows) { rows.Contains(view, data); });
   return out;
 }
 
+size_t Size(const PyTable& self) {
+  return WithRows(self, [&](auto& rows) { return rows.Size(); });
+}
+
 Array<int64_t> Keys(const PyTable& self) {
-  const std::vector<int64_t> keys = WithoutPython([&] { return self->Keys(); });
+  const std::vector<int64_t> keys = WithRows(self, [&](auto& rows) { return rows.Keys(); });
   return Array<int64_t>(static_cast<py::ssize_t>(keys.size()), keys.data());
 }
 
@@ -38,8 +72,13 @@ void BindTableRows(TableClass* table) {
   table->def("put", &Put)
       .def("erase", &Erase)
       .def("contains", &Contains)
-      .def("size", [](const PyTable& self) { return WithoutPython([&] { return self->Size(); }); })
-      .def("keys", &Keys);
+      .def("put_owned", &PutOwned)
+      .def("size", &Size)
+      .def("keys", &Keys)
+      // Whether rows by key are those of several workers.
+      .def_property_readonly("over_workers", [](const PyTable& self) {
+        return RowsOverWorkers(self.registered->table.get()).has_value();
+      });
 }
 
 }  // namespace msrec

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "bindings/arguments.h"
+#include "workers/all_rows.h"
+#include "workers/sharded_table.h"
 
 namespace py = pybind11;
 
@@ -18,7 +20,9 @@ Array<float> Lookup(const PyTable& self, const py::array& ids, bool insert,
   Array<float> out(WithWidth(ids, self->dim()));
   float* data = out.mutable_data();
   WithoutPython([&] {
-    if (insert) {
+    if (auto all = RowsOverWorkers(self.registered->table.get())) {
+      all->Get(view, filter, insert, data);
+    } else if (insert) {
       self->Get(view, filter, true, data);
     } else {
       self->LookupEval(view, filter, data);
@@ -33,7 +37,11 @@ py::tuple LookupTrain(const PyTable& self, const py::array& ids, uint32_t coeffi
   const IdFilter filter = MakeFilter(std::nullopt, coefficient);
   Array<float> out(WithWidth(ids, self->dim()));
   float* data = out.mutable_data();
-  const int64_t ticket = WithoutPython([&] { return self->LookupTrain(view, filter, data); });
+  ShardedTable* all = self.registered->over_workers.get();
+  const int64_t ticket = WithoutPython([&] {
+    return all != nullptr ? all->LookupTrain(view, filter, data)
+                          : self->LookupTrain(view, filter, data);
+  });
   return py::make_tuple(out, ticket);
 }
 
@@ -47,7 +55,14 @@ py::tuple LookupWithHandles(const PyTable& self, const py::array& ids,
   Array<int64_t> handles(WithWidth(ids, 2));
   float* data = out.mutable_data();
   int64_t* at = handles.mutable_data();
-  WithoutPython([&] { self->LookupWithHandles(view, filter, data, at); });
+  ShardedTable* all = self.registered->over_workers.get();
+  WithoutPython([&] {
+    if (all != nullptr) {
+      all->LookupWithHandles(view, filter, data, at);
+    } else {
+      self->LookupWithHandles(view, filter, data, at);
+    }
+  });
   return py::make_tuple(out, handles);
 }
 
@@ -63,13 +78,52 @@ void AccumulateByHandle(const PyTable& self, const py::array& handles, const py:
                                           std::to_string(grad.size() / self->dim()) + " rows for " +
                                           std::to_string(n) + " handles"));
   }
-  WithoutPython([&] { self->AccumulateByHandle(static_cast<const int64_t*>(view.data), n, data); });
+  const auto* given = static_cast<const int64_t*>(view.data);
+  ShardedTable* all = self.registered->over_workers.get();
+  WithoutPython([&] {
+    if (all != nullptr) {
+      all->AccumulateByHandle(given, n, data);
+    } else {
+      self->AccumulateByHandle(given, n, data);
+    }
+  });
 }
 
 void Accumulate(const PyTable& self, int64_t ticket, const py::array& grad) {
   const float* data = Floats(self, grad, "grad", self->dim(), nullptr);
   const size_t rows = static_cast<size_t>(grad.size()) / self->dim();
-  WithoutPython([&] { self->Accumulate(ticket, data, rows); });
+  ShardedTable* all = self.registered->over_workers.get();
+  WithoutPython([&] {
+    if (all != nullptr) {
+      all->Accumulate(ticket, data, rows);
+    } else {
+      self->Accumulate(ticket, data, rows);
+    }
+  });
+}
+
+// Bring the gradients of the table to the owners of the rows; nothing where there is one worker.
+void ExchangeItsGradients(const PyTable& self) {
+  ShardedTable* all = self.registered->over_workers.get();
+  if (all != nullptr) WithoutPython([&] { ExchangeGradients({all}, {false}); });
+}
+
+void Apply(const PyTable& self, float learning_rate, float weight_decay, float grad_scale,
+           int64_t step, int64_t binding) {
+  const StepInput input{learning_rate, weight_decay, grad_scale, step, binding};
+  ShardedTable* all = self.registered->over_workers.get();
+  WithoutPython([&] { all != nullptr ? all->Step(input) : self->Step(input); });
+}
+
+double GradientSquaredNorm(const PyTable& self) {
+  ShardedTable* all = self.registered->over_workers.get();
+  return WithoutPython(
+      [&] { return all != nullptr ? all->GradientSquaredNorm() : self->GradientSquaredNorm(); });
+}
+
+void DiscardGradients(const PyTable& self) {
+  ShardedTable* all = self.registered->over_workers.get();
+  WithoutPython([&] { all != nullptr ? all->DiscardGradients() : self->DiscardGradients(); });
 }
 
 int64_t BindOptimizer(const PyTable& self, const std::string& kind, float beta1, float beta2,
@@ -101,22 +155,12 @@ void BindTableTraining(TableClass* table) {
       .def("lookup_with_handles", &LookupWithHandles, py::arg("ids"),
            py::arg("padding_key") = std::nullopt)
       .def("accumulate", &Accumulate)
+      .def("exchange_gradients", &ExchangeItsGradients)
       .def("accumulate_by_handle", &AccumulateByHandle)
-      .def(
-          "apply",
-          [](const PyTable& self, float learning_rate, float weight_decay, float grad_scale,
-             int64_t step, int64_t binding) {
-            WithoutPython(
-                [&] { self->Step({learning_rate, weight_decay, grad_scale, step, binding}); });
-          },
-          py::arg("learning_rate"), py::arg("weight_decay") = 0.0f, py::arg("grad_scale") = 1.0f,
-          py::arg("step") = 1, py::arg("binding") = 0)
-      .def("gradient_squared_norm",
-           [](const PyTable& self) {
-             return WithoutPython([&] { return self->GradientSquaredNorm(); });
-           })
-      .def("discard_gradients",
-           [](const PyTable& self) { WithoutPython([&] { self->DiscardGradients(); }); })
+      .def("apply", &Apply, py::arg("learning_rate"), py::arg("weight_decay") = 0.0f,
+           py::arg("grad_scale") = 1.0f, py::arg("step") = 1, py::arg("binding") = 0)
+      .def("gradient_squared_norm", &GradientSquaredNorm)
+      .def("discard_gradients", &DiscardGradients)
       .def_property_readonly("has_optimizer",
                              [](const PyTable& self) { return self->has_optimizer(); })
       .def("bind_optimizer", &BindOptimizer, py::arg("kind"), py::kw_only(),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bindings/arguments.h"
+#include "workers/all_rows.h"
 
 namespace py = pybind11;
 
@@ -36,6 +37,41 @@ py::dict ToDict(ExportedRows rows, bool with_state) {
 
 py::dict Export(const PyTable& self, bool with_state) {
   return ToDict(WithoutPython([&] { return self->Export(with_state); }), with_state);
+}
+
+// Rows of all workers, where the table is over several.
+py::dict ExportAll(const PyTable& self, bool with_state) {
+  return ToDict(WithoutPython([&] {
+                  Table& table = *self.registered->table;
+                  if (auto all = RowsOverWorkers(&table)) return all->Export(with_state);
+                  return table.Export(with_state);
+                }),
+                with_state);
+}
+
+py::dict ExportKeysOfAll(const PyTable& self, const py::array& keys, bool with_state) {
+  const IdView view = Ids(self, keys, "keys");
+  return ToDict(WithoutPython([&] {
+                  Table& table = *self.registered->table;
+                  if (auto all = RowsOverWorkers(&table)) return all->ExportKeys(view, with_state);
+                  return table.ExportKeys(view, with_state);
+                }),
+                with_state);
+}
+
+// Put rows with fresh optimizer state on the workers that own them.
+void ImportAll(const PyTable& self, const py::array& keys, const py::array& values) {
+  const IdView view = Ids(self, keys, "keys");
+  const float* data = Floats(self, values, "values", self->dim(), &keys);
+  if (!view.is_int64) throw py::type_error(Where(self, "keys must be int64"));
+  WithoutPython([&] {
+    Table& table = *self.registered->table;
+    if (auto all = RowsOverWorkers(&table)) return all->Import(view, data);
+    RowArrays rows;
+    rows.keys = const_cast<int64_t*>(static_cast<const int64_t*>(view.data));
+    rows.values = const_cast<float*>(data);
+    table.Import(view.size, rows, 0);
+  });
 }
 
 void ExportParts(const PyTable& self, const py::function& take, bool with_state) {
@@ -117,6 +153,9 @@ void BindTableWhole(TableClass* table) {
   table->def("export_rows", &Export, py::arg("with_state") = false)
       .def("export_parts", &ExportParts, py::arg("take"), py::arg("with_state") = false)
       .def("export_keys", &ExportKeys, py::arg("keys"), py::arg("with_state") = false)
+      .def("export_all", &ExportAll, py::arg("with_state") = false)
+      .def("export_keys_of_all", &ExportKeysOfAll, py::arg("keys"), py::arg("with_state") = false)
+      .def("import_all", &ImportAll, py::arg("keys"), py::arg("values"))
       .def("mark", [](const PyTable& self) { return WithoutPython([&] { return self->Mark(); }); })
       .def("export_since", &ExportSince, py::arg("mark"), py::arg("with_state") = false,
            py::arg("sweep") = true)

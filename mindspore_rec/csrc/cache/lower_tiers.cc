@@ -145,7 +145,9 @@ void LowerTiers::Flush() {
 
 void LowerTiers::NoteVocabulary() {
   if (!core_.context.is_static() || core_.oldest_mark == 0) return;
-  for (int64_t key = 0; key < core_.config.vocabulary; ++key) core_.ShardFor(key).NoteDeleted(key);
+  for (int64_t key = 0; key < core_.config.vocabulary; ++key) {
+    if (core_.Owns(key)) core_.ShardFor(key).NoteDeleted(key);
+  }
 }
 
 void LowerTiers::Clear() {

@@ -156,6 +156,9 @@ Normalization::Normalization(const BatchNorm& norm, std::shared_ptr<BatchNormMem
   outputs_ = {norm.output};
   parameters_ = {{norm.gamma, 0, width()}, {norm.beta, 0, width()}};
   if (is_moving_) extras_ = {{norm.mean, width()}, {norm.variance, width()}};
+  if (!norm.masks.any()) return;
+  RequireDropsInPlace(norm.activation);
+  for (const ExtraInput& extra : norm.masks.Extras(width())) extras_.push_back(extra);
 }
 
 void Normalization::Attach(DenseProgram* program) {
@@ -170,31 +173,30 @@ void Normalization::Pack(const BatchRun& run, int64_t) const {
 }
 
 void Normalization::Forward(const SliceRun& slice) const {
-  const Elementwise& elementwise = ActiveElementwise();
-  const BatchRun& run = slice.run();
-  const Vectors vectors = VectorsOf(run, *memory_, width());
-  const Block y = slice.value(norm_.output);
-  elementwise.normalize(slice.rows(), width(), slice.value(norm_.input), vectors.mean,
-                        vectors.scale, y);
-  elementwise.activate(norm_.activation, run.parameters[norm_.beta], slice.rows(), width(), y);
+  const Vectors vectors = VectorsOf(slice.run(), *memory_, width());
+  const float* beta = slice.run().parameters[norm_.beta];
+  ActiveElementwise().normalize(norm_.activation, slice.rows(), width(), slice.value(norm_.input),
+                                {vectors.mean, vectors.scale, beta}, norm_.masks.Rows(slice),
+                                slice.value(norm_.output));
 }
 
 void Normalization::Backward(const SliceRun& slice) const {
   const Elementwise& elementwise = ActiveElementwise();
   const Vectors vectors = VectorsOf(slice.run(), *memory_, width());
-  const Block x = slice.value(norm_.input);
   const Block g = slice.gradient(norm_.output);
   const Block dx = slice.gradient(norm_.input);
   float* sums = slice.partial_sums(memory_->sums);
-  elementwise.activation_gradient(norm_.activation, slice.rows(), width(),
-                                  slice.value(norm_.output), g, sums);
-  elementwise.deviation_products(slice.real_rows(), width(), x, vectors.mean, g, sums + width());
-  if (is_moving_) {
-    elementwise.add_product(slice.rows(), width(), g, {vectors.scale, 0}, dx);
-    return;
+  if (!is_moving_ && inputs_[0].adds) {
+    throw std::logic_error("others read what is normalized by its batch");
   }
-  if (inputs_[0].adds) throw std::logic_error("others read what is normalized by its batch");
-  for (int64_t r = 0; r < slice.rows(); ++r) std::memcpy(dx.row(r), g.row(r), Bytes(width()));
+  // Where the batch normalizes, `BatchStatistics` makes the gradient of the input of it.
+  elementwise.normalized_gradient(norm_.activation, slice.real_rows(), width(),
+                                  slice.value(norm_.input), vectors.mean, norm_.masks.Rows(slice),
+                                  slice.value(norm_.output), g, sums, sums + width(),
+                                  is_moving_ ? g : dx);
+  if (is_moving_) {
+    elementwise.add_product(slice.real_rows(), width(), g, {vectors.scale, 0}, dx);
+  }
 }
 
 void Normalization::Gradient(const BatchRun& run, int64_t, bool adds) const {

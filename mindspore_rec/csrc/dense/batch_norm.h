@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "dense/layer.h"
+#include "dense/row_masks.h"
 
 namespace msrec {
 
@@ -21,6 +22,7 @@ struct BatchNorm {
   int mean = -1;  // further inputs [width]: the moving mean and variance
   int variance = -1;
   Activation activation = Activation::kNone;  // not gelu
+  RowMasks masks;                             // of a dropout behind it; as for `Linear`
   float epsilon = 1e-5f;
   float momentum = 0.1f;  // share of the batch in the new moving statistics
 };

@@ -20,6 +20,21 @@ struct Block {
   Block columns(int64_t from) const { return {data + from, ld}; }
 };
 
+// Masks [count, width] of a dropout: row r of a block takes mask (first + r) mod count; none where
+// `data` is null.
+struct MaskRows {
+  const float* data = nullptr;
+  int64_t first = 0;
+  int64_t count = 1;
+};
+
+// Vectors [width] by which a batch is normalized.
+struct Normalizer {
+  const float* mean = nullptr;
+  const float* scale = nullptr;
+  const float* beta = nullptr;
+};
+
 // Floats that the loops over pairs of a row's vectors need beside the row.
 struct PairScratch {
   static constexpr int64_t Ld(int64_t vectors) { return (vectors + 15) / 16 * 16; }
@@ -88,6 +103,8 @@ struct Elementwise {
   void (*multiply_add)(int64_t rows, int64_t width, Block a, Block b, Block c, Block output);
   // output += a b.
   void (*add_product)(int64_t rows, int64_t width, Block a, Block b, Block output);
+  // x = a x, of `width` numbers.
+  void (*multiply)(const float* a, int64_t width, float* x);
   // output += a.
   void (*add)(int64_t rows, int64_t width, Block a, Block output);
 
@@ -95,6 +112,11 @@ struct Elementwise {
   void (*softmax)(int64_t rows, int64_t groups, int64_t group, Block x);
   void (*softmax_gradient)(int64_t rows, int64_t groups, int64_t group, Block output,
                            Block gradient);
+
+  // Returns the sum of the logistic losses of n logits, and writes the gradient of the logits times
+  // `scale`.
+  double (*logistic_loss)(int64_t n, const float* logits, const float* labels, float scale,
+                          float* gradient);
 
   // Dot products of all pairs (i, j) of the vectors [vectors, dim] of a row, j < i, or j <= i with
   // the diagonal, in the order (1, 0), (2, 0), (2, 1), ...; and gradient = or += that of x.
@@ -138,12 +160,15 @@ struct Elementwise {
 
   // Batch normalization. sums[j] += (x - mean)^2 over rows.
   void (*squared_deviations)(int64_t rows, int64_t width, Block x, const float* mean, float* sums);
-  // output = (x - mean) scale.
-  void (*normalize)(int64_t rows, int64_t width, Block x, const float* mean, const float* scale,
-                    Block output);
-  // sums[j] += gradient (x - mean) over rows.
-  void (*deviation_products)(int64_t rows, int64_t width, Block x, const float* mean,
-                             Block gradient, float* sums);
+  // output = a((x - mean) scale + beta), times the row's mask where there are any. Not for gelu.
+  void (*normalize)(Activation a, int64_t rows, int64_t width, Block x, const Normalizer& norm,
+                    const MaskRows& masks, Block output);
+  // result = a'(output) gradient, times the row's mask where there are any: the gradient of what
+  // the activation read; adds the columns' sums of the result, and of result (x - mean), to `sums`
+  // and `products`. The result may be the gradient.
+  void (*normalized_gradient)(Activation a, int64_t rows, int64_t width, Block x, const float* mean,
+                              const MaskRows& masks, Block output, Block gradient, float* sums,
+                              float* products, Block result);
   // gradient = scale (gradient - shift - (x - mean) slope).
   void (*normalize_gradient)(int64_t rows, int64_t width, Block x, const float* mean,
                              const float* scale, const float* shift, const float* slope,

@@ -287,6 +287,12 @@ void AddProduct(int64_t rows, int64_t width, Block a, Block b, Block output) {
   }
 }
 
+void Multiply(const float* a, int64_t width, float* x) {
+  const float* __restrict factor = a;
+  float* __restrict out = x;
+  for (int64_t j = 0; j < width; ++j) out[j] *= factor[j];
+}
+
 void Add(int64_t rows, int64_t width, Block a, Block output) {
   for (int64_t r = 0; r < rows; ++r) {
     const float* __restrict x = RowOf(a, r);
@@ -335,6 +341,7 @@ void SoftmaxGradient(int64_t rows, int64_t groups, int64_t group, Block output, 
 
 #include "dense/batch_norm_kernels.inl"
 #include "dense/cross_kernels.inl"
+#include "dense/loss_kernels.inl"
 
 namespace msrec {
 
@@ -350,9 +357,11 @@ const Elementwise MSREC_ELEMENTWISE_SYMBOL = {MSREC_ELEMENTWISE_NAME,
                                               RoundToFloat,
                                               MultiplyAdd,
                                               AddProduct,
+                                              Multiply,
                                               Add,
                                               Softmax,
                                               SoftmaxGradient,
+                                              LogisticLoss,
                                               PairDots,
                                               PairDotsGradient,
                                               PairSums,
@@ -368,7 +377,7 @@ const Elementwise MSREC_ELEMENTWISE_SYMBOL = {MSREC_ELEMENTWISE_NAME,
                                               CrossRowsGradient,
                                               SquaredDeviations,
                                               Normalize,
-                                              DeviationProducts,
+                                              NormalizedGradient,
                                               NormalizeGradient};
 
 }  // namespace msrec

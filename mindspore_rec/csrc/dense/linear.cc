@@ -2,17 +2,28 @@
 #include "dense/linear.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 
+#include "dense/rows.h"
 #include "util/aligned.h"
 
 namespace msrec {
 namespace {
 
-// Tiles of a weight's gradient: each is one product over all rows of the batch.
-constexpr int64_t kTileRows = 256;
-constexpr int64_t kTileColumns = 256;
+// Tiles of a weight's gradient, and the rows of the batch that are added up at once.
+struct TileShape {
+  int64_t rows, columns, depth;
+};
+
+// The shape that is fastest: oneDNN copies both factors of a product, which in float32 costs least
+// where 128 x 256 numbers of the left one stay in the cache. Each tile reads the batch anew, which
+// counts for batches that no cache holds, and so wide tiles for them.
+TileShape TileFor(FactorType type, int64_t batch) {
+  constexpr int64_t kLargeBatch = 8192;
+  if (type == FactorType::kFloat32) return {128, 1024, 256};
+  if (batch < kLargeBatch) return {256, 256, kLargeBatch};
+  return {256, 1024, 256};
+}
 
 int64_t Tiles(int64_t n, int64_t tile) { return (n + tile - 1) / tile; }
 
@@ -30,12 +41,17 @@ std::shared_ptr<const Product> FindPacked(const ProductShape& shape, size_t boun
 
 }  // namespace
 
-Linear::Linear(View input, View output, Weight weight, Bias bias, Activation activation)
-    : weight_(weight), bias_(bias), activation_(activation) {
+Linear::Linear(View input, View output, Weight weight, Bias bias, Activation activation,
+               RowMasks masks)
+    : weight_(weight), bias_(bias), activation_(activation), masks_(masks) {
   inputs_ = {{input, false}};
   outputs_ = {output};
   if (activation == Activation::kGelu) {
     throw std::invalid_argument("a linear layer has no gelu: a layer of its own follows it");
+  }
+  if (masks.any()) {
+    RequireDropsInPlace(activation);
+    extras_ = masks.Extras(output.width);
   }
 }
 
@@ -54,32 +70,17 @@ void Linear::Attach(DenseProgram* program) {
   if (bias_.parameter >= 0) bias_sums_ = program->AddPartialSums(output().width);
 }
 
-// output [rows, out] = input [rows, in] W^T
-ProductShape Linear::ForwardShape(int64_t rows, int64_t lda, int64_t ldc) const {
+ProductShape Linear::Shape(Pass pass, int64_t rows, int64_t lda, int64_t ldc) const {
+  const bool forward = pass == Pass::kForward;
   ProductShape shape;
   shape.m = rows;
-  shape.n = output().width;
-  shape.k = input().width;
+  shape.n = forward ? output().width : input().width;
+  shape.k = forward ? input().width : output().width;
   shape.lda = lda;
   shape.ldb = weight_ld();
   shape.ldc = ldc;
-  shape.transposed_b = !weight_.input_major;
-  shape.packed_b = true;
-  shape.type = type_;
-  return shape;
-}
-
-// gradient of the input [rows, in] = gradient of the output [rows, out] W
-ProductShape Linear::BackwardShape(int64_t rows, int64_t lda, int64_t ldc) const {
-  ProductShape shape;
-  shape.m = rows;
-  shape.n = input().width;
-  shape.k = output().width;
-  shape.lda = lda;
-  shape.ldb = weight_ld();
-  shape.ldc = ldc;
-  shape.transposed_b = weight_.input_major;
-  shape.accumulates = inputs_[0].adds;
+  shape.transposed_b = forward != weight_.input_major;
+  shape.accumulates = !forward && inputs_[0].adds;
   shape.packed_b = true;
   shape.type = type_;
   return shape;
@@ -98,11 +99,11 @@ void Linear::Pack(const BatchRun& run, int64_t task) const {
   const bool forward = task == 0;
   const SliceRun any(run, 0, nullptr);
   // The layout depends on the shape, of which leading dimensions are a part.
-  const int64_t in_ld = any.factor_ld(input());
-  const ProductShape shape = forward
-                                 ? ForwardShape(run.slice_rows, in_ld, any.value_ld(output()))
-                                 : BackwardShape(run.slice_rows, any.gradient_factor_ld(output()),
-                                                 any.gradient_ld(input()));
+  const ProductShape shape =
+      forward
+          ? Shape(Pass::kForward, run.slice_rows, any.factor_ld(input()), any.value_ld(output()))
+          : Shape(Pass::kBackward, run.slice_rows, any.gradient_factor_ld(output()),
+                  any.gradient_ld(input()));
   const auto product = FindPacked(shape, PackedBound(input().width, output().width));
   const float* weight = run.parameters[weight_.parameter] + weight_.offset;
   char* packed = run.packed + (forward ? forward_pack_ : backward_pack_);
@@ -123,21 +124,34 @@ void Linear::Forward(const SliceRun& slice) const {
   if (!slice.only_rounded(input())) slice.RoundValue(input());
   const Factor x = slice.factor(input());
   const Block y = slice.value(output());
-  ProductShape shape = ForwardShape(slice.rows(), x.ld, y.ld);
+  ProductShape shape = Shape(Pass::kForward, slice.rows(), x.ld, y.ld);
   shape.packed_b = Packs(slice.run());
   const void* weight = shape.packed_b ? static_cast<const void*>(slice.run().packed + forward_pack_)
                                       : slice.run().parameters[weight_.parameter] + weight_.offset;
   OneDnn::Find(shape)->Run(x.data, weight, y.data);
+  Activate(slice);
+  if (slice.only_rounded(output())) slice.RoundValue(output());
+}
+
+void Linear::Activate(const SliceRun& slice) const {
+  const Elementwise& elementwise = ActiveElementwise();
+  const int64_t width = output().width;
+  const Block y = slice.value(output());
   const float* bias =
       bias_.parameter < 0 ? nullptr : slice.run().parameters[bias_.parameter] + bias_.offset;
-  ActiveElementwise().activate(activation_, bias, slice.rows(), output().width, y);
-  if (slice.only_rounded(output())) slice.RoundValue(output());
+  if (!masks_.any()) {
+    elementwise.activate(activation_, bias, slice.rows(), width, y);
+    return;
+  }
+  for (int64_t r = 0; r < slice.rows(); ++r) {
+    elementwise.activate(activation_, bias, 1, width, {y.row(r), y.ld});
+    elementwise.multiply(masks_.Row(slice, r, width), width, y.row(r));
+  }
 }
 
 bool Linear::can_round_output() const {
   // The others' slopes are computed from the exact output.
-  return activation_ == Activation::kNone || activation_ == Activation::kRelu ||
-         activation_ == Activation::kLeakyRelu;
+  return DropsInPlace(activation_);
 }
 
 void Linear::ActivationGradient(const SliceRun& slice) const {
@@ -164,54 +178,58 @@ void Linear::ActivationGradient(const SliceRun& slice) const {
       static_cast<uint16_t*>(const_cast<void*>(rounded.data)), rounded.ld, sums);
 }
 
+void Linear::MaskGradient(const SliceRun& slice) const {
+  const int64_t width = output().width;
+  const Block gradient = slice.gradient(output());
+  for (int64_t r = 0; masks_.any() && r < slice.rows(); ++r) {
+    ActiveElementwise().multiply(masks_.Row(slice, r, width), width, gradient.row(r));
+  }
+}
+
 void Linear::Backward(const SliceRun& slice) const {
+  MaskGradient(slice);
   ActivationGradient(slice);
   const Factor dy = slice.gradient_factor(output());
   const Block dx = slice.gradient(input());
-  OneDnn::Find(BackwardShape(slice.rows(), dy.ld, dx.ld))
+  OneDnn::Find(Shape(Pass::kBackward, slice.rows(), dy.ld, dx.ld))
       ->Run(dy.data, slice.run().packed + backward_pack_, dx.data);
 }
 
-int64_t Linear::GradientTasks(const BatchRun&) const {
-  return Tiles(weight_rows(), kTileRows) * Tiles(weight_columns(), kTileColumns) +
-         (bias_.parameter >= 0 ? 1 : 0);
+int64_t Linear::WeightTiles(const BatchRun& run) const {
+  const TileShape shape = TileFor(type_, run.batch);
+  return Tiles(weight_rows(), shape.rows) * Tiles(weight_columns(), shape.columns);
 }
 
-Linear::Tile Linear::TileOf(int64_t task) const {
-  const int64_t across = Tiles(weight_columns(), kTileColumns);
-  const int64_t row = task / across * kTileRows;
-  const int64_t column = task % across * kTileColumns;
-  return {row, std::min(kTileRows, weight_rows() - row), column,
-          std::min(kTileColumns, weight_columns() - column)};
+int64_t Linear::GradientTasks(const BatchRun& run) const {
+  return WeightTiles(run) + (bias_.parameter >= 0 ? 1 : 0);
+}
+
+Linear::Tile Linear::TileOf(const BatchRun& run, int64_t task) const {
+  const TileShape shape = TileFor(type_, run.batch);
+  const int64_t across = Tiles(weight_columns(), shape.columns);
+  const int64_t row = task / across * shape.rows;
+  const int64_t column = task % across * shape.columns;
+  return {row, std::min(shape.rows, weight_rows() - row), column,
+          std::min(shape.columns, weight_columns() - column)};
 }
 
 void Linear::Gradient(const BatchRun& run, int64_t task, bool adds) const {
-  const int64_t tiles = Tiles(weight_rows(), kTileRows) * Tiles(weight_columns(), kTileColumns);
-  if (task < tiles) {
-    WeightGradient(run, TileOf(task), adds);
+  if (task < WeightTiles(run)) {
+    WeightGradient(run, TileOf(run, task), adds);
     return;
   }
   SumPartials(run, bias_sums_, output().width, adds,
               run.parameter_gradients[bias_.parameter] + bias_.offset);
 }
 
-namespace {
-
-void Zero(int64_t rows, int64_t columns, int64_t ld, float* target) {
-  for (int64_t r = 0; r < rows; ++r) {
-    std::memset(target + r * ld, 0, sizeof(float) * static_cast<size_t>(columns));
-  }
-}
-
-}  // namespace
-
 // gradient of W [out, in] = gradient of the output^T [out, B] input [B, in], or its transpose
 void Linear::WeightGradient(const BatchRun& run, const Tile& tile, bool adds) const {
   const int64_t ld = weight_ld();
-  float* target =
-      run.parameter_gradients[weight_.parameter] + weight_.offset + tile.row * ld + tile.column;
+  const Block target{
+      run.parameter_gradients[weight_.parameter] + weight_.offset + tile.row * ld + tile.column,
+      ld};
   if (run.batch == 0) {
-    if (!adds) Zero(tile.rows, tile.columns, ld, target);
+    if (!adds) ZeroRows(target, 0, tile.rows, tile.columns);
     return;
   }
   const SliceRun whole(run, 0, nullptr);
@@ -220,13 +238,13 @@ void Linear::WeightGradient(const BatchRun& run, const Tile& tile, bool adds) co
   const Factor& rows = weight_.input_major ? x : dy;
   const Factor& columns = weight_.input_major ? dy : x;
   const size_t element = SizeOf(type_);
-  const auto at = [&](const Factor& factor, int64_t column) {
-    return static_cast<const char*>(factor.data) + element * static_cast<size_t>(column);
+  const auto at = [&](const Factor& factor, int64_t row, int64_t column) {
+    return static_cast<const char*>(factor.data) +
+           element * static_cast<size_t>(row * factor.ld + column);
   };
   ProductShape shape;
   shape.m = tile.rows;
   shape.n = tile.columns;
-  shape.k = run.padded();
   shape.lda = rows.ld;
   shape.ldb = columns.ld;
   shape.ldc = LeadingDimension(tile.columns);
@@ -235,15 +253,18 @@ void Linear::WeightGradient(const BatchRun& run, const Tile& tile, bool adds) co
   thread_local AlignedMemory memory;
   auto* sum = static_cast<float*>(
       memory.AtLeast(sizeof(float) * static_cast<size_t>(tile.rows * shape.ldc)));
-  OneDnn::Find(shape)->Run(at(rows, tile.row), at(columns, tile.column), sum);
+  const int64_t depth = TileFor(type_, run.batch).depth;
+  for (int64_t first = 0; first < run.padded(); first += depth) {
+    shape.k = std::min(depth, run.padded() - first);
+    shape.accumulates = first > 0;
+    OneDnn::Find(shape)->Run(at(rows, first, tile.row), at(columns, first, tile.column), sum);
+  }
   const Block from{sum, shape.ldc};
   if (adds) {
-    ActiveElementwise().add(tile.rows, tile.columns, from, {target, ld});
+    ActiveElementwise().add(tile.rows, tile.columns, from, target);
     return;
   }
-  for (int64_t r = 0; r < tile.rows; ++r) {
-    std::memcpy(target + r * ld, from.row(r), sizeof(float) * static_cast<size_t>(tile.columns));
-  }
+  CopyRows(from, tile.rows, tile.columns, target);
 }
 
 }  // namespace msrec

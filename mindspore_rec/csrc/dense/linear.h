@@ -5,6 +5,7 @@
 #pragma once
 
 #include "dense/layer.h"
+#include "dense/row_masks.h"
 
 namespace msrec {
 
@@ -22,8 +23,10 @@ struct Bias {
 
 class Linear : public Layer {
  public:
-  // Reads `input`, writes `output`. Not for gelu, which needs its own input again.
-  Linear(View input, View output, Weight weight, Bias bias, Activation activation);
+  // Reads `input`, writes `output`. Not for gelu, which needs its own input again. With masks the
+  // output is dropped out, for activations whose slope `DropsInPlace` finds in what is left.
+  Linear(View input, View output, Weight weight, Bias bias, Activation activation,
+         RowMasks masks = {});
 
   bool always_adds() const override { return false; }
   bool reads_factors_only() const override { return true; }
@@ -37,17 +40,24 @@ class Linear : public Layer {
   void Gradient(const BatchRun& run, int64_t task, bool adds) const override;
 
  private:
+  enum class Pass { kForward, kBackward };
   struct Tile {
     int64_t row, rows, column, columns;
   };
 
   // Whether the weight is packed: not for a prediction of one slice, which reads it once.
   bool Packs(const BatchRun& run) const;
-  ProductShape ForwardShape(int64_t rows, int64_t lda, int64_t ldc) const;
-  ProductShape BackwardShape(int64_t rows, int64_t lda, int64_t ldc) const;
+  // The product of a slice: output [rows, out] = input [rows, in] W^T, or gradient of the input
+  // [rows, in] = gradient of the output [rows, out] W.
+  ProductShape Shape(Pass pass, int64_t rows, int64_t lda, int64_t ldc) const;
+  void Activate(const SliceRun& slice) const;
+  // Multiplies the gradient of the output by the masks.
+  void MaskGradient(const SliceRun& slice) const;
   // Multiplies the gradient of the output by the activation's, and rounds it for products.
   void ActivationGradient(const SliceRun& slice) const;
-  Tile TileOf(int64_t task) const;
+  // Number of tiles of the weight's gradient.
+  int64_t WeightTiles(const BatchRun& run) const;
+  Tile TileOf(const BatchRun& run, int64_t task) const;
   void WeightGradient(const BatchRun& run, const Tile& tile, bool adds) const;
 
   View input() const { return inputs_[0].view; }
@@ -60,6 +70,7 @@ class Linear : public Layer {
   const Weight weight_;
   const Bias bias_;
   const Activation activation_;
+  const RowMasks masks_;
   FactorType type_ = FactorType::kFloat32;
   Precision precision_ = Precision::kFloat32;
   int64_t forward_pack_ = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dense/pair_layers.h"
 
-#include <cstring>
 #include <stdexcept>
 
+#include "dense/rows.h"
 #include "util/aligned.h"
 
 namespace msrec {
@@ -48,10 +48,7 @@ void PairwiseDots::Forward(const SliceRun& slice) const {
   ActiveElementwise().pair_dots(slice.rows(), vectors_, dim_, diagonal_, x,
                                 Scratch(PairScratch::Forward(vectors_, dim_)),
                                 slice.value(products()));
-  const Block y = slice.value(outputs_[0]);
-  for (int64_t r = 0; keeps_first_ && r < slice.rows(); ++r) {
-    std::memcpy(y.row(r), x.row(r), sizeof(float) * static_cast<size_t>(dim_));
-  }
+  if (keeps_first_) CopyRows(x, slice.rows(), dim_, slice.value(outputs_[0]));
 }
 
 void PairwiseDots::Backward(const SliceRun& slice) const {

@@ -28,12 +28,12 @@
 
 #include "dense/elementwise.h"
 #include "dense/onednn.h"
-#include "util/buffer.h"
 
 namespace msrec {
 
 class Layer;
 class DenseProgram;
+class SliceRun;
 
 // Arithmetic of products: float32; bfloat16; or, where the processor has no fast bfloat16, float32
 // of factors rounded to bfloat16.
@@ -83,46 +83,10 @@ struct BatchRun {
   int64_t padded() const { return slices * slice_rows; }
 };
 
-// A slice of the batch, with its scratch.
-class SliceRun {
- public:
-  SliceRun(const BatchRun& run, int64_t slice, float* scratch)
-      : run_(run), slice_(slice), scratch_(scratch) {}
-
-  const BatchRun& run() const { return run_; }
-  int64_t slice() const { return slice_; }
-  int64_t rows() const { return run_.slice_rows; }
-  int64_t first_row() const { return slice_ * run_.slice_rows; }
-  // Number of rows that are of the batch; those after them are there to fill the slice.
-  int64_t real_rows() const;
-
-  Block value(const View& view) const;
-  Block gradient(const View& view) const;
-  // The columns as a factor of a product: rounded where the precision asks for it.
-  Factor factor(const View& view) const;
-  Factor gradient_factor(const View& view) const;
-  // Their leading dimensions, without the memory.
-  int64_t value_ld(const View& view) const;
-  int64_t gradient_ld(const View& view) const;
-  int64_t factor_ld(const View& view) const;
-  int64_t gradient_factor_ld(const View& view) const;
-  // Whether the value is kept rounded alone: the layer that writes it rounds it, and its float32
-  // form is gone after that layer.
-  bool only_rounded(const View& view) const;
-  // Rounds a value or a gradient for products; nothing in float32.
-  void RoundValue(const View& view) const;
-  void RoundGradient(const View& view) const;
-  // Sums of this slice, floats of the layer that asked for them.
-  float* partial_sums(int64_t column) const;
-
- private:
-  const BatchRun& run_;
-  const int64_t slice_;
-  float* const scratch_;
-};
-
 // Rows of a batch's slices: at most 256, so that a slice's values stay in the cache and there are
-// enough slices for many threads; fewer for small batches.
+// enough slices for many threads; fewer for small batches, and where slices of 256 would leave
+// threads idle at the end. A multiple of 16; of 2 where a batch has more than 2048 rows, which are
+// cut into slices of even size.
 int64_t SliceRows(int64_t batch);
 
 class DenseProgram {
@@ -154,7 +118,7 @@ class DenseProgram {
   // For layers, while they are added.
   int64_t AddPartialSums(int64_t floats);  // returns their column
   int64_t AddPacked(size_t bytes);         // returns their offset
-  // Says that products read a value, or its gradient.
+  // Notes that products read a value, or its gradient.
   void UseAsFactor(int value) { values_[value].is_factor = true; }
   void UseGradientAsFactor(int value) { values_[value].gradient_is_factor = true; }
 
@@ -245,6 +209,52 @@ class DenseProgram {
   int64_t brief_width_ = 0;
   int64_t partial_width_ = 0;
   int64_t packed_bytes_ = 0;
+};
+
+// A slice of the batch, with its scratch.
+class SliceRun {
+ public:
+  SliceRun(const BatchRun& run, int64_t slice, float* scratch)
+      : run_(run), slice_(slice), scratch_(scratch) {}
+
+  const BatchRun& run() const { return run_; }
+  int64_t slice() const { return slice_; }
+  int64_t rows() const { return run_.slice_rows; }
+  int64_t first_row() const { return slice_ * run_.slice_rows; }
+  // Number of rows that are of the batch; those after them are there to fill the slice.
+  int64_t real_rows() const;
+
+  Block value(const View& view) const;
+  Block gradient(const View& view) const;
+  // The columns as a factor of a product: rounded where the precision asks for it.
+  Factor factor(const View& view) const;
+  Factor gradient_factor(const View& view) const;
+  // Their leading dimensions, without the memory.
+  int64_t value_ld(const View& view) const;
+  int64_t gradient_ld(const View& view) const;
+  int64_t factor_ld(const View& view) const;
+  int64_t gradient_factor_ld(const View& view) const;
+  // Whether the value is kept rounded alone: the layer that writes it rounds it, and its float32
+  // form is gone after that layer.
+  bool only_rounded(const View& view) const;
+  // Rounds a value or a gradient for products; nothing in float32.
+  void RoundValue(const View& view) const;
+  void RoundGradient(const View& view) const;
+  // Sums of this slice, floats of the layer that asked for them.
+  float* partial_sums(int64_t column) const;
+
+ private:
+  using Place = DenseProgram::Place;
+
+  Block BlockAt(const Place& place, int64_t column) const;
+  Factor FactorAt(const Place& place, int64_t column) const;
+  const DenseProgram::Value& value_of(const View& view) const;
+  const Place& factor_place(const View& view) const;
+  const Place& gradient_factor_place(const View& view) const;
+
+  const BatchRun& run_;
+  const int64_t slice_;
+  float* const scratch_;
 };
 
 }  // namespace msrec

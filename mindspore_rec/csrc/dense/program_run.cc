@@ -7,6 +7,7 @@
 
 #include "dense/layer.h"
 #include "dense/program.h"
+#include "dense/rows.h"
 #include "util/aligned.h"
 #include "util/thread_pool.h"
 
@@ -16,23 +17,16 @@ namespace {
 constexpr int64_t kMostRows = 256;
 constexpr int64_t kLeastRows = 16;
 
-void CopyRows(const float* from, int64_t from_ld, int64_t rows, int64_t width, float* to,
-              int64_t to_ld) {
-  for (int64_t r = 0; r < rows; ++r) {
-    std::memcpy(to + r * to_ld, from + r * from_ld, sizeof(float) * static_cast<size_t>(width));
-  }
-}
-
-void ZeroRows(const Block& block, int64_t from, int64_t to, int64_t width) {
-  for (int64_t r = from; r < to; ++r) {
-    std::memset(block.row(r), 0, sizeof(float) * static_cast<size_t>(width));
-  }
-}
-
 }  // namespace
 
 int64_t SliceRows(int64_t batch) {
   if (batch == 0) return kLeastRows;
+  if (batch > 8 * kMostRows) {
+    // A multiple of 8 slices of even size: no thread waits for the last one, and few rows are there
+    // to fill it.
+    const int64_t slices = RoundUp((batch + kMostRows - 1) / kMostRows, 8);
+    return RoundUp((batch + slices - 1) / slices, 2);
+  }
   // About 8 slices of a small batch.
   const int64_t even = RoundUp((batch + 7) / 8, kLeastRows);
   return std::clamp(even, std::min(RoundUp(batch, kLeastRows), 4 * kLeastRows), kMostRows);
@@ -117,7 +111,8 @@ void DenseProgram::ForwardSlice(const BatchRun& run, size_t stage, const SliceRu
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const int64_t width = inputs_[i].width;
       const Block block = slice.value(inputs_[i]);
-      CopyRows(inputs[i] + first * width, width, rows, width, block.data, block.ld);
+      const Block given{const_cast<float*>(inputs[i]) + first * width, width};
+      CopyRows(given, rows, width, block);
       ZeroRows(block, rows, run.slice_rows, width);
     }
   }
@@ -125,8 +120,7 @@ void DenseProgram::ForwardSlice(const BatchRun& run, size_t stage, const SliceRu
   if (stage + 1 < stages_.size()) return;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const int64_t width = outputs_[i].width;
-    const Block block = slice.value(outputs_[i]);
-    CopyRows(block.data, block.ld, rows, width, outputs[i] + first * width, width);
+    CopyRows(slice.value(outputs_[i]), rows, width, {outputs[i] + first * width, width});
   }
 }
 
@@ -164,12 +158,11 @@ void DenseProgram::BackwardSlice(const BatchRun& run, size_t stage, const SliceR
   for (size_t i = 0; is_last && i < outputs_.size(); ++i) {
     const View& view = outputs_[i];
     const Block block = slice.gradient(view);
-    const float* given = output_gradients[i] + first * view.width;
+    const Block given{const_cast<float*>(output_gradients[i]) + first * view.width, view.width};
     if (values_[view.value].zero_gradient) {
-      const Block from{const_cast<float*>(given), view.width};
-      ActiveElementwise().add(rows, view.width, from, block);
+      ActiveElementwise().add(rows, view.width, given, block);
     } else {
-      CopyRows(given, view.width, rows, view.width, block.data, block.ld);
+      CopyRows(given, rows, view.width, block);
       ZeroRows(block, rows, run.slice_rows, view.width);
     }
   }
@@ -177,8 +170,8 @@ void DenseProgram::BackwardSlice(const BatchRun& run, size_t stage, const SliceR
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) (*layer)->Backward(slice);
   for (size_t i = 0; stage == 0 && i < inputs_.size(); ++i) {
     const int64_t width = inputs_[i].width;
-    const Block block = slice.gradient(inputs_[i]);
-    CopyRows(block.data, block.ld, rows, width, input_gradients[i] + first * width, width);
+    const Block given{input_gradients[i] + first * width, width};
+    CopyRows(slice.gradient(inputs_[i]), rows, width, given);
   }
 }
 

@@ -34,42 +34,42 @@ int64_t SliceRun::real_rows() const {
   return std::clamp<int64_t>(run_.batch - first_row(), 0, rows());
 }
 
-Block SliceRun::value(const View& view) const {
-  const DenseProgram& program = *run_.program;
-  const auto& place = program.values_[view.value].value;
-  auto* data = static_cast<float*>(program.At(run_, slice_, scratch_, place));
-  return {data + view.offset, place.ld};
+Block SliceRun::BlockAt(const Place& place, int64_t column) const {
+  auto* data = static_cast<float*>(run_.program->At(run_, slice_, scratch_, place));
+  return {data + column, place.ld};
 }
 
+Factor SliceRun::FactorAt(const Place& place, int64_t column) const {
+  auto* data = static_cast<char*>(run_.program->At(run_, slice_, scratch_, place));
+  return {data + static_cast<size_t>(column) * place.element, place.ld};
+}
+
+Block SliceRun::value(const View& view) const { return BlockAt(value_of(view).value, view.offset); }
+
 Block SliceRun::gradient(const View& view) const {
-  const DenseProgram& program = *run_.program;
-  const auto& place = program.values_[view.value].gradient;
-  auto* data = static_cast<float*>(program.At(run_, slice_, scratch_, place));
-  return {data + view.offset, place.ld};
+  return BlockAt(value_of(view).gradient, view.offset);
 }
 
 Factor SliceRun::factor(const View& view) const {
-  const DenseProgram& program = *run_.program;
-  const auto& value = program.values_[view.value];
-  if (program.precision_ == Precision::kFloat32) {
-    const Block block = this->value(view);
-    return {block.data, block.ld};
-  }
-  auto* data = static_cast<char*>(program.At(run_, slice_, scratch_, value.rounded));
-  return {data + static_cast<size_t>(view.offset) * RoundedSize(program.precision_),
-          value.rounded.ld};
+  return FactorAt(factor_place(view), view.offset);
 }
 
 Factor SliceRun::gradient_factor(const View& view) const {
-  const DenseProgram& program = *run_.program;
-  const auto& value = program.values_[view.value];
-  if (program.precision_ == Precision::kFloat32) {
-    const Block block = gradient(view);
-    return {block.data, block.ld};
-  }
-  auto* data = static_cast<char*>(program.At(run_, slice_, scratch_, value.rounded_gradient));
-  return {data + static_cast<size_t>(view.offset) * RoundedSize(program.precision_),
-          value.rounded_gradient.ld};
+  return FactorAt(gradient_factor_place(view), view.offset);
+}
+
+const DenseProgram::Value& SliceRun::value_of(const View& view) const {
+  return run_.program->values_[view.value];
+}
+
+const DenseProgram::Place& SliceRun::factor_place(const View& view) const {
+  const bool rounds = run_.program->precision_ != Precision::kFloat32;
+  return rounds ? value_of(view).rounded : value_of(view).value;
+}
+
+const DenseProgram::Place& SliceRun::gradient_factor_place(const View& view) const {
+  const bool rounds = run_.program->precision_ != Precision::kFloat32;
+  return rounds ? value_of(view).rounded_gradient : value_of(view).gradient;
 }
 
 namespace {
@@ -87,9 +87,7 @@ void Round(Precision precision, int64_t rows, int64_t width, const Block& from, 
 
 }  // namespace
 
-bool SliceRun::only_rounded(const View& view) const {
-  return run_.program->values_[view.value].only_rounded;
-}
+bool SliceRun::only_rounded(const View& view) const { return value_of(view).only_rounded; }
 
 void SliceRun::RoundValue(const View& view) const {
   if (run_.program->precision_ == Precision::kFloat32) return;
@@ -101,23 +99,14 @@ void SliceRun::RoundGradient(const View& view) const {
   Round(run_.program->precision_, rows(), view.width, gradient(view), gradient_factor(view));
 }
 
-int64_t SliceRun::value_ld(const View& view) const {
-  return run_.program->values_[view.value].value.ld;
-}
+int64_t SliceRun::value_ld(const View& view) const { return value_of(view).value.ld; }
 
-int64_t SliceRun::gradient_ld(const View& view) const {
-  return run_.program->values_[view.value].gradient.ld;
-}
+int64_t SliceRun::gradient_ld(const View& view) const { return value_of(view).gradient.ld; }
 
-int64_t SliceRun::factor_ld(const View& view) const {
-  const auto& value = run_.program->values_[view.value];
-  return run_.program->precision_ == Precision::kFloat32 ? value.value.ld : value.rounded.ld;
-}
+int64_t SliceRun::factor_ld(const View& view) const { return factor_place(view).ld; }
 
 int64_t SliceRun::gradient_factor_ld(const View& view) const {
-  const auto& value = run_.program->values_[view.value];
-  return run_.program->precision_ == Precision::kFloat32 ? value.gradient.ld
-                                                         : value.rounded_gradient.ld;
+  return gradient_factor_place(view).ld;
 }
 
 float* SliceRun::partial_sums(int64_t column) const {

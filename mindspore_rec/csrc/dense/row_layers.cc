@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dense/row_layers.h"
 
-#include <cstring>
 #include <stdexcept>
 #include <string>
+
+#include "dense/rows.h"
 
 namespace msrec {
 namespace {
@@ -35,39 +36,20 @@ void Gelu::Backward(const SliceRun& slice) const {
   ActiveElementwise().add(slice.rows(), width, gradient, slice.gradient(inputs_[0].view));
 }
 
-namespace {
-
-constexpr int64_t kMostMasks = int64_t{1} << 32;
-
-}  // namespace
-
 Dropout::Dropout(View input, View output, int masks, int used, int64_t mask_count)
-    : masks_(masks), used_(used), mask_count_(mask_count) {
+    : masks_{masks, used, mask_count} {
   RequireSameWidth(input, output);
-  if (mask_count < 1) throw std::invalid_argument("a dropout needs at least 1 mask");
-  if (mask_count > kMostMasks) {
-    throw std::invalid_argument("a dropout has at most " + std::to_string(kMostMasks) + " masks");
-  }
-  extras_ = {{masks, mask_count * output.width}, {used, 1, "int32"}};
+  extras_ = masks_.Extras(output.width);
   inputs_ = {{input, false}};
   outputs_ = {output};
 }
 
-const float* Dropout::Mask(const SliceRun& slice, int64_t row) const {
-  const auto* masks = static_cast<const float*>(slice.run().extras[masks_]);
-  const int64_t used = *static_cast<const int32_t*>(slice.run().extras[used_]);
-  const int64_t mask = (slice.first_row() + row + 1 + used) % mask_count_;
-  return masks + (mask < 0 ? mask + mask_count_ : mask) * outputs_[0].width;
-}
-
 void Dropout::Forward(const SliceRun& slice) const {
   const int64_t width = outputs_[0].width;
-  const Block x = slice.value(inputs_[0].view);
   const Block y = slice.value(outputs_[0]);
+  CopyRows(slice.value(inputs_[0].view), slice.rows(), width, y);
   for (int64_t r = 0; r < slice.rows(); ++r) {
-    std::memset(y.row(r), 0, sizeof(float) * static_cast<size_t>(width));
-    const Block mask{const_cast<float*>(Mask(slice, r)), width};
-    ActiveElementwise().add_product(1, width, {x.row(r), 0}, mask, {y.row(r), 0});
+    ActiveElementwise().multiply(masks_.Row(slice, r, width), width, y.row(r));
   }
 }
 
@@ -76,8 +58,44 @@ void Dropout::Backward(const SliceRun& slice) const {
   const Block dy = slice.gradient(outputs_[0]);
   const Block dx = slice.gradient(inputs_[0].view);
   for (int64_t r = 0; r < slice.rows(); ++r) {
-    const Block mask{const_cast<float*>(Mask(slice, r)), width};
-    ActiveElementwise().add_product(1, width, {dy.row(r), 0}, mask, {dx.row(r), 0});
+    ActiveElementwise().multiply(masks_.Row(slice, r, width), width, dy.row(r));
+  }
+  if (inputs_[0].adds) {
+    ActiveElementwise().add(slice.rows(), width, dy, dx);
+  } else {
+    CopyRows(dy, slice.rows(), width, dx);
+  }
+}
+
+SumGroups::SumGroups(View input, View output) {
+  if (output.width < 1 || input.width < output.width || input.width % output.width != 0) {
+    throw std::invalid_argument("a sum of groups of " + std::to_string(output.width) +
+                                " columns reads " + std::to_string(input.width));
+  }
+  inputs_ = {{input, false}};
+  outputs_ = {output};
+}
+
+void SumGroups::Forward(const SliceRun& slice) const {
+  const int64_t width = outputs_[0].width;
+  const Block x = slice.value(inputs_[0].view);
+  const Block y = slice.value(outputs_[0]);
+  CopyRows(x, slice.rows(), width, y);
+  for (int64_t at = width; at < inputs_[0].view.width; at += width) {
+    ActiveElementwise().add(slice.rows(), width, x.columns(at), y);
+  }
+}
+
+void SumGroups::Backward(const SliceRun& slice) const {
+  const int64_t width = outputs_[0].width;
+  const Block dy = slice.gradient(outputs_[0]);
+  const Block dx = slice.gradient(inputs_[0].view);
+  for (int64_t at = 0; at < inputs_[0].view.width; at += width) {
+    if (inputs_[0].adds) {
+      ActiveElementwise().add(slice.rows(), width, dy, dx.columns(at));
+    } else {
+      CopyRows(dy, slice.rows(), width, dx.columns(at));
+    }
   }
 }
 

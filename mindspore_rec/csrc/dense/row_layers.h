@@ -4,6 +4,7 @@
 #pragma once
 
 #include "dense/layer.h"
+#include "dense/row_masks.h"
 
 namespace msrec {
 
@@ -15,21 +16,27 @@ class Gelu : public Layer {
   void Backward(const SliceRun& slice) const override;
 };
 
-// output = input masks[row], by masks drawn beforehand: row r of the batch takes mask
-// (r + 1 + used) mod N.
+// output = input times the row's mask.
 class Dropout : public Layer {
  public:
-  // `masks` and `used` are numbers of further inputs: float32 [N, width], int32 [1].
+  // `masks` and `used` are numbers of further inputs: float32 [mask_count, width], int32 [1].
   Dropout(View input, View output, int masks, int used, int64_t mask_count);
+  bool always_adds() const override { return false; }
   void Forward(const SliceRun& slice) const override;
   void Backward(const SliceRun& slice) const override;
 
  private:
-  const float* Mask(const SliceRun& slice, int64_t row) const;
+  const RowMasks masks_;
+};
 
-  const int masks_;
-  const int used_;
-  const int64_t mask_count_;
+// output = the sum of the input's groups of as many columns, from the left.
+class SumGroups : public Layer {
+ public:
+  // Throws std::invalid_argument where the input is not of whole groups.
+  SumGroups(View input, View output);
+  bool always_adds() const override { return false; }
+  void Forward(const SliceRun& slice) const override;
+  void Backward(const SliceRun& slice) const override;
 };
 
 }  // namespace msrec

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dense/softmax_layer.h"
 
-#include <cstring>
 #include <stdexcept>
 
+#include "dense/rows.h"
+
 namespace msrec {
-namespace {
-
-void Copy(int64_t rows, int64_t width, const Block& from, const Block& to) {
-  for (int64_t r = 0; r < rows; ++r) {
-    std::memcpy(to.row(r), from.row(r), sizeof(float) * static_cast<size_t>(width));
-  }
-}
-
-}  // namespace
 
 Softmax::Softmax(View input, View output, int64_t group) : group_(group) {
   if (group < 1 || input.width != output.width || input.width % group != 0) {
@@ -26,7 +18,7 @@ Softmax::Softmax(View input, View output, int64_t group) : group_(group) {
 void Softmax::Forward(const SliceRun& slice) const {
   const Block y = slice.value(outputs_[0]);
   const int64_t width = outputs_[0].width;
-  Copy(slice.rows(), width, slice.value(inputs_[0].view), y);
+  CopyRows(slice.value(inputs_[0].view), slice.rows(), width, y);
   ActiveElementwise().softmax(slice.rows(), width / group_, group_, y);
 }
 
@@ -39,7 +31,7 @@ void Softmax::Backward(const SliceRun& slice) const {
   if (inputs_[0].adds) {
     ActiveElementwise().add(slice.rows(), width, gradient, target);
   } else {
-    Copy(slice.rows(), width, gradient, target);
+    CopyRows(gradient, slice.rows(), width, target);
   }
 }
 

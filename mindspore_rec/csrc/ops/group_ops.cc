@@ -43,6 +43,26 @@ class Group {
       }
     }
   }
+  bool over_workers() const {
+    return columns_ > 0 && Call(Descriptor(0), OpKind::kCount).over_workers() != nullptr;
+  }
+  // Look up all columns by one exchange between workers; fill tickets where `train`.
+  void LookUpOverWorkers(bool train, float* out, int64_t* tickets) const {
+    std::vector<Call> tables;
+    std::vector<LookupRequest> requests;
+    tables.reserve(columns_);
+    for (size_t column = 0; column < columns_; ++column) {
+      tables.emplace_back(Descriptor(column), column == 0 ? OpKind::kLookup : OpKind::kCount);
+      Call& table = tables.back();
+      table.RequireRows();
+      requests.push_back({table.over_workers(), Ids(table, column), table.filter(), nullptr,
+                          out + column * table->dim(), 0});
+    }
+    msrec::LookUpOverWorkers(&requests, train);
+    for (size_t column = 0; train && column < columns_; ++column) {
+      tickets[column] = requests[column].ticket;
+    }
+  }
   // In parallel over tables; columns of one table one after another, so that no result depends on
   // the number of threads.
   template <typename Fn>
@@ -93,6 +113,10 @@ MSREC_OP(MsrGroupLookupTrain) {
   const Args args{params, ndims, shapes, dtypes};
   const Group group(args, 0, 1);
   int64_t* tickets = args.Data<int64_t>(5);
+  if (group.over_workers()) {
+    group.LookUpOverWorkers(true, args.Data<float>(4), tickets);
+    return 0;
+  }
   group.CheckLookups(true);
   group.ForEach(OpKind::kLookup, [&](Call& table, size_t column) {
     tickets[column] = table->LookupTrain(group.Ids(table, column), table.filter(),
@@ -108,6 +132,10 @@ MSREC_EXPORT Shape MsrGroupLookupEvalInferShape(int* ndims, int64_t** shapes, vo
 MSREC_OP(MsrGroupLookupEval) {
   const Args args{params, ndims, shapes, dtypes};
   const Group group(args, 0, 1);
+  if (group.over_workers()) {
+    group.LookUpOverWorkers(false, args.Data<float>(4), nullptr);
+    return 0;
+  }
   group.ForEach(OpKind::kLookup, [&](Call& table, size_t column) {
     table->LookupEval(group.Ids(table, column), table.filter(),
                       args.Data<float>(4) + column * table->dim());
@@ -123,7 +151,7 @@ MSREC_OP(MsrGroupAccumulate) {
   const int64_t* tickets = args.Data<int64_t>(1);
   group.ForEach(OpKind::kAccumulate, [&](Call& table, size_t column) {
     table.RequireFloat(args, 0, "gradient");
-    table->Accumulate(tickets[column], args.Data<float>(0) + column * table->dim(), group.rows());
+    table.Accumulate(tickets[column], args.Data<float>(0) + column * table->dim(), group.rows());
   });
   *args.Data<float>(3) = 0.0f;
   return 0;

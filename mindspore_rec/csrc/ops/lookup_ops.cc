@@ -15,8 +15,7 @@ MSREC_EXPORT std::vector<Shape> MsrLookupTrainInferShape(int* ndims, int64_t** s
 MSREC_OP(MsrLookupTrain) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kLookup);
-  *args.Data<int64_t>(5) =
-      table->LookupTrain(table.Ids(args, 0, "ids"), table.filter(), args.Data<float>(4));
+  *args.Data<int64_t>(5) = table.LookupTrain(table.Ids(args, 0, "ids"), args.Data<float>(4));
   return 0;
 }
 
@@ -27,7 +26,7 @@ MSREC_EXPORT Shape MsrLookupEvalInferShape(int* ndims, int64_t** shapes, void*) 
 MSREC_OP(MsrLookupEval) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kLookup);
-  table->LookupEval(table.Ids(args, 0, "ids"), table.filter(), args.Data<float>(4));
+  table.LookupEval(table.Ids(args, 0, "ids"), args.Data<float>(4));
   return 0;
 }
 
@@ -57,7 +56,7 @@ MSREC_OP(MsrAccumulate) {
     throw msrec::NoOptimizer("table '" + table->config().name +
                              "' got a gradient but no optimizer of mindspore_rec.optim covers it");
   }
-  table->Accumulate(ticket, args.Data<float>(0), args.Size(0) / dim);
+  table.Accumulate(ticket, args.Data<float>(0), args.Size(0) / dim);
   *args.Data<float>(3) = 0.0f;
   return 0;
 }

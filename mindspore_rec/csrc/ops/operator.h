@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "table/registry.h"
+#include "workers/sharded_table.h"
 
 namespace msrec {
 
@@ -100,6 +101,38 @@ class Call {
   }
 
   Table* operator->() { return registered_->table.get(); }
+  // The table over all workers; null where it is this process's alone.
+  ShardedTable* over_workers() const { return registered_->over_workers.get(); }
+  // What the table's methods of these names do, over all workers where there are others.
+  int64_t LookupTrain(const IdView& ids, float* out) {
+    return over_workers() != nullptr ? over_workers()->LookupTrain(ids, filter(), out)
+                                     : (*this)->LookupTrain(ids, filter(), out);
+  }
+  void LookupEval(const IdView& ids, float* out) {
+    if (over_workers() != nullptr) {
+      over_workers()->LookupEval(ids, filter(), out);
+    } else {
+      (*this)->LookupEval(ids, filter(), out);
+    }
+  }
+  int64_t PoolTrain(const IdView& ids, const BagView& bags, float* out) {
+    return over_workers() != nullptr ? over_workers()->PoolTrain(ids, filter(), bags, out)
+                                     : (*this)->PoolTrain(ids, filter(), bags, out);
+  }
+  void PoolEval(const IdView& ids, const BagView& bags, float* out) {
+    if (over_workers() != nullptr) {
+      over_workers()->PoolEval(ids, filter(), bags, out);
+    } else {
+      (*this)->PoolEval(ids, filter(), bags, out);
+    }
+  }
+  void Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
+    if (over_workers() != nullptr) {
+      over_workers()->Accumulate(ticket, grad, grad_rows);
+    } else {
+      (*this)->Accumulate(ticket, grad, grad_rows);
+    }
+  }
   const LookupDescriptor& descriptor() const { return descriptor_; }
   IdFilter filter() const { return descriptor_.filter(); }
   std::string Where(const std::string& what) const {

@@ -51,7 +51,7 @@ MSREC_OP(MsrPoolTrain) {
   Call table(args, 3, OpKind::kLookup);
   const Bags bags(args, 0, 1, 2, table);
   *args.Data<int64_t>(7) =
-      table->PoolTrain(table.Ids(args, 0, "ids"), table.filter(), bags.view, args.Data<float>(6));
+      table.PoolTrain(table.Ids(args, 0, "ids"), bags.view, args.Data<float>(6));
   return 0;
 }
 
@@ -63,6 +63,6 @@ MSREC_OP(MsrPoolEval) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 3, OpKind::kLookup);
   const Bags bags(args, 0, 1, 2, table);
-  table->PoolEval(table.Ids(args, 0, "ids"), table.filter(), bags.view, args.Data<float>(6));
+  table.PoolEval(table.Ids(args, 0, "ids"), bags.view, args.Data<float>(6));
   return 0;
 }

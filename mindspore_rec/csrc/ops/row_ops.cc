@@ -2,11 +2,23 @@
 //
 // Operators: rows by key, as MapParameter has them.
 #include "ops/operator.h"
+#include "workers/all_rows.h"
 
 using msrec::Args;
 using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
+
+namespace {
+
+// Call fn with the rows of all workers, where the table is over several, else with the table.
+template <typename Fn>
+auto WithRows(Call* table, Fn fn) {
+  if (auto all = msrec::RowsOverWorkers(table->operator->())) return fn(*all);
+  return fn(*table->operator->());
+}
+
+}  // namespace
 
 // (ids, descriptor, like, anchor) -> (rows, ticket): what MapParameter.get does. It inserts whether
 // or not there is an optimizer, and is trained where there is one.
@@ -20,9 +32,10 @@ MSREC_OP(MsrMapGet) {
   const auto keys = table.Ids(args, 0, "key");
   int64_t ticket = 0;
   if (table->has_optimizer()) {
-    ticket = table->LookupTrain(keys, table.filter(), args.Data<float>(4));
+    ticket = table.LookupTrain(keys, args.Data<float>(4));
   } else {
-    table->Get(keys, table.filter(), true, args.Data<float>(4));
+    WithRows(&table,
+             [&](auto& rows) { rows.Get(keys, table.filter(), true, args.Data<float>(4)); });
   }
   *args.Data<int64_t>(5) = ticket;
   return 0;
@@ -36,7 +49,8 @@ MSREC_OP(MsrFind) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
   table.RequireRows();
-  table->LookupEval(table.Ids(args, 0, "key"), table.filter(), args.Data<float>(3));
+  const auto keys = table.Ids(args, 0, "key");
+  WithRows(&table, [&](auto& rows) { rows.Get(keys, table.filter(), false, args.Data<float>(3)); });
   return 0;
 }
 
@@ -52,7 +66,7 @@ MSREC_OP(MsrPut) {
                 "value must have the shape of key, " + args.ShapeText(0) +
                     ", followed by that of a " + "row, " + std::to_string(dim) + " elements, got " +
                     args.ShapeText(1));
-  table->Put(keys, args.Data<float>(1), keys.size);
+  WithRows(&table, [&](auto& rows) { rows.Put(keys, args.Data<float>(1), keys.size); });
   *args.Data<int32_t>(3) = 0;
   return 0;
 }
@@ -62,7 +76,8 @@ MSREC_EXPORT Shape MsrEraseInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrErase) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
-  table->Erase(table.Ids(args, 0, "key"));
+  const auto keys = table.Ids(args, 0, "key");
+  WithRows(&table, [&](auto& rows) { rows.Erase(keys); });
   *args.Data<int32_t>(2) = 0;
   return 0;
 }
@@ -74,7 +89,8 @@ MSREC_EXPORT Shape MsrContainsInferShape(int* ndims, int64_t** shapes, void*) {
 MSREC_OP(MsrContains) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
-  table->Contains(table.Ids(args, 0, "key"), args.Data<bool>(2));
+  const auto keys = table.Ids(args, 0, "key");
+  WithRows(&table, [&](auto& rows) { rows.Contains(keys, args.Data<bool>(2)); });
   return 0;
 }
 
@@ -83,7 +99,8 @@ MSREC_EXPORT Shape MsrSizeInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrSize) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 0, OpKind::kMap);
-  *args.Data<int64_t>(1) = static_cast<int64_t>(table->Size());
+  *args.Data<int64_t>(1) =
+      static_cast<int64_t>(WithRows(&table, [](auto& rows) { return rows.Size(); }));
   return 0;
 }
 
@@ -92,7 +109,7 @@ MSREC_EXPORT Shape MsrKeysInferShape(int*, int64_t** shapes, void*) { return {sh
 MSREC_OP(MsrKeys) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
-  const std::vector<int64_t> keys = table->Keys();
+  const std::vector<int64_t> keys = WithRows(&table, [](auto& rows) { return rows.Keys(); });
   if (keys.size() != args.Size(0))
     throw std::runtime_error("the table changed while its keys were read");
   std::memcpy(params[2], keys.data(), keys.size() * sizeof(int64_t));
@@ -107,7 +124,7 @@ MSREC_EXPORT Shape MsrValuesInferShape(int*, int64_t** shapes, void*) {
 MSREC_OP(MsrValues) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
-  const msrec::ExportedRows rows = table->Export(false);
+  const msrec::ExportedRows rows = WithRows(&table, [](auto& all) { return all.Export(false); });
   if (rows.n != args.Size(0))
     throw std::runtime_error("the table changed while its values were read");
   std::memcpy(params[3], rows.values.get(), rows.n * rows.dim * sizeof(float));

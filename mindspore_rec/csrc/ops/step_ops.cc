@@ -33,7 +33,9 @@ MSREC_EXPORT Shape MsrGradNormInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrGradNorm) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kStep);
-  *args.Data<float>(2) = static_cast<float>(table->GradientSquaredNorm());
+  *args.Data<float>(2) = static_cast<float>(table.over_workers() != nullptr
+                                                ? table.over_workers()->GradientSquaredNorm()
+                                                : table->GradientSquaredNorm());
   return 0;
 }
 
@@ -43,7 +45,11 @@ MSREC_EXPORT Shape MsrStepInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrStep) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kStep);
-  table->Step(ReadStep(args, table));
+  if (table.over_workers() != nullptr) {
+    table.over_workers()->Step(ReadStep(args, table));
+  } else {
+    table->Step(ReadStep(args, table));
+  }
   *args.Data<float>(7) = 0.0f;
   return 0;
 }

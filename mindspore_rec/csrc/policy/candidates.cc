@@ -21,7 +21,9 @@ Candidates::Candidates(const ShardContext* context, int number)
     : context_(context),
       bound_(context->admission.max_candidates < 0
                  ? -1
-                 : std::max<int64_t>(ShareOf(context->admission.max_candidates, number), 1)),
+                 : std::max<int64_t>(
+                       ShareOf(context->placement.Share(context->admission.max_candidates), number),
+                       1)),
       store_(sizeof(RowMeta)),
       index_(new Index(&store_)),
       sketch_(context->admission.kind == AdmissionKind::kSketch

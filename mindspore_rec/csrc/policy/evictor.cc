@@ -171,11 +171,12 @@ void Evictor::Trigger(bool at_once) {
 
 int64_t Evictor::Capacity() const {
   const Eviction& eviction = core_.context.eviction;
-  int64_t rows = eviction.max_rows;
+  const Placement& placement = core_.context.placement;
+  int64_t rows = placement.Share(eviction.max_rows);
   if (eviction.max_bytes >= 0) {
     // Of rows in all tiers: without what keeps some of them in host memory.
     const auto row_bytes = static_cast<int64_t>(RowSizes(core_.context.layout).in_host(false));
-    const int64_t fit = eviction.max_bytes / row_bytes;
+    const int64_t fit = placement.Share(eviction.max_bytes) / row_bytes;
     rows = rows < 0 ? fit : std::min(rows, fit);
   }
   return rows;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <vector>
 
 #include "util/thread_pool.h"
@@ -57,6 +58,7 @@ void Batch::Partition(const IdView& ids, const IdFilter& filter) {
   n = ids.size;
   stride = ids.stride;
   coefficient = filter.coefficient;
+  counts = filter.counts;
   made_unique = false;
   on_device = false;
   pos.Reset(n);
@@ -108,6 +110,18 @@ void Batch::MakeUnique(int shard) {
     number[i] = u;
   }
   unique[shard] = distinct.size();
+  if (counts != nullptr) CountOccurrences(shard);
+}
+
+void Batch::CountOccurrences(int shard) {
+  const size_t first = begin[shard];
+  uint32_t* seen = occurrences.data() + first;
+  std::fill_n(seen, unique[shard], 0u);
+  for (size_t i = first; i < begin[shard + 1]; ++i) {
+    uint32_t& sum = seen[inverse[i]];
+    const uint32_t more = counts[pos[i] / stride];
+    sum += std::min(more, std::numeric_limits<uint32_t>::max() - sum);
+  }
 }
 
 }  // namespace msrec

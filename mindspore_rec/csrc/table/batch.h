@@ -47,6 +47,9 @@ struct IdFilter {
   bool has_padding = false;
   int64_t padding_key = 0;   // dropped where has_padding
   uint32_t coefficient = 1;  // what an occurrence counts for
+  // How many occurrences each id stands for; null: one. Borrowed until the batch's keys are made
+  // distinct.
+  const uint32_t* counts = nullptr;
 
   bool bounded() const { return vocabulary > 0; }
   bool Inside(int64_t key) const { return key >= 0 && key < vocabulary; }
@@ -57,9 +60,10 @@ struct Batch {
   size_t n = 0;
   size_t stride = 1;  // of the caller's ids, of the rows given out and of their gradient
   uint32_t coefficient = 1;
-  bool made_unique = false;  // all shards' keys are distinct already
-  bool on_device = false;    // rows are read from the device cache
-  uint64_t structure = 0;    // the table's structure version when `row` was filled
+  const uint32_t* counts = nullptr;  // by position, as IdFilter has it
+  bool made_unique = false;          // all shards' keys are distinct already
+  bool on_device = false;            // rows are read from the device cache
+  uint64_t structure = 0;            // the table's structure version when `row` was filled
 
   // Shard s holds positions [begin[s], begin[s + 1]) of the arrays below.
   size_t begin[kNumShards + 1] = {};
@@ -95,6 +99,9 @@ struct Batch {
 
   // Make the keys of one shard distinct. Any thread, one at a time for each shard.
   void MakeUnique(int shard);
+
+  // Sum the occurrences of a shard's distinct keys by `counts`.
+  void CountOccurrences(int shard);
 
   size_t bytes() const {
     return pos.bytes() + inverse.bytes() + key.bytes() + occurrences.bytes() + row.bytes() +

@@ -25,6 +25,16 @@ bool BatchLookup::ReserveRows(Batch* batch, LookupPurpose purpose) {
   return true;
 }
 
+void BatchLookup::ReadUnseen(Batch* batch, int s) {
+  const size_t stride = core_.context.layout.stride();
+  for (size_t i = batch->begin[s]; i < batch->begin[s] + batch->unique[s]; ++i) {
+    if (batch->row[i] != nullptr) continue;
+    char* copy = batch->copies.data() + i * stride;
+    core_.shards[s]->FirstRow(copy, batch->key[i]);
+    batch->row[i] = copy;
+  }
+}
+
 void BatchLookup::Run(Batch* batch, LookupPurpose purpose, const float* unknown, float* out) {
   const int dim = core_.config.dim;
   if (!batch->on_device) core_.RequireWrittenBack();
@@ -41,10 +51,14 @@ void BatchLookup::Run(Batch* batch, LookupPurpose purpose, const float* unknown,
     unique = ReserveRows(batch, purpose);
   }
   if (Inserts(purpose)) RequireHeadroom(HeadroomForKeys(batch->n));
+  const bool unseen =
+      core_.context.has_unseen() && core_.cache == nullptr && purpose == LookupPurpose::kEvaluate;
+  if (unseen) batch->copies.Reset(batch->begin[kNumShards] * core_.context.layout.stride());
   const bool write_back = core_.device != nullptr && !batch->on_device;
   ForShards(*batch, [&](int s) {
     if (!unique) batch->MakeUnique(s);
     core_.shards[s]->Resolve(batch, purpose);
+    if (unseen) ReadUnseen(batch, s);
     const size_t first = batch->begin[s];
     for (size_t i = 0; write_back && i < batch->unique[s]; ++i) {
       if (batch->row[first + i] != nullptr) core_.device->WriteBack(batch->key[first + i]);

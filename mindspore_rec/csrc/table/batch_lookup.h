@@ -27,6 +27,9 @@ class BatchLookup {
   // Make room for what inserting may need, and make the batch unique where it does not fit
   // otherwise. Returns whether the batch is unique.
   bool ReserveRows(Batch* batch, LookupPurpose purpose);
+  // Show one shard of the batch the first values of a vocabulary's keys that were never trained.
+  // Requires batch->copies with room for a row at each of the batch's positions.
+  void ReadUnseen(Batch* batch, int shard);
 
   TableCore& core_;
 };

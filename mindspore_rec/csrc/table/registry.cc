@@ -154,6 +154,14 @@ std::shared_ptr<Registered> FindTable(int64_t id) {
   throw std::invalid_argument("there is no table with id " + std::to_string(id));
 }
 
+std::shared_ptr<Table> FindTableByName(const std::string& name) {
+  const Locked registry;
+  const auto holders = registry->names.find(name);
+  if (holders == registry->names.end() || holders->second.empty()) return nullptr;
+  const auto it = registry->open.find(holders->second.back());
+  return it == registry->open.end() ? nullptr : it->second->table;
+}
+
 void CloseTable(int64_t id) {
   std::shared_ptr<Table> leaving;
   {

@@ -24,9 +24,14 @@ struct OpTimes {
   std::array<std::atomic<uint64_t>, static_cast<int>(OpKind::kCount)> nanoseconds{};
 };
 
+class ShardedTable;
+
 struct Registered {
   int64_t id = 0;
   std::shared_ptr<Table> table;
+  // The table over all workers of which `table` is this worker's part; null: there is only this
+  // process.
+  std::shared_ptr<ShardedTable> over_workers;
   // A newer table has the name: this one keeps its rows, and is used again once that is closed.
   std::atomic<bool> replaced{false};
   OpTimes times;
@@ -55,6 +60,9 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace 
 // ForkedProcess where it is the parent's of this forked child, std::invalid_argument where there
 // never was one.
 std::shared_ptr<Registered> FindTable(int64_t id);
+
+// Returns the newest open table of that name; null where there is none.
+std::shared_ptr<Table> FindTableByName(const std::string& name);
 
 // Throws TableReplaced where a newer table has the name of this one.
 void CheckNotReplaced(const Registered& registered);

@@ -13,14 +13,19 @@ namespace {
 constexpr int64_t kNoRow = -1;
 constexpr int kPlaceBits = 36;
 constexpr int kTagBits = 40;  // those in the second number
+constexpr int kWorkerBits = 12;
+constexpr int kWorkerAt = kPlaceBits + 12;  // above the 12 bits of the tag that are left
 constexpr uint64_t kNumberMask = (uint64_t{1} << 23) - 1;
 
 constexpr uint64_t Low(int bits) { return (uint64_t{1} << bits) - 1; }
 
 }  // namespace
 
-RowHandles::Tags::Tags(const SipHash& key, uint64_t version, int64_t table)
-    : keyed_(key), number_((static_cast<uint64_t>(table) & kNumberMask) << kTagBits) {
+RowHandles::Tags::Tags(const SipHash& key, uint64_t version, int64_t table,
+                       const Placement& placement)
+    : keyed_(key),
+      number_((static_cast<uint64_t>(table) & kNumberMask) << kTagBits),
+      placement_(placement) {
   keyed_.Add(version);
   const uint64_t absent = Of(~uint64_t{0}, 0);
   no_row_ = static_cast<int64_t>(number_ | (absent & Low(kTagBits)));
@@ -39,7 +44,12 @@ bool RowHandles::Tags::OfTable(const int64_t* handle) const {
 
 void RowHandles::Tags::Give(uint64_t place, int64_t key, int64_t* handle) const {
   const uint64_t tag = Of(place, key);
-  handle[0] = static_cast<int64_t>((tag >> kTagBits) << kPlaceBits | place);
+  uint64_t upper = tag >> kTagBits;
+  if (placement_.workers > 1) {
+    upper = (upper & Low(kWorkerAt - kPlaceBits)) | (placement_.rank & Low(kWorkerBits))
+                                                        << (kWorkerAt - kPlaceBits);
+  }
+  handle[0] = static_cast<int64_t>(upper << kPlaceBits | place);
   handle[1] = static_cast<int64_t>(number_ | (tag & Low(kTagBits)));
 }
 
@@ -51,7 +61,27 @@ void RowHandles::Tags::GiveNoRow(int64_t* handle) const {
 RowHandles::Tags RowHandles::Now() const {
   // With lower tiers, rows of other steps may leave host memory at any time.
   const int64_t step = core_.context.tiered ? core_.context.step : 0;
-  return Tags(key_, core_.Structure() + static_cast<uint64_t>(step), core_.config.id);
+  return Tags(key_, core_.Structure() + static_cast<uint64_t>(step), core_.config.id,
+              core_.context.placement);
+}
+
+uint32_t RowHandles::WorkerOf(const int64_t* handle) {
+  return static_cast<uint32_t>(static_cast<uint64_t>(handle[0]) >> kWorkerAt & Low(kWorkerBits));
+}
+
+void RowHandles::Adopt(const Tags& tags, int64_t* handle) const {
+  if (NoRow(handle)) {
+    tags.GiveNoRow(handle);
+    return;
+  }
+  const uint64_t number = (static_cast<uint64_t>(core_.config.id) & kNumberMask) << kTagBits;
+  handle[1] = static_cast<int64_t>(number | (static_cast<uint64_t>(handle[1]) & Low(kTagBits)));
+}
+
+void RowHandles::RequireOfTable(const Tags& tags, const int64_t* handles, size_t i) const {
+  if (tags.OfTable(handles + 2 * i)) return;
+  throw StaleHandle(core_.Where("handles[" + std::to_string(i) + "] is of another table: handles " +
+                                "must come from lookup_with_handles of this one"));
 }
 
 void RowHandles::Give(const Batch& batch, bool trained, int64_t* handles) const {

@@ -23,15 +23,20 @@ KeyedRows RowReader::Find(const IdView& keys, std::vector<char>* copies) {
   }
   for (size_t i = 0; i < keys.size; ++i) {
     rows.emplace_back(keys[i], core_.ShardFor(keys[i]).Find(keys[i]));
-    if (rows.back().second == nullptr && core_.cache != nullptr) {
+    if (rows.back().second == nullptr && (core_.cache != nullptr || core_.context.has_unseen())) {
       // One that is in host memory and due is not in a lower tier: its copy there is older.
       if (!core_.ShardFor(keys[i]).Holds(keys[i])) missing.push_back(keys[i]);
     }
   }
   if (missing.empty()) return rows;
   std::unique_ptr<bool[]> found;
-  core_.cache->tiers.Read(missing, copies, &found);
   const size_t stride = core_.context.layout.stride();
+  if (core_.cache != nullptr) {
+    core_.cache->tiers.Read(missing, copies, &found);
+  } else {
+    copies->resize(missing.size() * stride);
+    found.reset(new bool[missing.size()]());
+  }
   size_t next = 0;
   for (auto& [key, row] : rows) {
     if (next == missing.size() || row != nullptr || key != missing[next]) continue;
@@ -51,7 +56,7 @@ KeyedRows RowReader::Find(const IdView& keys, std::vector<char>* copies) {
 void RowReader::Walk(const std::function<void(const KeyedRows&)>& fn) {
   core_.RequireWrittenBack();
   if (core_.device != nullptr) core_.device->WriteBackAll();
-  const bool has_unseen = core_.cache != nullptr && core_.context.is_static();
+  const bool has_unseen = core_.context.has_unseen();
   std::vector<bool> seen(has_unseen ? core_.config.vocabulary : 0);
   const auto give = [&](const KeyedRows& rows) {
     for (const auto& each : rows) {
@@ -64,12 +69,13 @@ void RowReader::Walk(const std::function<void(const KeyedRows&)>& fn) {
     for (const char* row : shard->Rows()) rows.emplace_back(Meta(row)->key, row);
     give(rows);
   }
-  if (core_.cache == nullptr) return;
-  core_.cache->tiers.Walk([&](KeyedRows& rows) {
-    const auto due = [&](const auto& each) { return core_.context.Due(*Meta(each.second)); };
-    rows.erase(std::remove_if(rows.begin(), rows.end(), due), rows.end());
-    give(rows);
-  });
+  if (core_.cache != nullptr) {
+    core_.cache->tiers.Walk([&](KeyedRows& rows) {
+      const auto due = [&](const auto& each) { return core_.context.Due(*Meta(each.second)); };
+      rows.erase(std::remove_if(rows.begin(), rows.end(), due), rows.end());
+      give(rows);
+    });
+  }
   if (has_unseen) WalkUnseen(seen, fn);
 }
 
@@ -79,7 +85,7 @@ void RowReader::WalkUnseen(const std::vector<bool>& seen,
   std::vector<char> blocks(kPartRows * stride);
   KeyedRows rows;
   for (size_t key = 0; key < seen.size(); ++key) {
-    if (!seen[key]) {
+    if (!seen[key] && core_.Owns(static_cast<int64_t>(key))) {
       char* block = blocks.data() + rows.size() * stride;
       core_.ShardFor(static_cast<int64_t>(key)).FirstRow(block, static_cast<int64_t>(key));
       rows.emplace_back(key, block);
@@ -91,8 +97,8 @@ void RowReader::WalkUnseen(const std::vector<bool>& seen,
 }
 
 size_t RowReader::Count() const {
+  if (core_.context.has_unseen()) return core_.OwnedVocabulary();
   if (core_.cache == nullptr) return core_.Rows();
-  if (core_.context.is_static()) return static_cast<size_t>(core_.config.vocabulary);
   return core_.Rows() + static_cast<size_t>(core_.cache->tiers.rows());
 }
 

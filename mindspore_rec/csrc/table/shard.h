@@ -24,6 +24,7 @@
 #include "table/change_log.h"
 #include "table/index.h"
 #include "table/lookup_purpose.h"
+#include "table/placement.h"
 #include "table/row_layout.h"
 #include "table/slab_store.h"
 #include "util/bucket_hash.h"
@@ -80,11 +81,15 @@ struct ShardContext {
   DeviceRows* device = nullptr;  // null: there is no device cache
   bool tiered = false;           // there are tiers below host memory
   uint32_t first_time = 0;       // the first watermark: keys from before it count as seen then
+  Placement placement;           // which keys' rows are here
   Pins pins;
 
   bool is_static() const { return vocabulary > 0; }
   // Keys are their own index: every one has its place, whether it was ever seen or not.
-  bool identity() const { return is_static() && !tiered; }
+  bool identity() const { return is_static() && !tiered && !placement.spread(); }
+  // Keys of the vocabulary get a place when they are first trained; until then they read their
+  // first value.
+  bool has_unseen() const { return is_static() && !identity(); }
   bool Due(const RowMeta& meta) const {
     return eviction.by_age() && Age(eviction, horizon, meta) != EvictionReason::kNone;
   }

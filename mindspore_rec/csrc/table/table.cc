@@ -38,6 +38,10 @@ void Table::Close() {
   closing_.notify_all();
 }
 
+bool Table::trainable() {
+  return Guard::Run(this, [&] { return core_.trainable; });
+}
+
 void Table::SetTrainable(bool trainable) {
   Guard::Run(this, [&] { core_.trainable = trainable; });
 }
@@ -145,10 +149,33 @@ void Table::AccumulateByHandle(const int64_t* handles, size_t n, const float* gr
   });
 }
 
+void Table::AdoptHandles(int64_t* handles, size_t n) {
+  Guard::Run(this, [&] {
+    const RowHandles::Tags tags = handles_.Now();
+    for (size_t i = 0; i < n; ++i) handles_.Adopt(tags, handles + 2 * i);
+  });
+}
+
+void Table::CheckHandles(const int64_t* handles, size_t n) {
+  Guard::Run(this, [&] {
+    const RowHandles::Tags tags = handles_.Now();
+    for (size_t i = 0; i < n; ++i) {
+      handles_.RequireOfTable(tags, handles, i);
+      if (RowHandles::NoRow(handles + 2 * i)) continue;
+      if (RowHandles::WorkerOf(handles + 2 * i) < placement().workers) continue;
+      throw StaleHandle(core_.Where("handles[" + std::to_string(i) + "] was made up"));
+    }
+  });
+}
+
 // ---------------------------------------------------------------- gradients and the step
 
 void Table::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
   Guard::Run(this, [&] { core_.lookups.Accumulate(ticket, grad, grad_rows); });
+}
+
+void Table::ForgetLookup(int64_t ticket) {
+  Guard::Run(this, [&] { core_.lookups.ForgetOne(ticket); });
 }
 
 void Table::ForgetStep() {

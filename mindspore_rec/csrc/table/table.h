@@ -67,6 +67,9 @@ class Table {
   // Add the gradient of the lookup with that ticket, [ids.size or number of bags, dim]. Gradients
   // may come in any order; one that has to wait for an earlier lookup's is copied.
   void Accumulate(int64_t ticket, const float* grad, size_t grad_rows);
+  // Forget the lookup with that ticket, as if it had been one in evaluation; rows it has inserted
+  // stay.
+  void ForgetLookup(int64_t ticket);
   // Return the sum of squares of all gradients accumulated in this step.
   double GradientSquaredNorm();
   // Update the rows by the optimizer; then evict a slice of the sweep and what is over the
@@ -119,6 +122,19 @@ class Table {
   // optimizer that was replaced since then throws.
   int64_t BindOptimizer(const Rule& rule);
   bool has_optimizer() const { return core_.has_optimizer; }
+
+  // ---- over workers (workers/) ----
+
+  const Placement& placement() const { return core_.context.placement; }
+  bool trainable();
+  // Make another worker's handles those of this worker's table (row_handles.h).
+  void AdoptHandles(int64_t* handles, size_t n);
+  // Throw StaleHandle where a handle is of another table, or names a worker that there is not.
+  void CheckHandles(const int64_t* handles, size_t n);
+  // Combines rows that are elsewhere. Requires: the table outlives it.
+  BagPooling NewPooling() const { return BagPooling(&core_); }
+  // Throw what CheckLookup throws for ids, where a lookup's filter has dropped some.
+  void CheckIds(const IdView& ids, const IdFilter& filter) const { core_.CheckIds(ids, filter); }
 
   // ---- rows by key ----
 

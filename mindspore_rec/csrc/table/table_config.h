@@ -11,6 +11,7 @@
 #include "init/initializer.h"
 #include "policy/admission.h"
 #include "policy/eviction.h"
+#include "table/placement.h"
 
 namespace msrec {
 
@@ -41,6 +42,7 @@ struct TableConfig {
   std::vector<float> serving_unknown_value;
   Admission admission;
   Eviction eviction;
+  Placement placement;
 };
 
 }  // namespace msrec

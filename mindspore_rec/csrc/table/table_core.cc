@@ -46,6 +46,7 @@ TableCore::TableCore(const TableConfig& given) : config(given), mutex(Where(""))
   context.admission = given.admission;
   context.eviction = given.eviction;
   context.vocabulary = given.vocabulary;
+  context.placement = given.placement;
   context.kernels = &ActiveKernels();
   unknown_row = UnknownRow(*this, given.unknown_value, "unknown_value", {0.0f});
   serving_unknown_row =
@@ -132,12 +133,21 @@ void TableCore::ReserveChanges(const std::vector<int64_t>& keys, bool all) {
   for (const int64_t key : keys) ++more[ShardNumber(key)];
   if (all && context.is_static()) {
     for (int64_t key = 0; key < config.vocabulary; ++key) {
-      ++more[ShardNumber(key)];
+      if (Owns(key)) ++more[ShardNumber(key)];
     }
   }
   for (int s = 0; s < kNumShards; ++s) {
     shards[s]->ReserveChanges(more[s] + (all ? shards[s]->size() : 0));
   }
+}
+
+size_t TableCore::OwnedVocabulary() const {
+  if (!context.placement.spread()) return static_cast<size_t>(config.vocabulary);
+  if (owned_vocabulary < 0) {
+    owned_vocabulary = 0;
+    for (int64_t key = 0; key < config.vocabulary; ++key) owned_vocabulary += Owns(key);
+  }
+  return static_cast<size_t>(owned_vocabulary);
 }
 
 size_t TableCore::Rows() const {

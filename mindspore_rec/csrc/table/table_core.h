@@ -43,6 +43,10 @@ struct TableCore {
 
   int ShardNumber(int64_t key) const { return ShardOf(key, HashKey(key), context.identity()); }
   Shard& ShardFor(int64_t key) const { return *shards[ShardNumber(key)]; }
+  // Whether the row of a key is this worker's.
+  bool Owns(int64_t key) const { return context.placement.Owns(key); }
+  // Number of keys of a static table whose rows are this worker's.
+  size_t OwnedVocabulary() const;
   // Number of rows in host memory.
   size_t Rows() const;
   // Version of where rows are: it changes whenever a row leaves or rows are laid out anew, so that
@@ -76,6 +80,7 @@ struct TableCore {
   bool trainable = true;                   // false: training lookups act as evaluation
   std::vector<float> unknown_row;          // what unknown keys read in training
   std::vector<float> serving_unknown_row;  // and in evaluation
+  mutable int64_t owned_vocabulary = -1;   // -1: not counted yet
   uint64_t relayouts = 0;                  // times that all rows were laid out anew
   uint64_t epoch = 0;                      // the last mark; never used twice
   uint64_t oldest_mark = 0;  // the oldest mark that changes are recorded for; 0: none are recorded

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Table: its device cache.
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "table/table_guard.h"
@@ -9,6 +11,11 @@ namespace msrec {
 
 void Table::AttachDevice(const DeviceConfig& config, float* values) {
   Guard::Run(this, [&] {
+    if (placement().workers > 1) {
+      throw std::invalid_argument(
+          core_.Where("device_rows must be None with more than one worker, got " +
+                      std::to_string(placement().workers) + " workers"));
+    }
     device_ = std::make_unique<DeviceCache>(&core_, &lookup_, config, values);
     core_.device = core_.context.device = device_->rows();
   });

@@ -2,21 +2,34 @@
 #include "util/thread_pool.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <memory>
+#include <utility>
 
 #include "util/float_mode.h"
 
 namespace msrec {
 namespace {
 
+// Parts of `gate_`.
+constexpr uint64_t kInside = 0xffff;  // number of workers
+constexpr uint64_t kOpen = kInside + 1;
+constexpr uint64_t kLoop = 2 * kOpen;
+
 // A worker polls this long for the next loop before it sleeps: an operator starts several loops
 // within microseconds, and waking a sleeping thread costs more than such a loop. Longer would take
 // the core away from MindSpore's own threads.
 constexpr auto kSpin = std::chrono::microseconds(30);
+
+// The caller polls this long for workers that still run a task before it sleeps.
+constexpr auto kWaitSpin = std::chrono::microseconds(300);
 
 inline void CpuRelax() {
 #if defined(__x86_64__)
@@ -24,6 +37,17 @@ inline void CpuRelax() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// Polls until done() or until the time is over; returns whether it was done.
+template <typename Done>
+bool SpinUntil(std::chrono::microseconds time, const Done& done) {
+  const auto deadline = std::chrono::steady_clock::now() + time;
+  while (!done()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    CpuRelax();
+  }
+  return true;
 }
 
 int DefaultThreads() {
@@ -74,24 +98,33 @@ ThreadPool::~ThreadPool() { Stop(); }
 void ThreadPool::Start(int num_threads) {
   const int wanted = std::max(1, num_threads);
   stopping_ = false;
-  const uint64_t seen = generation_.load();
+  const uint64_t seen = gate_.load() / kLoop;
   try {
-    for (int i = 1; i < wanted; ++i) workers_.emplace_back([this, seen] { WorkerMain(seen); });
+    for (int i = 1; i < wanted; ++i) {
+      auto worker = std::make_unique<Worker>();
+      worker->thread = std::thread([this, at = worker.get(), seen] { WorkerMain(at, seen); });
+      workers_.push_back(std::move(worker));
+    }
   } catch (const std::exception& error) {  // the system's limits, or memory
     WarnOfFewerThreads(static_cast<int>(workers_.size()) + 1, wanted, error.what());
   }
+  // A worker that touched its thread-local data for the first time in a loop without memory would
+  // end the process.
+  std::unique_lock<std::mutex> lock(mutex_);
+  idle_.wait(lock, [this] { return ready_ == static_cast<int>(workers_.size()); });
   num_threads_ = static_cast<int>(workers_.size()) + 1;
 }
 
 void ThreadPool::Stop() {
+  stopping_ = true;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
-    generation_.fetch_add(1);
+    gate_.fetch_add(kLoop);
   }
   wake_.notify_all();
-  for (auto& worker : workers_) worker.join();
+  for (auto& worker : workers_) worker->thread.join();
   workers_.clear();
+  ready_ = 0;
 }
 
 void ThreadPool::SetNumThreads(int num_threads) {
@@ -117,26 +150,84 @@ void ThreadPool::RunTasks(Loop* loop) {
   inside_task = false;
 }
 
-void ThreadPool::WorkerMain(uint64_t seen) {
+void ThreadPool::WorkerMain(Worker* worker, uint64_t seen) {
   const DefaultFloatMode float_mode;  // not that of the thread which started this one
-  for (;;) {
-    const auto deadline = std::chrono::steady_clock::now() + kSpin;
-    while (generation_.load(std::memory_order_acquire) == seen &&
-           std::chrono::steady_clock::now() < deadline) {
-      CpuRelax();
-    }
-    {
-      std::unique_lock<std::mutex> lock(mutex_);
-      wake_.wait(lock, [&] { return generation_.load(std::memory_order_relaxed) != seen; });
-      seen = generation_.load(std::memory_order_relaxed);
-      if (stopping_) return;
-    }
-    RunTasks(&loop_);
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      idle_.notify_all();
-    }
+  // Has the system allocate what this library, and that of exceptions, keep for each thread.
+  const_cast<volatile bool&>(inside_task) = std::uncaught_exceptions() > 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    worker->tid = static_cast<pid_t>(syscall(SYS_gettid));
+    ++ready_;
   }
+  idle_.notify_all();
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    const bool changed =
+        SpinUntil(kSpin, [&] { return gate_.load(std::memory_order_acquire) / kLoop != seen; });
+    if (!changed) SleepUntilChanged(worker, seen);
+    if (!Enter(&seen)) continue;
+    RunTasks(&loop_);
+    Leave();
+  }
+}
+
+void ThreadPool::SleepUntilChanged(Worker* worker, uint64_t seen) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  worker->slept_on = sched_getcpu();
+  wake_.wait(lock, [&] { return gate_.load(std::memory_order_acquire) / kLoop != seen; });
+  worker->slept_on = -1;
+  if (!worker->kept_off) return;
+  sched_setaffinity(0, sizeof(worker->cpus), &worker->cpus);
+  worker->kept_off = false;
+}
+
+// Sets `seen` to the number of the last loop.
+bool ThreadPool::Enter(uint64_t* seen) {
+  uint64_t gate = gate_.load(std::memory_order_acquire);
+  while ((gate & kOpen) != 0) {
+    if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) break;
+  }
+  *seen = gate / kLoop;
+  return (gate & kOpen) != 0;
+}
+
+void ThreadPool::Leave() {
+  const uint64_t before = gate_.fetch_sub(1, std::memory_order_acq_rel);
+  if ((before & kInside) != 1 || (before & kOpen) != 0) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  idle_.notify_all();
+}
+
+// Keeps a sleeping worker off the caller's CPU until it has woken. Where other programs take the
+// rest, the system would wake it there time and again, and both would share one CPU.
+void ThreadPool::KeepOff(Worker* worker, int cpu) {
+  if (worker->kept_off || sched_getaffinity(worker->tid, sizeof(cpu_set_t), &worker->cpus) != 0) {
+    return;
+  }
+  cpu_set_t others = worker->cpus;
+  CPU_CLR(cpu, &others);
+  worker->kept_off =
+      CPU_COUNT(&others) > 0 && sched_setaffinity(worker->tid, sizeof(others), &others) == 0;
+}
+
+void ThreadPool::Open() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const int here = sched_getcpu();
+    for (auto& worker : workers_) {
+      if (here >= 0 && worker->slept_on == here) KeepOff(worker.get(), here);
+    }
+    gate_.fetch_add(kLoop + kOpen, std::memory_order_release);
+  }
+  wake_.notify_all();
+}
+
+// Waits for the workers inside only: one that the system has not let run yet would find no task.
+void ThreadPool::Close() {
+  gate_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  const auto left = [&] { return (gate_.load(std::memory_order_acquire) & kInside) == 0; };
+  if (SpinUntil(kWaitSpin, left)) return;
+  std::unique_lock<std::mutex> lock(mutex_);
+  idle_.wait(lock, left);
 }
 
 void ThreadPool::ParallelFor(int64_t num_tasks, const std::function<void(int64_t)>& fn) {
@@ -154,24 +245,9 @@ void ThreadPool::ParallelFor(int64_t num_tasks, const std::function<void(int64_t
   loop_.next = 0;
   loop_.failed = false;
   loop_.error = nullptr;
-  running_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    generation_.fetch_add(1, std::memory_order_release);
-  }
-  wake_.notify_all();
+  Open();
   RunTasks(&loop_);
-  const auto deadline = std::chrono::steady_clock::now() + kSpin * 10;
-  while (running_.load(std::memory_order_acquire) != 0 &&
-         std::chrono::steady_clock::now() < deadline) {
-    CpuRelax();
-  }
-  {
-    // Also taken when the spin saw zero: the last worker may still be about to notify under the
-    // lock.
-    std::unique_lock<std::mutex> lock(mutex_);
-    idle_.wait(lock, [&] { return running_.load(std::memory_order_acquire) == 0; });
-  }
+  Close();
   if (loop_.error) std::rethrow_exception(loop_.error);
 }
 

@@ -4,11 +4,15 @@
 // after another, so this is where all parallelism of the table comes from.
 #pragma once
 
+#include <sched.h>
+#include <sys/types.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -63,23 +67,39 @@ class ThreadPool {
     std::mutex error_mutex;
   };
 
+  struct Worker {
+    std::thread thread;
+    pid_t tid = 0;
+    // Guarded by mutex_.
+    int slept_on = -1;      // the CPU on which it sleeps; -1 while it is awake
+    bool kept_off = false;  // whether it may not use that one now
+    cpu_set_t cpus;         // then: those that it may use otherwise
+  };
+
   void Start(int num_threads);
   void Stop();
-  void WorkerMain(uint64_t seen);
+  void WorkerMain(Worker* worker, uint64_t seen);
+  void SleepUntilChanged(Worker* worker, uint64_t seen);
+  static void KeepOff(Worker* worker, int cpu);
+  void Open();                 // lets workers enter the loop
+  void Close();                // lets no more enter, and waits for those inside
+  bool Enter(uint64_t* seen);  // returns whether a loop is open
+  void Leave();
   static void RunTasks(Loop* loop);
 
   std::atomic<int> num_threads_{1};
   const OwnerProcess owner_;
   std::mutex caller_mutex_;  // one loop at a time
 
-  std::mutex mutex_;  // guards what the workers wait for
+  // Number of the loop | whether it is open | number of workers inside, which alone use loop_.
+  std::atomic<uint64_t> gate_{0};
+  std::mutex mutex_;  // held to fall asleep and to wake
   std::condition_variable wake_;
   std::condition_variable idle_;
-  std::atomic<uint64_t> generation_{0};
-  std::atomic<int> running_{0};
-  bool stopping_ = false;
+  int ready_ = 0;  // workers with thread-local data; guarded by mutex_
+  std::atomic<bool> stopping_{false};
   Loop loop_;
-  std::vector<std::thread> workers_;
+  std::vector<std::unique_ptr<Worker>> workers_;
 };
 
 }  // namespace msrec

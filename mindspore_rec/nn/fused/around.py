@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the networks that a cell is a part of."""
+"""Finds the networks that cells are a part of."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mindspore import nn
 __all__ = ["cells_around"]
 
 
-def cells_around(cell: nn.Cell) -> list[nn.Cell]:
-    """Return a cell, and all cells of the process that it is in, at any depth.
+def cells_around(*cells: nn.Cell) -> list[nn.Cell]:
+    """Return cells, and all cells of the process that one of them is in, at any depth.
 
     A cell does not know its parents: all objects are looked through.
 
@@ -27,8 +27,8 @@ def cells_around(cell: nn.Cell) -> list[nn.Cell]:
         if issubclass(type(thing), nn.Cell):
             for child in vars(thing).get("_cells", {}).values():
                 parents.setdefault(id(child), []).append(thing)
-    found = {id(cell): cell}
-    waiting = [cell]
+    found = {id(cell): cell for cell in cells}
+    waiting = list(cells)
     while waiting:
         for parent in parents.get(id(waiting.pop()), []):
             if id(parent) not in found:

@@ -24,7 +24,7 @@ from mindspore import Tensor, nn, ops
 from mindspore_rec import _native
 from mindspore_rec.native import LIBRARY, TableOperator
 
-__all__ = ["ProgramCell", "program_cell"]
+__all__ = ["ProgramCell", "native_operator", "program_cell", "refusal_of"]
 
 _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
@@ -100,10 +100,10 @@ class ProgramCell(nn.Cell):
         self.gradient_width = _width(program.gradient_width, _ROW_UNIT)
         self.packed_width = _width(program.packed_bytes, _PACKED_UNIT)
         self.output_widths = tuple(_width(width, 1) for width in outputs)
-        self.forward = _operator("MsrDenseForward", self.count + 2)
-        self.predict = _operator("MsrDensePredict", self.count + 1)
+        self.forward = native_operator("MsrDenseForward", self.count + 2)
+        self.predict = native_operator("MsrDensePredict", self.count + 1)
         given = 2 + inputs + parameters + extras + 2 + self.count
-        self.backward = _operator("MsrDenseBackward", self.learned + 1, _refusal_of(given))
+        self.backward = native_operator("MsrDenseBackward", self.learned + 1, refusal_of(given))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProgramCell:
         """Return another cell that runs the same program, which never changes."""
@@ -153,7 +153,14 @@ def _width(width: int, unit: int) -> Tensor:
     return Tensor(np.zeros(max(1, -(-width // unit)), np.int8))
 
 
-def _operator(name: str, outputs: int, bprop: Any = None) -> TableOperator:
+def native_operator(name: str, outputs: int, bprop: Any = None) -> TableOperator:
+    """Return an operator of the native library with several float32 outputs.
+
+    Args:
+        name: its name.
+        outputs: number of outputs.
+        bprop: its gradient. Default: none.
+    """
     # Without a side effect: two calls with the same arguments may be merged, as they are where a
     # train step computes the network for the loss and again for the gradients.
     op = TableOperator(f"{LIBRARY}:{name}", None, (ms.float32,) * outputs, "aot", bprop)
@@ -199,6 +206,7 @@ def _class_of(count: int) -> type[ProgramCell]:
 
 
 @functools.cache
-def _refusal_of(count: int) -> Any:
+def refusal_of(count: int) -> Any:
+    """Return the gradient of an operator of so many inputs that has none: an error."""
     source = _REFUSAL.format(count=count, names=_names(count))
     return _module(f"mindspore_rec_no_gradient_{count}", source).refuse

@@ -71,10 +71,17 @@ def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
 
 
 def join(inputs: Any, widths: tuple[int, ...]) -> Any:
-    """Return the inputs `[B, ...]` as one Tensor `[B, sum(widths)]`."""
+    """Return the inputs `[B, ...]` as one Tensor `[B, sum(widths)]`.
+
+    Rows stay rows: an input with rows of another width than its own is an error of what reads the
+    result.
+
+    Example:
+        >>> join((ops.ones((2, 3, 2)), ops.ones((2, 4)), ops.ones((2,))), (6, 4, 1)).shape
+        (2, 11)
+    """
     rows: Any = ()
     for i in range(len(widths)):
-        # A matrix is left as it is, so that one of another width is an error of what reads it.
-        row = inputs[i] if inputs[i].ndim == 2 else inputs[i].reshape((-1, widths[i]))
-        rows = (*rows, row)
+        x = inputs[i]
+        rows = (*rows, x.reshape((-1, 1)) if x.ndim == 1 else ops.flatten(x, start_dim=1))
     return ops.concat(rows, 1) if len(widths) > 1 else rows[0]

@@ -13,9 +13,10 @@ from mindspore import Tensor, get_context, nn, ops
 from mindspore_rec.checks import check_one_of
 from mindspore_rec.nn.fused.around import cells_around
 from mindspore_rec.nn.fused.library import has_onednn
+from mindspore_rec.nn.fused.program import Columns, Program
 from mindspore_rec.nn.fused.rounding import GradientRounding, Rounding
 
-__all__ = ["COMPUTE_DTYPES", "FusedLayer"]
+__all__ = ["COMPUTE_DTYPES", "FusedLayer", "may_fuse"]
 
 COMPUTE_DTYPES = ("float32", "bfloat16")
 """Legal types of the factors of products; sums, weights and gradients are float32."""
@@ -30,7 +31,8 @@ class FusedLayer(nn.Cell):
     layers in float16 (`to_float`) and processes without oneDNN use the layers of MindSpore that the
     cell consists of; both have the same parameters.
 
-    A subclass calls `_fuse` at the end of its `__init__`, and in `construct` asks `self.is_fused`.
+    A subclass sets `in_features`, the widths of its inputs, calls `_fuse` at the end of its
+    `__init__`, and in `construct` asks `self.is_fused`. `add_to` describes its fused form.
     Its form of MindSpore's layers passes factors of products through `factor`, and products through
     `product`, so that it has the same precision.
 
@@ -41,16 +43,17 @@ class FusedLayer(nn.Cell):
     def __init__(self, compute_dtype: str) -> None:
         super().__init__()
         self.compute_dtype = check_one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
+        self.in_features: tuple[int, ...] = ()
         self.fused_training: Any = None
         self.fused_evaluation: Any = None
         self.rounds = Rounding()
         self.rounds_gradient = GradientRounding()
 
     def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
-        """Let products read another type.
+        """Let products read another type, those of the layers in this one too.
 
-        Networks that the layer is a part of are compiled anew when they are called next; a function
-        under `jit` that is compiled already keeps the type it has.
+        Networks that the layers are a part of are compiled anew when they are called next; a
+        function under `jit` that is compiled already keeps the type it has.
 
         Args:
             compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
@@ -66,10 +69,13 @@ class FusedLayer(nn.Cell):
             >>> MLP(4, (8, 6)).set_compute_dtype("bfloat16").compute_dtype
             'bfloat16'
         """
-        self.compute_dtype = check_one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
-        if self.fused_training is not None:
-            self._fuse()
-        for cell in cells_around(self):
+        check_one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
+        layers = [cell for cell in self.cells_in() if isinstance(cell, FusedLayer)]
+        for layer in layers:
+            layer.compute_dtype = compute_dtype
+            if layer.fused_training is not None:
+                layer._fuse()
+        for cell in cells_around(*layers):
             cell.compile_cache.clear()
         return self
 
@@ -81,7 +87,34 @@ class FusedLayer(nn.Cell):
 
     def _program(self, training: bool) -> nn.Cell:
         """Return the fused form."""
+        program = Program(self.compute_dtype)
+        x = program.inputs(*self.in_features)
+        return program.cell([self.add_to(program, x, training)], training)
+
+    def add_to(
+        self, program: Program, x: Columns, training: bool, output: Columns | None = None
+    ) -> Columns:
+        """Add the layer to a program, and return its output.
+
+        Args:
+            program: the program.
+            x: columns of the inputs, side by side in the order of `joined`.
+            training: whether the program is for training.
+            output: columns to write. Default: a new value.
+        """
         raise NotImplementedError
+
+    def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return inputs in the order in which the fused form has them side by side."""
+        return inputs
+
+    def learned(self) -> Any:
+        """Return the parameters, in the order in which `add_to` asks for them."""
+        return ()
+
+    def further(self) -> Any:
+        """Return the further inputs, in the order in which `add_to` asks for them."""
+        return ()
 
     def _run_fused(self, given: Any) -> Any:
         """Return the output of the fused form for these inputs and parameters."""
@@ -92,9 +125,13 @@ class FusedLayer(nn.Cell):
     @property
     def is_fused(self) -> bool:
         """Whether the fused form is used; the graph compiler asks once for each graph."""
-        if self.fused_training is None or get_context("device_target") != "CPU":
+        if self.fused_training is None or not may_fuse(self.cells_in()):
             return False
-        return not (_is_exporting() or any(_is_half(cell) for cell in self.cells_in()))
+        return all(layer.is_fused and layer.compute_dtype == "float32" for layer in self.fuses())
+
+    def fuses(self) -> list[FusedLayer]:
+        """Return the other layers that the fused form is made of."""
+        return []
 
     def cells_in(self) -> list[nn.Cell]:
         """Return the layer and all cells in it."""
@@ -123,12 +160,25 @@ class FusedLayer(nn.Cell):
         return self.rounds_gradient(y) if self.rounding == "round" else ops.cast(y, ms.float32)
 
     def through(self, linear: nn.Dense, x: Tensor) -> Tensor:
-        """Return what MindSpore's linear layer makes of x, by a product of `compute_dtype`."""
+        """Return the output of MindSpore's linear layer, with its activation if it has one, by a
+        product of `compute_dtype`."""
         if self.rounding == "none":
             return linear(x)
         weight = ops.transpose(self.factor(linear.weight), (1, 0))
         y = self.product(ops.matmul(self.factor(x), weight))
-        return y + linear.bias if linear.has_bias else y
+        if linear.has_bias:
+            y = y + linear.bias
+        return linear.activation(y) if linear.activation_flag else y
+
+
+def may_fuse(cells: list[nn.Cell]) -> bool:
+    """Return whether operators of the native core may stand for these cells of MindSpore.
+
+    They may on the CPU, unless a cell computes in another type than float32 or is exported.
+    """
+    if get_context("device_target") != "CPU" or _is_exporting():
+        return False
+    return not any(_is_half(cell) for cell in cells)
 
 
 def _is_half(cell: nn.Cell) -> bool:

@@ -44,6 +44,9 @@ class Part(NamedTuple):
 NO_PART = Part(-1)
 """Part of no parameter: a layer without a bias."""
 
+_NO_MASKS = (-1, -1, 0)
+_DROPPED_IN_PLACE = ("none", "relu", "leakyrelu")  # as DropsInPlace in csrc/dense/row_masks.h
+
 
 class Program:
     """Layers in the order in which they are computed.
@@ -71,15 +74,20 @@ class Program:
         self._inputs = 0
         self._parameters = 0
         self._extras = 0
+        self.moved: list[int] = []  # where each normalization of a batch leaves moving statistics
+
+    def input(self, columns: Columns) -> None:
+        """Read the next input Tensor, of `columns.width` floats a row, into columns of a value."""
+        self._native.add_input(columns)
+        self._inputs += 1
 
     def inputs(self, *widths: int) -> Columns:
         """Return the columns of input Tensors of so many floats a row, joined."""
         joined = self.value(sum(widths))
         offset = 0
         for width in widths:
-            self._native.add_input(joined.part(offset, width))
+            self.input(joined.part(offset, width))
             offset += width
-            self._inputs += 1
         return joined
 
     def value(self, width: int) -> Columns:
@@ -105,9 +113,10 @@ class Program:
         activation: str = "none",
         *,
         input_major: bool = False,
+        masks: int = 0,
         output: Columns | None = None,
     ) -> Columns:
-        """Add a linear layer with its activation, and return its output.
+        """Add a linear layer with its activation and dropout, and return its output.
 
         Args:
             x: columns of the input.
@@ -116,16 +125,26 @@ class Program:
             bias: vector `[width]`. Default: none.
             activation: 'none' or one of `ACTIVATIONS`. Default: 'none'.
             input_major: how the weight is stored. Default: False.
+            masks: number of the masks of a dropout, as for `dropout`. Default: 0, none.
             output: columns to write. Default: a new value.
         """
-        y = self.value(width) if output is None else output
-        if activation != "gelu":
-            self._native.add_linear(x, y, weight, input_major, bias, activation)
-            return y
-        z = self.value(width)
-        self._native.add_linear(x, z, weight, input_major, bias, "none")
-        self._native.add_gelu(z, y)
-        return y
+        own, inside, is_last = _inside(activation, masks)
+        y = output if is_last and output is not None else self.value(width)
+        drops = self._masks(inside)
+        self._native.add_linear(x, y, weight, input_major, bias, own, drops)
+        return y if is_last else self._behind(y, activation, masks - inside, output)
+
+    def _masks(self, count: int) -> tuple[int, int, int]:
+        """Return the further inputs of a dropout by so many masks."""
+        return (self._extra(), self._extra(), count) if count else _NO_MASKS
+
+    def _behind(self, x: Columns, activation: str, masks: int, output: Columns | None) -> Columns:
+        """Add what a layer does not do itself: gelu, and then a dropout; return the output."""
+        if activation == "gelu":
+            y = output if output is not None and not masks else self.value(x.width)
+            self._native.add_gelu(x, y)
+            x = y
+        return self.dropout(x, masks, output) if masks else x
 
     def dropout(self, x: Columns, count: int, output: Columns | None = None) -> Columns:
         """Add a dropout by masks, and return its output: `output`, or a new value.
@@ -143,7 +162,26 @@ class Program:
         self._native.add_softmax(x, y, group)
         return y
 
-    def pairwise_dots(self, x: Columns, vectors: int, diagonal: bool, keeps_first: bool) -> Columns:
+    def sum_groups(self, x: Columns, width: int, output: Columns | None = None) -> Columns:
+        """Add the sum of the groups of so many columns, from the left, and return its output.
+
+        Args:
+            x: columns of the groups, side by side.
+            width: columns of a group.
+            output: columns to write. Default: a new value.
+        """
+        y = self.value(width) if output is None else output
+        self._native.add_sum_groups(x, y)
+        return y
+
+    def pairwise_dots(
+        self,
+        x: Columns,
+        vectors: int,
+        diagonal: bool,
+        keeps_first: bool,
+        output: Columns | None = None,
+    ) -> Columns:
         """Add the dot products of all pairs of a row's vectors, and return its output.
 
         Args:
@@ -151,22 +189,27 @@ class Program:
             vectors: number of vectors.
             diagonal: whether the products of vectors with themselves are kept.
             keeps_first: whether a copy of the first vector is in front of the products.
+            output: columns to write. Default: a new value.
         """
         dim = x.width // vectors
         pairs = vectors * (vectors + (1 if diagonal else -1)) // 2
-        y = self.value(pairs + (dim if keeps_first else 0))
+        width = pairs + (dim if keeps_first else 0)
+        y = self.value(width) if output is None else output
         self._native.add_pairwise_dots(x, y, vectors, diagonal, keeps_first)
         return y
 
-    def factorized_pairs(self, x: Columns, fields: int, sums: bool) -> Columns:
+    def factorized_pairs(
+        self, x: Columns, fields: int, sums: bool, output: Columns | None = None
+    ) -> Columns:
         """Add the sum over pairs of fields of their products, and return its output.
 
         Args:
             x: columns of the fields' vectors, side by side.
             fields: number of fields.
             sums: whether the units of the sum are summed, too.
+            output: columns to write. Default: a new value.
         """
-        y = self.value(1 if sums else x.width // fields)
+        y = self.value(1 if sums else x.width // fields) if output is None else output
         self._native.add_factorized_pairs(x, y, fields, sums)
         return y
 
@@ -190,13 +233,33 @@ class Program:
         self._native.add_scale_groups(x, scales, y)
         return y
 
-    def cross_combine(self, first: Columns, mapped: Columns, x: Columns) -> Columns:
-        """Add the layer first * mapped + x, unit by unit, and return its output."""
-        y = self.value(x.width)
+    def scale_vectors(
+        self, x: Columns, vectors: Part, width: int, output: Columns | None = None
+    ) -> Columns:
+        """Add a layer that multiplies vectors by a row's numbers, and return its output.
+
+        Args:
+            x: columns of the numbers.
+            vectors: matrix `[x.width, dim]`.
+            width: width of the output, x.width * dim.
+            output: columns to write. Default: a new value.
+        """
+        y = self.value(width) if output is None else output
+        self._native.add_scale_vectors(x, y, vectors.parameter)
+        return y
+
+    def cross_combine(
+        self, first: Columns, mapped: Columns, x: Columns, output: Columns | None = None
+    ) -> Columns:
+        """Add the layer first * mapped + x, unit by unit, and return its output: `output`, or a new
+        value."""
+        y = self.value(x.width) if output is None else output
         self._native.add_cross_combine(first, mapped, x, y)
         return y
 
-    def cross_vectors(self, x: Columns, layers: int, weight: Part, bias: Part) -> Columns:
+    def cross_vectors(
+        self, x: Columns, layers: int, weight: Part, bias: Part, output: Columns | None = None
+    ) -> Columns:
         """Add a cross network with a vector a layer, and return its output.
 
         Args:
@@ -204,8 +267,9 @@ class Program:
             layers: number of cross layers, 1 to 64.
             weight: matrix `[layers, x.width]`.
             bias: matrix `[layers, x.width]`.
+            output: columns to write. Default: a new value.
         """
-        y = self.value(x.width)
+        y = self.value(x.width) if output is None else output
         products = self.value(layers)
         self._native.add_cross_vectors(x, y, products, weight.parameter, bias.parameter)
         return y
@@ -218,11 +282,15 @@ class Program:
         epsilon: float,
         momentum: float,
         training: bool,
-    ) -> tuple[Columns, int]:
-        """Add a batch normalization with its activation, and return its output.
+        masks: int = 0,
+        output: Columns | None = None,
+    ) -> Columns:
+        """Add a batch normalization with its activation and dropout, and return its output.
 
         It reads two parameters, gamma and beta, and two further inputs, the moving mean and
-        variance, all float32 `[x.width]`. In training nothing else may read `x`.
+        variance, all float32 `[x.width]`. In training nothing else may read `x`, and `moved` tells
+        where the new moving mean and behind it the new moving variance are in the cell's last
+        output, `packed`.
 
         Args:
             x: columns of the input, a whole value.
@@ -230,21 +298,20 @@ class Program:
             epsilon: number added to the variance.
             momentum: share of the batch in the new moving statistics.
             training: whether to normalize by the batch; by the moving statistics otherwise.
-
-        Returns:
-            The output, and in training where the new moving mean and behind it the new moving
-            variance are in the cell's last output, `packed`.
+            masks: number of the masks of a dropout, as for `dropout`. Default: 0, none.
+            output: columns to write. Default: a new value.
         """
         learned = (self.parameter().parameter, self.parameter().parameter)
         moving = (self._extra(), self._extra())
-        y = self.value(x.width)
-        first = "none" if activation == "gelu" else activation
-        at = self._native.add_batch_norm(x, y, learned, moving, first, epsilon, momentum, training)
-        if activation != "gelu":
-            return y, at
-        z = self.value(x.width)
-        self._native.add_gelu(y, z)
-        return z, at
+        own, inside, is_last = _inside(activation, masks)
+        y = output if is_last and output is not None else self.value(x.width)
+        drops = self._masks(inside)
+        at = self._native.add_batch_norm(
+            x, y, learned, moving, own, drops, epsilon, momentum, training
+        )
+        if training:
+            self.moved.append(at)
+        return y if is_last else self._behind(y, activation, masks - inside, output)
 
     def cell(self, outputs: list[Columns], training: bool) -> ProgramCell:
         """Finish the program, and return the cell that runs it.
@@ -259,3 +326,10 @@ class Program:
         arguments = (self._inputs, self._parameters, self._extras)
         widths = tuple(columns.width for columns in outputs)
         return program_cell(self._native, number, arguments, widths, training)
+
+
+def _inside(activation: str, masks: int) -> tuple[str, int, bool]:
+    """Return activation and masks that a layer applies itself, and whether no layer is left."""
+    own = "none" if activation == "gelu" else activation
+    inside = masks if activation in _DROPPED_IN_PLACE else 0
+    return own, inside, own == activation and inside == masks

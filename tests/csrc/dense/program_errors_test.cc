@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What describes no program is refused with std::invalid_argument, and nothing else.
+// Descriptions of impossible programs are refused with std::invalid_argument, and no other error.
 #include <gtest/gtest.h>
 
 #include <functional>

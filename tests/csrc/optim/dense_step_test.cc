@@ -10,32 +10,12 @@
 #include <cmath>
 #include <limits>
 
+#include "rules.h"
 #include "table/row_layout.h"
 #include "testing.h"
 
 namespace msrec {
 namespace {
-
-std::vector<Rule> EveryRule() {
-  std::vector<Rule> rules;
-  for (const RuleKind kind :
-       {RuleKind::kSgd, RuleKind::kMomentum, RuleKind::kAdagrad, RuleKind::kRowWiseAdagrad,
-        RuleKind::kAdam, RuleKind::kAdamW, RuleKind::kFtrl, RuleKind::kRmsProp}) {
-    for (const bool variant : {false, true}) {
-      Rule rule;
-      rule.kind = kind;
-      rule.momentum = 0.9f;
-      rule.nesterov = variant;
-      rule.centered = variant;
-      rule.l1 = 0.02f;
-      rule.l2 = 0.03f;
-      rule.lr_power = variant ? -0.6f : -0.5f;
-      rule.epsilon = 1e-6f;
-      rules.push_back(rule);
-    }
-  }
-  return rules;
-}
 
 // Parameters with random values and states, in one order for every number of threads.
 struct Model {

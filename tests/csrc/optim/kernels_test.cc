@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 
+#include "rules.h"
 #include "table/row_layout.h"
 #include "testing.h"
 
@@ -44,28 +45,6 @@ class RowsOf {
   std::vector<char> memory_;
   std::vector<char*> rows_;
 };
-
-std::vector<Rule> EveryRule() {
-  std::vector<Rule> rules;
-  for (const RuleKind kind :
-       {RuleKind::kSgd, RuleKind::kMomentum, RuleKind::kAdagrad, RuleKind::kRowWiseAdagrad,
-        RuleKind::kAdam, RuleKind::kAdamW, RuleKind::kFtrl, RuleKind::kRmsProp}) {
-    for (const bool variant : {false, true}) {
-      Rule rule;
-      rule.kind = kind;
-      rule.momentum = 0.9f;
-      rule.nesterov = variant;
-      rule.centered = variant;
-      rule.l1 = 0.02f;
-      rule.l2 = 0.03f;
-      rule.lr_power = variant ? -0.6f : -0.5f;
-      rule.initial_accumulator = 0.1f;
-      rule.epsilon = 1e-6f;
-      rules.push_back(rule);
-    }
-  }
-  return rules;
-}
 
 StepConstants Constants(const Rule& rule, const StepInput& in) {
   return {rule, in, in.learning_rate * 0.9f, rule.epsilon, 2.0f * rule.l2};

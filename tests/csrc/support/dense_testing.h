@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests of dense programs share: oneDNN, memory that is poisoned and watched at its ends,
-// and a run of a program, forward and backward.
+// Helpers for tests of dense programs: oneDNN, memory that is poisoned and watched at its ends, and
+// a run of a program, forward and backward.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class Poisoned {
   std::unique_ptr<float, Free> memory_;
 };
 
-// What a program is given, and what it returned.
+// Arguments of a program's run, and its results.
 struct Tensors {
   int64_t batch = 0;
   std::vector<std::vector<float>> inputs, parameters, output_gradients;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <set>
@@ -112,8 +113,10 @@ TEST(Process, AChildForkedAmongCallsIsToldAndMakesItsOwn) {
       if (pool.num_threads() != 3) return 7;
       std::mutex mutex;
       std::set<std::thread::id> ran;
-      for (int i = 0; i < 1000 && ran.size() < 2; ++i) {
+      // A loop waits for no thread that has not entered it: tasks last until one has.
+      for (int i = 0; i < 2000 && ran.size() < 2; ++i) {
         pool.ParallelFor(64, [&](int64_t) {
+          std::this_thread::sleep_for(std::chrono::microseconds(100));
           const std::lock_guard<std::mutex> lock(mutex);
           ran.insert(std::this_thread::get_id());
         });

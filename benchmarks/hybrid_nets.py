@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks and batches for `hybrid_parallel.py` and `two_hosts.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import bench_common
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+from model_step_nets import FIELDS, NUMBERS, Loss, network
+
+import mindspore_rec as mr
+from mindspore_rec import tables_of
+from mindspore_rec.nn import MLP
+from mindspore_rec.parallel import worker_group
+
+DIM = 16
+# Hidden layers of Wide & Deep by model; of the others `None`.
+MODELS: dict[str, list[int] | None] = {
+    "wide_deep": [1024, 512, 256],
+    "wide_deep_128": [128],
+    "dlrm": None,
+}
+_CHUNK = 500_000
+
+
+class WideDeep(nn.Cell):
+    """Two lookups of the same ids, a perceptron, the loss.
+
+    Args:
+        name: beginning of the tables' names.
+        hidden: widths of the hidden layers.
+    """
+
+    def __init__(self, name: str, hidden: list[int]) -> None:
+        super().__init__()
+        self.deep = mr.HashEmbeddingLookup(DIM, ms.int64, name=f"{name}.deep")
+        self.wide = mr.EmbeddingBag(
+            1, "sum", key_dtype=ms.int64, param_init="zeros", name=f"{name}.wide"
+        )
+        self.mlp = MLP((FIELDS * DIM, NUMBERS), hidden, out_features=1)
+        self.loss = nn.BCEWithLogitsLoss()
+
+    def construct(self, ids: Tensor, numbers: Tensor, label: Tensor) -> Tensor:
+        """ids [B, 26], numbers [B, 13], label [B, 1] -> loss."""
+        return self.loss(self.mlp(self.deep(ids), numbers) + self.wide(ids), label)
+
+
+def make_network(model: str) -> nn.Cell:
+    """Return the network of one of `MODELS` with its loss, from the same seed on all workers."""
+    ms.set_seed(0)
+    hidden = MODELS[model]
+    if hidden is not None:
+        return WideDeep(f"bench.{model}", hidden)
+    return Loss(network(model, "hybrid", "float32"))
+
+
+def fill(net: nn.Cell, rows: int) -> None:
+    """Give every table rows for the keys of numbers 0 .. rows - 1, each worker its share."""
+    group = worker_group()
+    for table in tables_of(net):
+        for start in range(0, rows, _CHUNK):
+            numbers = np.arange(start, min(start + _CHUNK, rows))[group.rank :: group.size]
+            table.insert_rows(bench_common.spread_keys(numbers))
+    group.barrier()
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Batches of Zipf-distributed ids.
+
+    Args:
+        ids: int64 [K, B, 26], keys.
+        numbers: float32 [B, 13].
+        label: float32 [B, 1].
+    """
+
+    ids: np.ndarray
+    numbers: np.ndarray
+    label: np.ndarray
+
+    @staticmethod
+    def draw(batch: int, rows: int, seed: int, number: int = 4, zipf: float = 1.2) -> Batches:
+        """Return `number` batches of ids below `rows`; each field has a range of its own."""
+        rng = np.random.default_rng(seed)
+        draw = bench_common.Zipf(rows, zipf, rng).draw
+        offsets = (np.arange(FIELDS) * (rows // FIELDS)).astype(np.int64)
+        ids = [(draw((batch, FIELDS)) + offsets) % rows for _ in range(number)]
+        numbers = rng.random((batch, NUMBERS)).astype(np.float32)
+        label = (rng.random((batch, 1)) < 0.3).astype(np.float32)
+        return Batches(bench_common.spread_keys(np.stack(ids)), numbers, label)
+
+    def tensors(self) -> list[tuple[Tensor, ...]]:
+        """Return the inputs of the network, by batch."""
+        numbers, label = Tensor(self.numbers), Tensor(self.label)
+        return [(Tensor.from_numpy(each), numbers, label) for each in self.ids]
+
+    def distinct(self) -> float:
+        """Return the mean number of distinct keys of a batch."""
+        return float(np.mean([len(np.unique(each)) for each in self.ids]))
+
+
+def train_step(net: nn.Cell) -> Any:
+    """Return the training step of a network with LazyAdam over all parameters."""
+    optimizer = mr.LazyAdam(net.trainable_params(), learning_rate=1e-3)
+    return nn.TrainOneStepCell(net, optimizer).set_train()

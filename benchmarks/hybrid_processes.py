@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of `workers/hybrid_worker.py` that take steps on command, for alternating runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import bench_common
+
+__all__ = ["Processes", "alone", "environment", "launched"]
+
+_SCRIPT = str(bench_common.BENCHMARKS / "workers" / "hybrid_worker.py")
+_START = 300.0  # seconds that a process may take to be ready
+_LAST_WORDS = 3000
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return an environment in which scripts of `workers` find what they import."""
+    path = os.pathsep.join(map(str, (bench_common.ROOT, bench_common.BENCHMARKS)))
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def alone(cores: Sequence[int]) -> tuple[list[str], dict[str, str]]:
+    """Return the beginning of a command that keeps to these cores, and its environment."""
+    threads = {"OMP_NUM_THREADS": str(len(cores)), "MINDSPORE_REC_NUM_THREADS": str(len(cores))}
+    where = ["taskset", "-c", ",".join(str(core) for core in cores)]
+    return [*where, sys.executable], {"MINDSPORE_REC_LAUNCHER": "none", **threads}
+
+
+def launched(workers: int, threads: int) -> tuple[list[str], dict[str, str]]:
+    """Return the beginning of a command that starts so many workers, and its environment."""
+    options = ["-n", str(workers), "--threads-per-worker", str(threads)]
+    return [sys.executable, "-m", "mindspore_rec.launch", *options], {}
+
+
+class Processes:
+    """Processes of one name: one alone, or the workers of a launcher, by rank.
+
+    Args:
+        name: for messages.
+        prefix: command before the script, and its environment.
+        settings: arguments of `hybrid_worker.py` after the name.
+        number: processes that there will be.
+
+    Attributes:
+        about: what each process said it is.
+
+    Raises:
+        RuntimeError: a process ended or was not ready in time; with its last words.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        prefix: tuple[list[str], Mapping[str, str]],
+        settings: Sequence[object],
+        number: int,
+    ) -> None:
+        self.name = name
+        self._directory = tempfile.TemporaryDirectory()
+        path = Path(self._directory.name) / "socket"
+        self._said = (Path(self._directory.name) / "said").open("w+", encoding="utf-8")
+        command, variables = prefix
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+            listener.listen()
+            listener.settimeout(2.0)
+            self._process = subprocess.Popen(
+                [*command, _SCRIPT, str(path), name, *map(str, settings)],
+                env=environment(**variables),
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=self._said,
+            )
+            connections = [self._accept(listener) for _ in range(number)]
+        files = [each.makefile("rw", encoding="utf-8") for each in connections]
+        self._connections = connections
+        ready = sorted(((self._read(each), each) for each in files), key=lambda x: x[0]["rank"])
+        self.about: list[dict[str, Any]] = [about for about, _ in ready]
+        self._files = [each for _, each in ready]
+
+    def _accept(self, listener: socket.socket) -> socket.socket:
+        for _ in range(int(_START / 2.0)):
+            try:
+                connection = listener.accept()[0]
+            except TimeoutError:
+                if self._process.poll() is not None:
+                    break
+            else:
+                connection.settimeout(None)
+                return connection
+        raise RuntimeError(f"{self.name} did not start: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        self._said.flush()
+        self._said.seek(0)
+        return self._said.read()[-_LAST_WORDS:]
+
+    def _read(self, file: Any) -> Any:
+        line = file.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} has ended: {self._last_words()}")
+        return json.loads(line)
+
+    def tell(self, *command: object) -> None:
+        """Send all processes a command."""
+        for file in self._files:
+            print(json.dumps(command), file=file, flush=True)
+
+    def answers(self) -> list[Any]:
+        """Return their answers, by rank."""
+        return [self._read(file) for file in self._files]
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for file in self._files:
+            file.close()
+        for connection in self._connections:
+            connection.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._said.close()
+        self._directory.cleanup()

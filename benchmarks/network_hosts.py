@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two hosts on one machine: network namespaces that reach each other by one link of a set speed.
+
+Each has a host name, an address and one of the machine's cores of its own. They share files, and
+nothing else: their workers can exchange by TCP only. Needs root, and `ip` and `tc` of iproute2.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+__all__ = ["WIRE_SHARE", "Hosts", "missing"]
+
+# Bytes of data in the bytes of frames of 1514, which is what `tc` counts: 1500 less 52 of IP and
+# TCP with timestamps.
+WIRE_SHARE = 1448 / 1514
+_NET = "10.213.7"
+# Bytes that may leave at once after a pause, not held to the speed. No smaller than what TCP hands
+# over at once, which would be cut in packets of 1,514 bytes by the processor otherwise.
+_BURST = "70kb"
+
+_AGENT = """\
+#!/bin/sh
+# {agent} HOST COMMAND...: run a command on the other host, in the place of ssh
+shift
+exec ip netns exec {space} taskset -c {core} unshare --uts \\
+    sh -c 'hostname "$0"; exec sh -c "$*"' {name} "$@"
+"""
+
+
+def missing() -> str:
+    """Return why there can be no such hosts here, or ""."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    for tool in ("ip", "tc", "taskset", "unshare"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed (packages iproute2 and util-linux)"
+    name = f"msrec{os.getpid()}t"
+    done = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
+    if done.returncode != 0:
+        return f"network namespaces cannot be made: {done.stderr.strip()}"
+    kinds = ["ip", "-n", name, "link", "add", "t0", "type", "veth", "peer", "name", "t1"]
+    veth = subprocess.run(kinds, capture_output=True, text=True)
+    subprocess.run(["ip", "netns", "del", name], check=True)
+    return "" if veth.returncode == 0 else f"links cannot be made: {veth.stderr.strip()}"
+
+
+class Hosts:
+    """Two hosts with a link, until the end of a `with` block.
+
+    Args:
+        cores: of the machine, one for each host.
+
+    Attributes:
+        names: of the two hosts and their namespaces.
+    """
+
+    def __init__(self, cores: tuple[int, int]) -> None:
+        self._cores = cores
+        self.names = (f"msrec{os.getpid()}a", f"msrec{os.getpid()}b")
+        self._directory = tempfile.TemporaryDirectory()
+        self._agent = Path(self._directory.name) / "agent"
+
+    def __enter__(self) -> Hosts:
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _make(self) -> None:
+        first, second = self.names
+        for name in self.names:
+            _run("ip", "netns", "add", name)
+        link = ("ip", "link", "add", "link0", "netns", first, "type", "veth")
+        _run(*link, "peer", "name", "link0", "netns", second)
+        for i, name in enumerate(self.names):
+            _run("ip", "-n", name, "addr", "add", f"{self.address(i)}/24", "dev", "link0")
+            for device in ("lo", "link0"):
+                _run("ip", "-n", name, "link", "set", device, "up")
+        text = _AGENT.format(agent=self._agent.name, space=second, core=self._cores[1], name=second)
+        self._agent.write_text(text, encoding="utf-8")
+        self._agent.chmod(0o755)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+        self._directory.cleanup()
+
+    @staticmethod
+    def address(host: int) -> str:
+        """Return the address of host 0 or 1."""
+        return f"{_NET}.{host + 1}"
+
+    def set_rate(self, gbit: float) -> None:
+        """Hold both directions of the link to so many Gbit/s."""
+        for name in self.names:
+            _run(
+                *("tc", "-n", name, "qdisc", "replace", "dev", "link0", "root", "tbf"),
+                *("rate", f"{gbit * 1000:.0f}mbit", "burst", _BURST, "latency", "50ms"),
+            )
+
+    def launched(self) -> tuple[list[str], dict[str, str]]:
+        """Return the beginning of a command that starts a worker on each, and its environment."""
+        name = self.names[0]
+        inside = [
+            *("ip", "netns", "exec", name, "taskset", "-c", str(self._cores[0])),
+            *("unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', name),
+        ]
+        hosts = ",".join(f"{self.address(i)}:1" for i in (0, 1))
+        options = ["--hosts", hosts, "--threads-per-worker", "1", "--no-bind"]
+        environment = {
+            "PRTE_MCA_plm_ssh_agent": str(self._agent),
+            "PRTE_MCA_prte_if_include": f"{_NET}.0/24",
+            "OMPI_MCA_btl_tcp_if_include": f"{_NET}.0/24",
+        }
+        return [*inside, sys.executable, "-m", "mindspore_rec.launch", *options], environment
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of each worker after all keys of a table were looked up in training (`hybrid_parallel.py`).
+
+python -m mindspore_rec.launch -n N benchmarks/workers/hybrid_balance.py KEYS
+"""
+
+from __future__ import annotations
+
+import sys
+
+import bench_common
+import mindspore as ms
+import numpy as np
+
+import mindspore_rec as mr
+from mindspore_rec.parallel import worker_group
+
+_CHUNK = 250_000
+
+
+def main() -> None:
+    """Insert the keys, worker after worker a share of them, and print the rows of all."""
+    group = worker_group()
+    lookup = mr.HashEmbeddingLookup(1, ms.int64, name="balance")
+    keys = int(sys.argv[1])
+    for start in range(0, keys, _CHUNK):
+        numbers = np.arange(start, min(start + _CHUNK, keys))[group.rank :: group.size]
+        lookup.embedding_table.insert_rows(bench_common.spread_keys(numbers))
+    group.barrier()
+    rows = group.all_gather_json(int(lookup.embedding_table.stats()["rows"]))
+    if group.rank == 0:
+        print(f"rows: {','.join(map(str, rows))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that trains on command, alone or as one of several workers (`hybrid_parallel.py`).
+
+    python benchmarks/workers/hybrid_worker.py SOCKET NAME MODEL BATCH ROWS SEED
+
+It connects to the socket, says what it is, and takes the steps that it is told to. The process with
+number i among those of its name draws its batches from SEED + i.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("GLOG_v", "3")
+
+import json
+import socket
+import sys
+import time
+from typing import Any
+
+import mindspore as ms
+from hybrid_nets import Batches, fill, make_network, train_step
+
+import mindspore_rec as mr
+from mindspore_rec import tables_of
+from mindspore_rec.parallel import worker_group
+
+# Bytes of what workers tell each other before a step of `RecModel.train`.
+_AGREEMENT = bytes(40)
+
+
+class Trainer:
+    """Takes steps, and notes how long they and their exchanges last."""
+
+    def __init__(self, model: str, batch: int, rows: int, seed: int) -> None:
+        self.group = worker_group()
+        self.channel = self.group.channel("step")
+        self.net = make_network(model)
+        data = Batches.draw(batch, rows, seed)
+        self.distinct = data.distinct()
+        self.inputs = data.tensors()
+        fill(self.net, rows)
+        self.step = train_step(self.net)
+        self.batch = batch
+        self.steps = 0
+
+    def about(self) -> dict[str, Any]:
+        """Return what this process is."""
+        return {
+            "rank": self.group.rank,
+            "size": self.group.size,
+            "host": self.group.host,
+            "threads": mr.get_num_threads(),
+            "cores": sorted(os.sched_getaffinity(0)),
+            "distinct_keys": self.distinct,
+            "rows": {table.name: int(table.stats()["rows"]) for table in tables_of(self.net)},
+            "dense_floats": sum(p.size for p in self.net.trainable_params()),
+        }
+
+    def run(self, steps: int) -> dict[str, list[float]]:
+        """Return for each step its loss, its seconds, those of exchanges, their calls and bytes."""
+        losses, seconds, exchange, calls, sent = [], [], [], [], []
+        self.group.barrier()
+        for _ in range(steps):
+            before = self.channel.statistics()
+            start = time.perf_counter()
+            self.group.all_gather(_AGREEMENT)
+            agreed = time.perf_counter()
+            self.group.begin_step(self.steps, [self.batch] * self.group.size)
+            loss = self.step(*self.inputs[self.steps % len(self.inputs)]).asnumpy()
+            end = time.perf_counter()
+            after = self.channel.statistics()
+            losses.append(float(loss))
+            seconds.append(end - start)
+            of_channel = after["seconds"] - before["seconds"]
+            exchange.append(of_channel + (agreed - start if self.group.size > 1 else 0.0))
+            calls.append(after["calls"] - before["calls"])
+            sent.append(after["bytes_sent"] - before["bytes_sent"])
+            self.steps += 1
+        return {
+            "losses": losses,
+            "seconds": seconds,
+            "exchange": exchange,
+            "calls": calls,
+            "bytes": sent,
+        }
+
+    def move(self, parts: list[int], rounds: int) -> list[float]:
+        """Return the seconds of moving parts of so many bytes to each other worker, all ready.
+
+        A barrier before each makes them begin together, so that nothing is waited for but bytes.
+        """
+        found = []
+        for _ in range(rounds):
+            spent = 0.0
+            for part in parts:
+                data = [bytes(part)] * self.group.size
+                self.channel.barrier()
+                before = self.channel.statistics()["seconds"]
+                self.channel.all_to_all(data)
+                spent += self.channel.statistics()["seconds"] - before
+            found.append(spent)
+        return found
+
+
+def serve(trainer: Trainer, name: str, path: str) -> None:
+    """Do what comes through a socket, until it is closed."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        lines = connection.makefile("rw", encoding="utf-8")
+        print(json.dumps({"name": name, **trainer.about()}), file=lines, flush=True)
+        for line in lines:
+            command, *given = json.loads(line)
+            print(json.dumps(getattr(trainer, command)(*given)), file=lines, flush=True)
+
+
+def main() -> None:
+    """Run the worker."""
+    path, name, model, batch, rows, seed = sys.argv[1:]
+    ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
+    own = int(seed) + worker_group().rank
+    serve(Trainer(model, int(batch), int(rows), own), name, path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Share: the part of a table's keys that belongs to one of several workers.
+
+A table of a checkpoint has either one part with all its keys, or, where several workers shared it,
+one part for each of them with the keys that it owned. Whoever reads it may be one of another number
+of workers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec import _native
+
+__all__ = ["ALL", "Share", "Shares", "file_name", "parts_of", "total"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Part of the keys: those that worker `worker` of `workers` owns.
+
+    The owner of a key is a function of the key and the number of workers alone.
+
+    Attributes:
+        worker: number of the worker, from 0.
+        workers: number of workers; 1 for all keys.
+
+    Example:
+        >>> keys = np.arange(6)
+        >>> [keys[Share(worker, 2).owns(keys)].tolist() for worker in range(2)]
+        [[1, 4], [0, 2, 3, 5]]
+        >>> list(Share(1, 2).overlapping(4)), list(Share(1, 4).overlapping(3))
+        ([2, 3], [0, 1])
+    """
+
+    worker: int = 0
+    workers: int = 1
+
+    def owns(self, keys: np.ndarray) -> np.ndarray:
+        """Return which of the keys belong to the share, as an array of bool."""
+        if self.workers == 1:
+            return np.ones(len(keys), bool)
+        return np.asarray(_native.owners(np.ascontiguousarray(keys), self.workers) == self.worker)
+
+    def overlapping(self, parts: int) -> range:
+        """Return the numbers of those of `parts` parts that may have keys of this share.
+
+        A worker owns a range of hashes, the `worker`-th of `workers` equal ones.
+        """
+        first = self.worker * parts // self.workers
+        return range(first, -(-(self.worker + 1) * parts // self.workers))
+
+    def is_part_of(self, parts: int) -> bool:
+        """Return whether the share is exactly one of `parts` parts."""
+        return self.workers == parts
+
+
+ALL = Share()
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of all tables that one of several workers has, by the placement of each.
+
+    Attributes:
+        worker: number of the worker, from 0.
+        workers: number of workers. 1: it has everything.
+
+    Example:
+        >>> Shares(1, 4).of_network, Shares().of_network
+        (Share(worker=1, workers=4), Share(worker=0, workers=1))
+    """
+
+    worker: int = 0
+    workers: int = 1
+
+    @property
+    def of_network(self) -> Share:
+        """The share of a table whose rows are spread over all workers."""
+        return Share(self.worker, self.workers)
+
+    def held(self, table: Any) -> Share | None:
+        """Return the share of a table's keys whose rows the worker has; None if it has none."""
+        placement = table.config.placement
+        if self.workers == 1 or placement == "replicated":
+            return ALL
+        if placement == "owner":
+            owner = table.config.native_arguments()["owner"] % self.workers
+            return ALL if owner == self.worker else None
+        return self.of_network
+
+    def saved(self, table: Any, number: int) -> Share | None:
+        """Return the share that the worker saves: of rows that all have, one saves all.
+
+        Args:
+            table: the table.
+            number: its number among the tables of the network.
+        """
+        if self.workers > 1 and table.config.placement == "replicated":
+            return ALL if number % self.workers == self.worker else None
+        return self.held(table)
+
+
+def file_name(kind: str, table: int, share: Share = ALL) -> str:
+    """Return the name, without its suffix, of a file with a share of a table.
+
+    Example:
+        >>> file_name("table", 3), file_name("table", 3, Share(1, 2))
+        ('table_3', 'table_3_1')
+    """
+    return f"{kind}_{table}" if share.workers == 1 else f"{kind}_{table}_{share.worker}"
+
+
+def parts_of(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the parts of a table, from its entry of a manifest.
+
+    Each has the name of its `file`, the number of its `rows`, and its `counters`; that of a delta
+    also has `deleted` and `deleted_rows`. A part of a table with one part may have more.
+    """
+    parts = table.get("parts")
+    return [table] if parts is None else list(parts)
+
+
+def total(table: dict[str, Any], what: str) -> int:
+    """Return the number of 'rows' or 'deleted_rows' in all parts of a table."""
+    return sum(part.get(what, 0) for part in parts_of(table))

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WorkerStates: the states of callbacks, data and generators that a worker goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mindspore_rec.checkpoint.chain import Entry
+from mindspore_rec.checkpoint.data_place import NAME as DATA
+from mindspore_rec.checkpoint.errors import CheckpointError, reading
+from mindspore_rec.checkpoint.manifest_fields import state_files, workers_of
+from mindspore_rec.checkpoint.share import Share
+from mindspore_rec.checkpoint.state_file import (
+    check_random_state,
+    derived_random_state,
+    read_states,
+)
+from mindspore_rec.stream.worker_states import state_for
+
+__all__ = ["WorkerStates"]
+
+
+class WorkerStates:
+    """States of a checkpoint for one worker, of the number that saved them or of another.
+
+    Of the same number each worker has its own states back, bit for bit. Of another number
+
+    * the training data get those of all workers, and know what to do;
+    * so does an object with `load_worker_states(states, worker, workers)`;
+    * any other object goes on only from a state that was the same on all workers;
+    * random generators of a worker that was not there get states made from those of worker 0.
+
+    Args:
+        entry: the checkpoint.
+        reader: number of the worker, and of workers.
+
+    Attributes:
+        names: names of the objects that have a state, the same on all workers.
+
+    Raises:
+        CheckpointError: a file is damaged.
+    """
+
+    def __init__(self, entry: Entry, reader: Share) -> None:
+        saved = workers_of(entry.manifest)
+        self._reader = reader
+        self._same = reader.is_part_of(saved)
+        self._path = entry.path / state_files(reader.worker if self._same else 0)[0]
+        self._states = [read_states(entry.path, worker) for worker in range(saved)]
+        self._objects = [states.get("objects", {}) for states in self._states]
+        if not all(isinstance(each, dict) for each in self._objects):
+            raise CheckpointError(f"{self._path} is damaged: objects must be an object")
+        self.names = list(self._objects[0])
+        if any(each.keys() != self._objects[0].keys() for each in self._objects):
+            raise CheckpointError(f"{self._path} has other objects than those of other workers")
+
+    def data(self) -> Any:
+        """Return the state of the training data as they take it; None if there is none."""
+        if DATA not in self.names:
+            return None
+        return _joined([each[DATA] for each in self._objects])
+
+    def load_all(self, owners: Mapping[str, Any]) -> None:
+        """Load the states of objects, by name, into them; see `load`."""
+        for name, owner in owners.items():
+            self.load(name, owner)
+
+    def load(self, name: str, owner: Any) -> None:
+        """Load an object's state into it.
+
+        Raises:
+            CheckpointError: the object refuses it.
+        """
+        try:
+            self._load(name, owner)
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+            raise CheckpointError(
+                f"{self._path} has no state for {name!r}: {type(error).__name__}: {error}"
+            ) from error
+
+    def _load(self, name: str, owner: Any) -> None:
+        worker, workers = self._reader.worker, self._reader.workers
+        found = [each[name] for each in self._objects]
+        if name == DATA:
+            owner.load_state_dict(self.data())
+        elif self._same:
+            owner.load_state_dict(found[worker])
+        elif hasattr(owner, "load_worker_states"):
+            owner.load_worker_states(found, worker, workers)
+        else:
+            owner.load_state_dict(state_for(_joined(found), worker, workers))
+
+    def random(self) -> dict[str, Any]:
+        """Return the states of the random generators, after trying them.
+
+        Raises:
+            CheckpointError: they are damaged.
+        """
+        worker = self._reader.worker
+        with reading(self._path):
+            if worker < len(self._states):
+                found = self._states[worker]["random"]
+            else:
+                found = derived_random_state(self._states[0]["random"], worker)
+            check_random_state(found)
+        return dict(found)
+
+
+def _joined(states: list[Any]) -> Any:
+    """Return the states of all workers as one value; they may have arrays, unlike JSON values."""
+    if all(_same(each, states[0]) for each in states):
+        return states[0]
+    return {"batches": max(map(_batches, states)), "workers": states}
+
+
+def _batches(state: Any) -> int:
+    return int(state.get("batches", 0)) if isinstance(state, dict) else 0
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        both = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
+        return both and one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RowMasks: dropout by masks drawn beforehand. Row r of the batch takes mask (r + 1 + used) mod
+// `count`.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dense/layer.h"
+
+namespace msrec {
+
+struct RowMasks {
+  int masks = -1;     // number of the further input float32 [count, width]; -1: no dropout
+  int used = -1;      // number of the further input int32 [1]
+  int64_t count = 0;  // of masks
+
+  bool any() const { return masks >= 0; }
+  // Returns the further inputs of a layer with these masks. Throws std::invalid_argument where
+  // there are none of a legal number.
+  std::vector<ExtraInput> Extras(int64_t width) const;
+  // Returns the masks of a slice's rows, where there are any.
+  MaskRows Rows(const SliceRun& slice) const;
+  // Returns the mask of a row of a slice.
+  const float* Row(const SliceRun& slice, int64_t row, int64_t width) const;
+};
+
+// Whether an activation's slope can be found in its output after a dropout, or after rounding: by
+// the sign. Where a unit was dropped its gradient is 0 anyway.
+inline bool DropsInPlace(Activation activation) {
+  return activation == Activation::kNone || activation == Activation::kRelu ||
+         activation == Activation::kLeakyRelu;
+}
+
+// Throws std::invalid_argument for the others.
+void RequireDropsInPlace(Activation activation);
+
+}  // namespace msrec

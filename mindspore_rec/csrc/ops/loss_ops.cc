@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Operators: binary cross-entropy of logits with its gradient, and the gradient from that of the
+// result. Whether the result is a mean or a sum is told by an int64 constant of one number: 1 or 0.
+#include "dense/logistic_loss.h"
+#include "ops/operator.h"
+#include "util/float_mode.h"
+
+namespace msrec {
+namespace {
+
+constexpr const char* kLoss = "BCEWithLogitsLoss: ";
+
+Shape ShapeOf(const int* ndims, int64_t* const* shapes, int i) {
+  return {shapes[i], shapes[i] + ndims[i]};
+}
+
+const float* Floats(const Args& args, int i, const char* name) {
+  if (!args.IsType(i, "float32")) {
+    throw std::invalid_argument(std::string(kLoss) + name + " must be float32, got " +
+                                args.dtypes[i]);
+  }
+  return args.Data<float>(i);
+}
+
+void CheckSameShape(const Args& args, int i, int j, const char* name, const char* other) {
+  if (args.ndims[i] == args.ndims[j] && args.Leads(i, j)) return;
+  throw std::invalid_argument(std::string(kLoss) + name + " must have the shape of " + other +
+                              ", " + args.ShapeText(j) + ", got " + args.ShapeText(i));
+}
+
+bool IsMean(const Args& args) { return args.Data<int64_t>(0)[0] != 0; }
+
+// The factor of each loss in the result.
+float ScaleOf(bool is_mean, int64_t n) { return is_mean ? 1.0f / static_cast<float>(n) : 1.0f; }
+
+}  // namespace
+}  // namespace msrec
+
+using msrec::Args;
+using msrec::LogisticBatch;
+using msrec::Shape;
+using msrec::ThreadPool;
+
+// (mean, logits, labels) -> (loss [1], gradient of the logits)
+MSREC_EXPORT std::vector<Shape> MsrLogisticLossInferShape(int* ndims, int64_t** shapes, void*) {
+  return {{1}, msrec::ShapeOf(ndims, shapes, 1)};
+}
+MSREC_OP(MsrLogisticLoss) {
+  const Args args{params, ndims, shapes, dtypes};
+  LogisticBatch batch;
+  batch.n = static_cast<int64_t>(args.Size(1));
+  batch.logits = msrec::Floats(args, 1, "input");
+  batch.labels = msrec::Floats(args, 2, "target");
+  msrec::CheckSameShape(args, 2, 1, "target", "input");
+  const msrec::DefaultFloatMode float_mode;
+  const bool is_mean = msrec::IsMean(args);
+  const double sum = msrec::LogisticLossSum(batch, msrec::ScaleOf(is_mean, batch.n),
+                                            args.Data<float>(4), &ThreadPool::Global());
+  // The mean of no losses is not a number, as MindSpore's.
+  *args.Data<float>(3) = static_cast<float>(is_mean ? sum / static_cast<double>(batch.n) : sum);
+  return 0;
+}
+
+// (mean, logits, gradient of the logits, gradient of the loss [1])
+//   -> (gradient of the logits, gradient of the labels)
+MSREC_EXPORT std::vector<Shape> MsrLogisticLossGradientInferShape(int* ndims, int64_t** shapes,
+                                                                  void*) {
+  const Shape shape = msrec::ShapeOf(ndims, shapes, 1);
+  return {shape, shape};
+}
+MSREC_OP(MsrLogisticLossGradient) {
+  const Args args{params, ndims, shapes, dtypes};
+  LogisticBatch batch;
+  batch.n = static_cast<int64_t>(args.Size(1));
+  batch.logits = msrec::Floats(args, 1, "input");
+  msrec::CheckSameShape(args, 2, 1, "the gradient", "input");
+  const msrec::DefaultFloatMode float_mode;
+  msrec::LogisticLossGradients(batch, msrec::ScaleOf(msrec::IsMean(args), batch.n),
+                               msrec::Floats(args, 2, "the gradient"),
+                               *msrec::Floats(args, 3, "the gradient of the loss"),
+                               args.Data<float>(4), args.Data<float>(5), &ThreadPool::Global());
+  return 0;
+}

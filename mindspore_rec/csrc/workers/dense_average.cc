@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/dense_average.h"
+
+namespace msrec {
+namespace {
+
+std::string Number(size_t n) { return std::to_string(n) + (n == 1 ? " parameter" : " parameters"); }
+
+}  // namespace
+
+void AverageOverWorkers(TableExchange* exchange, const std::vector<const float*>& gradients,
+                        const std::vector<FloatSpan>& sums) {
+  const std::string subject = Number(gradients.size());
+  Collective all(exchange, "average of the gradients of", subject);
+  all.Begin(std::vector<size_t>(all.size(), 0));
+  WeightedSum(all.channel(), gradients, sums, all.group().weights().data());
+}
+
+void CheckSameOverWorkers(TableExchange* exchange, const std::vector<ByteSpan>& parameters,
+                          const std::vector<std::string>& names) {
+  const std::string subject = Number(parameters.size());
+  Collective all(exchange, "comparison of", subject);
+  all.Begin(std::vector<size_t>(all.size(), 0));
+  const auto difference = FindDifference(all.channel(), parameters);
+  if (!difference.has_value()) return;
+  std::string workers;
+  for (const int r : difference->workers)
+    workers += (workers.empty() ? "" : ", ") + std::to_string(r);
+  throw WorkerError("dense parameter '" + names.at(difference->place) + "' of worker" +
+                    (difference->workers.size() == 1 ? " " : "s ") + workers +
+                    " differs from worker 0's: all workers must start from the same values, and "
+                    "only an optimizer of mindspore_rec.optim may change them");
+}
+
+}  // namespace msrec

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gradients over workers: summed by key to the owners of the rows, which add them up in the order
+// of workers.
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "util/bfloat16.h"
+#include "util/thread_pool.h"
+#include "workers/sharded_table.h"
+
+namespace msrec {
+namespace {
+
+constexpr int64_t kBlockFloats = 1 << 16;
+
+size_t Padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+// What stands before the gradients of one lookup in a message.
+struct GradientHeader {
+  uint64_t table;  // its place among the operation's tables
+  int64_t ticket;
+  uint64_t rows;
+};
+
+std::string Subject(const std::vector<ShardedTable*>& tables) {
+  std::string names = tables.size() == 1 ? "table " : "tables ";
+  for (size_t t = 0; t < tables.size(); ++t) {
+    names += (t == 0 ? "'" : ", '") + tables[t]->name() + "'";
+  }
+  return names;
+}
+
+// Call fn(begin, end) with pieces of n floats, in parallel.
+template <typename Fn>
+void ForBlocks(size_t n, const Fn& fn) {
+  const auto blocks = static_cast<int64_t>((n + kBlockFloats - 1) / kBlockFloats);
+  ThreadPool::Global().ParallelFor(blocks, [&](int64_t block) {
+    fn(static_cast<size_t>(block * kBlockFloats),
+       std::min(n, static_cast<size_t>((block + 1) * kBlockFloats)));
+  });
+}
+
+}  // namespace
+
+class GradientExchange {
+ public:
+  GradientExchange(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow)
+      : tables_(tables),
+        narrow_(narrow),
+        subject_(Subject(tables)),
+        all_(&tables[0]->exchange(), "exchange of gradients of", subject_) {}
+
+  void Run();
+
+ private:
+  size_t Floats(size_t table, size_t rows) const { return rows * tables_[table]->table().dim(); }
+  size_t Bytes(size_t table, size_t rows) const {
+    return Padded(Floats(table, rows) * (narrow_[table] ? sizeof(uint16_t) : sizeof(float)));
+  }
+  // Call fn(table, ticket, lookup) with the lookups whose gradients have come.
+  template <typename Fn>
+  void ForEachLookup(const Fn& fn);
+  size_t Send(int worker, char* at);
+  void Receive();
+  void Accumulate();
+
+  const std::vector<ShardedTable*>& tables_;
+  const std::vector<bool>& narrow_;
+  const std::string subject_;
+  Collective all_;
+  // By table, lookup and worker: the gradients that came; null: none.
+  std::vector<std::map<int64_t, std::vector<const char*>>> parts_;
+  Buffer<float> whole_;
+};
+
+template <typename Fn>
+void GradientExchange::ForEachLookup(const Fn& fn) {
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    for (auto& [ticket, lookup] : tables_[t]->kept_) {
+      if (lookup->summed) fn(t, ticket, lookup.get());
+    }
+  }
+}
+
+// Writes the message to a worker, unless `at` is null; returns its size.
+size_t GradientExchange::Send(int worker, char* at) {
+  const float weight = all_.group().weight();
+  size_t total = 0;
+  ForEachLookup([&](size_t t, int64_t ticket, KeptLookup* lookup) {
+    if (lookup->idle) return;
+    const bool replicated = tables_[t]->placement().replicated();
+    const size_t rows = lookup->keys.count(replicated ? 0 : worker);
+    if (rows == 0) return;
+    if (at != nullptr) {
+      const GradientHeader header{t, ticket, rows};
+      std::memcpy(at + total, &header, sizeof(header));
+      size_t before = 0;
+      for (int p = 0; !replicated && p < worker; ++p) before += lookup->keys.count(p);
+      const float* from = lookup->sums.data() + Floats(t, before);
+      char* to = at + total + sizeof(header);
+      ForBlocks(Floats(t, rows), [&](size_t begin, size_t end) {
+        if (narrow_[t]) {
+          auto* half = reinterpret_cast<uint16_t*>(to);
+          for (size_t i = begin; i < end; ++i) half[i] = ToBfloat16(weight * from[i]);
+        } else {
+          auto* full = reinterpret_cast<float*>(to);
+          for (size_t i = begin; i < end; ++i) full[i] = weight * from[i];
+        }
+      });
+    }
+    total += sizeof(GradientHeader) + Bytes(t, rows);
+  });
+  return total;
+}
+
+void GradientExchange::Receive() {
+  parts_.resize(tables_.size());
+  ForEachLookup([&](size_t t, int64_t ticket, KeptLookup*) {
+    parts_[t][ticket].assign(all_.size(), nullptr);
+  });
+  const char* at = all_.memory().recv.data();
+  for (int r = 0; r < all_.size(); ++r) {
+    const char* const end = at + all_.received_bytes()[r];
+    while (at < end) {
+      GradientHeader header;
+      std::memcpy(&header, at, sizeof(header));
+      const auto& kept = tables_.at(header.table)->kept_;
+      const auto lookup = kept.find(header.ticket);
+      if (lookup == kept.end() || lookup->second->received[r] != header.rows) {
+        throw WorkerError("worker " + std::to_string(r) + " sent " + std::to_string(header.rows) +
+                          " gradients of a lookup of table '" + tables_[header.table]->name() +
+                          "' that sent other keys here");
+      }
+      auto& of_lookup = parts_[header.table][header.ticket];
+      of_lookup.resize(all_.size(), nullptr);
+      of_lookup[r] = at + sizeof(header);
+      at += sizeof(header) + Bytes(header.table, header.rows);
+    }
+  }
+}
+
+void GradientExchange::Accumulate() {
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    for (const auto& [ticket, parts] : parts_[t]) {
+      const KeptLookup& lookup = *tables_[t]->kept_.at(ticket);
+      float* to = whole_.Reset(Floats(t, lookup.owned));
+      for (int r = 0; r < all_.size(); ++r) {
+        const size_t floats = Floats(t, lookup.received[r]);
+        const char* from = parts[r];
+        ForBlocks(floats, [&](size_t begin, size_t end) {
+          if (from == nullptr) {
+            std::memset(to + begin, 0, (end - begin) * sizeof(float));
+          } else if (narrow_[t]) {
+            const auto* half = reinterpret_cast<const uint16_t*>(from);
+            for (size_t i = begin; i < end; ++i) to[i] = FromBfloat16(half[i]);
+          } else {
+            std::memcpy(to + begin, from + begin * sizeof(float), (end - begin) * sizeof(float));
+          }
+        });
+        to += floats;
+      }
+      tables_[t]->table().Accumulate(lookup.owner_ticket, whole_.data(), lookup.owned);
+    }
+  }
+}
+
+void GradientExchange::Run() {
+  std::vector<std::unique_lock<std::mutex>> locks;
+  for (ShardedTable* table : tables_) locks.emplace_back(table->mutex_);
+  std::vector<size_t> bytes(all_.size(), 0);
+  all_.Try([&] {
+    size_t total = 0;
+    for (int r = 0; r < all_.size(); ++r) total += bytes[r] = Send(r, nullptr);
+    char* at = all_.memory().send.Reset(total);
+    for (int r = 0; r < all_.size(); ++r) at += Send(r, at);
+  });
+  try {
+    all_.Begin(bytes);
+    all_.Exchange(all_.memory().send.data(), all_.memory().recv.data());
+    all_.Try([&] {
+      Receive();
+      Accumulate();
+    });
+    all_.Agree();
+  } catch (...) {
+    for (ShardedTable* table : tables_) {
+      table->kept_.clear();
+      table->table().DiscardGradients();
+    }
+    throw;
+  }
+  for (ShardedTable* table : tables_) {
+    for (auto& [ticket, lookup] : table->kept_) {
+      if (table->spare_.size() < ShardedTable::kMaxSpare) {
+        table->spare_.push_back(std::move(lookup));
+      }
+    }
+    table->kept_.clear();
+  }
+}
+
+void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow) {
+  GradientExchange(tables, narrow).Run();
+}
+
+}  // namespace msrec

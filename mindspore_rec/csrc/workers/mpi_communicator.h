@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A channel by non-blocking messages of MPI, each pair of workers by itself: a wait knows for whom.
+#pragma once
+
+#include <list>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "workers/communicator.h"
+#include "workers/mpi_shim.h"
+
+namespace msrec {
+
+class MpiJob;
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(MpiJob* job, MpiHandle handle, const std::string& name);
+
+ private:
+  // Messages under way.
+  struct Messages {
+    std::vector<MpiRequest> requests;
+    std::vector<int> peers;
+    std::vector<int64_t> expected;  // bytes to be received; -1 of one that is sent
+    void Clear();
+  };
+  // A single message on its way, and its memory.
+  struct Outgoing {
+    std::string data;
+    Messages messages;
+  };
+
+  void DoAllToAllV(const char* send, const size_t* send_bytes, char* recv,
+                   const size_t* recv_bytes) override;
+  void DoAllGatherV(const char* mine, char* all, const size_t* all_bytes) override;
+  void DoBarrier() override;
+  void DoSend(int to, int tag, const char* data, size_t bytes) override;
+  std::optional<WorkerMessage> DoTryReceive(int from, int tag) override;
+
+  // Starts to send or to receive, in pieces of at most MpiJob::most_bytes; 0 bytes are a message.
+  void StartSend(const char* data, size_t bytes, int to, int tag, Messages* messages);
+  void StartReceive(char* data, size_t bytes, int from, int tag, Messages* messages);
+  // Waits for all. Ends the job where that takes too long, or a worker is gone; throws WorkerError
+  // where a worker has sent another number of bytes than expected.
+  void Wait(Messages* messages);
+  // Forgets single messages that have been sent.
+  void DropSent();
+  std::vector<int> Missing(const Messages& messages) const;
+  void LookAround(const Messages& messages, double seconds, double* since_left);
+  void Check(int code, const char* what) const;
+
+  MpiJob* const job_;
+  const MpiHandle handle_;
+  Messages messages_;  // of collective calls
+  std::mutex sending_mutex_;
+  std::list<Outgoing> sending_;
+  uint32_t long_messages_ = 0;
+};
+
+}  // namespace msrec

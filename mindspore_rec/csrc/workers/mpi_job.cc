@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/mpi_job.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "util/background.h"
+#include "workers/mpi_communicator.h"
+
+namespace msrec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::duration;
+using std::chrono::milliseconds;
+
+// What a worker says to another on the job's own communicator: one byte, whose tag is the kind.
+enum NoteKind { kReportNote = 1, kLeftNote = 2, kNeededNote = 3 };
+
+std::atomic<MpiJob*> the_job{nullptr};
+
+void Print(const std::string& text) {
+  const std::string whole = "mindspore_rec: " + text + "\n";
+  // One write, so that lines of threads do not mix.
+  if (write(STDERR_FILENO, whole.data(), whole.size()) < 0) return;
+}
+
+// Ends the process where something takes longer than a limit.
+class Deadline {
+ public:
+  Deadline(double seconds, std::string why, void (*print_stacks)(int))
+      : thread_(StartThread("watch the start of MPI", [=] {
+          std::unique_lock<std::mutex> lock(mutex_);
+          if (over_.wait_for(lock, duration<double>(seconds), [this] { return done_; })) return;
+          Print(why);
+          if (print_stacks != nullptr) print_stacks(STDERR_FILENO);
+          _exit(MpiJob::kHangCode);
+        })) {}
+  ~Deadline() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      done_ = true;
+    }
+    over_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+MpiJob* MpiJob::The() { return the_job.load(std::memory_order_acquire); }
+
+MpiJob* MpiJob::Start(const MpiJobOptions& options) {
+  if (The() != nullptr) throw WorkerError("MPI was started before in this process");
+  std::unique_ptr<MpiJob> job(new MpiJob(options));
+  job->Open();
+  job->Init();
+  job->MakeChannels();
+  job->watcher_ = StartThread("watch the workers", [raw = job.get()] { raw->Watch(); });
+  the_job.store(job.get(), std::memory_order_release);
+  return job.release();
+}
+
+void MpiJob::Open() {
+  void* library = dlopen(options_.shim.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw WorkerError(std::string("MPI cannot be opened: ") + dlerror());
+  const auto shim = reinterpret_cast<MpiShimFunction>(dlsym(library, kMpiShimSymbol));
+  if (shim == nullptr || shim()->version != kMpiShimVersion) {
+    throw WorkerError(options_.shim + " belongs to another version of mindspore_rec");
+  }
+  mpi_ = shim();
+}
+
+void MpiJob::Init() {
+  const Deadline deadline(options_.start_limit,
+                          "waited " + std::to_string(static_cast<int64_t>(options_.start_limit)) +
+                              " s in MPI_Init for all workers to start",
+                          options_.print_stacks);
+  int safe = 0, started = 0;
+  Check(mpi_->init(&rank_, &size_, &safe, &started), "MPI_Init_thread");
+  started_mpi_ = started != 0;
+  if (safe == 0) {
+    throw WorkerError(
+        "MPI was started without MPI_THREAD_MULTIPLE, which operators need: start it by "
+        "mindspore_rec, or ask for that level where it is started");
+  }
+  left_ = std::make_unique<std::atomic<bool>[]>(size_);
+  Check(mpi_->duplicate(&notes_), "MPI_Comm_dup");
+}
+
+void MpiJob::Check(int code, const char* what) const {
+  if (code == 0) return;
+  char text[512];
+  mpi_->error_text(code, text, sizeof(text));
+  throw WorkerError(std::string(what) + " failed: " + text);
+}
+
+void MpiJob::MakeChannels() {
+  for (const char* name : kChannelNames) {
+    MpiHandle handle = 0;
+    Check(mpi_->duplicate(&handle), "MPI_Comm_dup");
+    channels_.push_back(std::make_unique<MpiCommunicator>(this, handle, name));
+    channels_.back()->set_wait_limit(options_.wait_limit);
+    watched_.push_back(channels_.back().get());
+  }
+}
+
+std::string MpiJob::Me() const {
+  return "worker " + std::to_string(rank_) + " of " + std::to_string(size_) + ": ";
+}
+
+std::string MpiJob::library() const {
+  char text[256] = "";
+  mpi_->library_version(text, sizeof(text));
+  return text;
+}
+
+std::unique_ptr<WorkerGroup> MpiJob::TakeGroup() {
+  return std::make_unique<WorkerGroup>(std::move(channels_));
+}
+
+// ---- notes between the jobs' own threads
+
+void MpiJob::Note(int to, int kind) {
+  static const char empty = 0;
+  // The request is not waited for: a byte is on its way at once, or nobody is there to read it.
+  MpiRequest request = 0;
+  mpi_->send(notes_, &empty, 1, to, kind, &request);
+}
+
+void MpiJob::TakeNotes() {
+  for (const int kind : {kReportNote, kLeftNote, kNeededNote}) {
+    for (;;) {
+      int found = 0, sender = 0, bytes = 0;
+      MpiHandle message = 0;
+      if (mpi_->probe(notes_, kMpiAnySource, kind, &found, &sender, &bytes, &message) != 0) return;
+      if (found == 0) break;
+      char byte = 0;
+      MpiRequest request = 0;
+      int done = 0, place = 0, error = 0, received = 0;
+      if (mpi_->receive_matched(message, &byte, 1, &request) != 0) return;
+      while (done == 0) mpi_->test_some(1, &request, &done, &place, &error, &received);
+      if (kind == kLeftNote) left_[sender].store(true, std::memory_order_release);
+      if (kind == kNeededNote) needed_.store(true, std::memory_order_release);
+      if (kind == kReportNote && !ending_.load()) {
+        // One report is enough, however many workers ask for it.
+        if (!std::exchange(reported_, true)) {
+          PrintReport(Me() + "worker " + std::to_string(sender) +
+                      " has waited for too long and ends the job");
+        }
+      }
+    }
+  }
+}
+
+void MpiJob::Watch() {
+  IsBackground() = true;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stop_) {
+    lock.unlock();
+    TakeNotes();
+    lock.lock();
+    stopped_.wait_for(lock, milliseconds(100), [this] { return stop_; });
+  }
+}
+
+void MpiJob::StopWatching() {
+  if (!owner_.here()) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  stopped_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+// ---- a good end
+
+bool MpiJob::Leave() {
+  owner_.Require("the job of workers");
+  StopWatching();
+  for (int r = 0; r < size_; ++r) {
+    if (r != rank_) Note(r, kLeftNote);
+  }
+  left_[rank_].store(true, std::memory_order_release);
+  const Clock::time_point start = Clock::now();
+  for (;;) {
+    TakeNotes();
+    if (needed_.load()) return false;
+    bool all = true;
+    for (int r = 0; r < size_; ++r) all = all && HasLeft(r);
+    if (all) return true;
+    std::this_thread::sleep_for(milliseconds(Clock::now() - start < milliseconds(200) ? 1 : 10));
+  }
+}
+
+void MpiJob::Finish() {
+  if (finished_) return;
+  finished_ = true;
+  if (!Leave()) {
+    throw WorkerError(Me() + "it has ended, and another worker still waits for it in an exchange");
+  }
+  if (started_mpi_) Check(mpi_->finalize(), "MPI_Finalize");
+}
+
+// ---- a bad end
+
+void MpiJob::PrintReport(const std::string& why) {
+  std::string text = why;
+  const WorkerGroup* group = TheGroup();
+  if (group != nullptr && group->step() >= 0) text += "; step " + std::to_string(group->step());
+  std::string waits;
+  for (const Communicator* channel : watched_) {
+    const std::string what = channel->waiting();
+    if (!what.empty() && why.find(what) == std::string::npos) waits += ", " + what;
+  }
+  Print(text + waits + "; its threads:");
+  if (options_.print_stacks != nullptr) options_.print_stacks(STDERR_FILENO);
+}
+
+// Lets one thread end the process.
+void MpiJob::ClaimEnd() {
+  if (!ending_.exchange(true)) return;
+  for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+void MpiJob::EndHung(const std::string& why) {
+  ClaimEnd();
+  for (int r = 0; r < size_; ++r) {
+    if (r != rank_) Note(r, kReportNote);
+  }
+  PrintReport(why);
+  // Others get the note within 0.1 s and print as long.
+  const Clock::time_point start = Clock::now();
+  while (Clock::now() - start < milliseconds(1500)) {
+    TakeNotes();
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  _exit(kHangCode);
+}
+
+void MpiJob::EndLeft(const std::string& why, int left) {
+  ClaimEnd();
+  PrintReport(why);
+  Note(left, kNeededNote);
+  // The launcher ends this process as soon as the other one has ended.
+  const Clock::time_point start = Clock::now();
+  while (Clock::now() - start < milliseconds(20000)) {
+    TakeNotes();
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  _exit(1);
+}
+
+void MpiJob::EndBroken(const std::string& why) {
+  ClaimEnd();
+  PrintReport(Me() + why);
+  _exit(1);
+}
+
+}  // namespace msrec

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/packed_keys.h"
+
+#include <cstring>
+
+#include "table/for_shards.h"
+#include "table/row_layout.h"
+
+namespace msrec {
+
+void PackedKeys::Plan(Batch* batch, const Placement& placement) {
+  const size_t parts = placement.replicated() ? 1 : placement.workers;
+  const size_t keys = batch->begin[kNumShards];
+  part_of_.Reset(keys);
+  number_.Reset(keys);
+  written_.assign(kNumShards * parts, 0);
+  ForShards(*batch, [&](int s) {
+    if (!batch->made_unique) batch->MakeUnique(s);
+    const size_t first = batch->begin[s];
+    size_t* count = written_.data() + s * parts;
+    for (size_t i = first; i < first + batch->unique[s]; ++i) {
+      const uint32_t part = parts == 1 ? 0 : placement.OwnerOf(batch->key[i]);
+      part_of_[i] = static_cast<uint16_t>(part);
+      ++count[part];
+    }
+  });
+  batch->made_unique = true;
+  counts_.assign(parts, 0);
+  begin_.assign(parts, 0);
+  total_ = 0;
+  for (size_t p = 0; p < parts; ++p) {
+    begin_[p] = total_;
+    for (int s = 0; s < kNumShards; ++s) {
+      size_t& slot = written_[s * parts + p];
+      const size_t count = slot;
+      slot = total_;  // now: where this shard's keys begin
+      total_ += count;
+    }
+    counts_[p] = total_ - begin_[p];
+  }
+  ForShards(*batch, [&](int s) {
+    const size_t first = batch->begin[s];
+    size_t* next = written_.data() + s * parts;
+    for (size_t i = first; i < first + batch->unique[s]; ++i) {
+      number_[i] = static_cast<uint32_t>(next[part_of_[i]]++);
+    }
+  });
+}
+
+void PackedKeys::Write(const Batch& batch, int64_t* const* keys,
+                       uint32_t* const* occurrences) const {
+  ForShards(batch, [&](int s) {
+    const size_t first = batch.begin[s];
+    for (size_t i = first; i < first + batch.unique[s]; ++i) {
+      const size_t part = part_of_[i];
+      const size_t at = number_[i] - begin_[part];
+      keys[part][at] = batch.key[i];
+      occurrences[part][at] = batch.Occurrences(i);
+    }
+  });
+}
+
+void PackedKeys::Point(Batch* batch, float* const* rows, int dim) const {
+  ForShards(*batch, [&](int s) {
+    const size_t first = batch->begin[s];
+    for (size_t i = first; i < first + batch->unique[s]; ++i) {
+      const size_t part = part_of_[i];
+      float* value = rows[part] + (number_[i] - begin_[part]) * static_cast<size_t>(dim);
+      batch->row[i] = reinterpret_cast<char*>(value) - sizeof(RowMeta);
+    }
+  });
+}
+
+void PackedKeys::Sum(Batch* batch, const float* grad, int dim, const Kernels& kernels,
+                     float* sums) const {
+  std::memset(sums, 0, total_ * static_cast<size_t>(dim) * sizeof(float));
+  ForShards(*batch, [&](int s) {
+    const size_t first = batch->begin[s];
+    const size_t positions = batch->begin[s + 1] - first;
+    uint32_t* slots = batch->inverse.data() + first;
+    for (size_t i = 0; i < positions; ++i) slots[i] = number_[first + slots[i]];
+    kernels.accumulate(slots, batch->pos.data() + first, positions, grad,
+                       batch->pooled ? batch->bag.data() : nullptr,
+                       batch->pooled ? batch->weight.data() : nullptr, dim, sums);
+  });
+}
+
+}  // namespace msrec

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/reduce.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#include "util/aligned.h"
+#include "util/bfloat16.h"
+#include "util/crc32c.h"
+#include "util/thread_pool.h"
+
+namespace msrec {
+namespace {
+
+constexpr size_t kTask = 1 << 15;  // floats of one task of the pool
+constexpr size_t kLine = 16;       // floats of a cache line
+
+void InParallel(size_t n, const std::function<void(size_t, size_t)>& fn) {
+  if (n <= kTask) return fn(0, n);
+  ThreadPool::Global().ParallelFor(static_cast<int64_t>((n + kTask - 1) / kTask), [&](int64_t t) {
+    const size_t begin = static_cast<size_t>(t) * kTask;
+    fn(begin, std::min(n, begin + kTask));
+  });
+}
+
+float Load(const float* from) { return *from; }
+float Load(const uint16_t* from) { return FromBfloat16(*from); }
+
+// Where the part of each worker begins: whole cache lines, as even as they can be.
+std::vector<size_t> PartStarts(size_t n, int parts) {
+  const size_t lines = (n + kLine - 1) / kLine;
+  std::vector<size_t> starts;
+  for (int r = 0; r <= parts; ++r) {
+    starts.push_back(std::min(n, lines * static_cast<size_t>(r) / parts * kLine));
+  }
+  return starts;
+}
+
+// Writes sum over r of weights[r] * received[r * n + i] to sum[i].
+template <typename T>
+void AddUp(const T* received, size_t n, int size, const float* weights, float* sum) {
+  InParallel(n, [&](size_t begin, size_t end) {
+    std::fill(sum + begin, sum + end, 0.0f);
+    for (int r = 0; r < size; ++r) {
+      const float weight = weights[r];
+      if (weight == 0) continue;
+      const T* from = received + static_cast<size_t>(r) * n;
+      for (size_t i = begin; i < end; ++i) sum[i] += weight * Load(from + i);
+    }
+  });
+}
+
+// Memory of a calling thread, kept from call to call.
+struct Scratch {
+  AlignedMemory joined, sent, received, sum;
+};
+
+Scratch& ThreadScratch() {
+  thread_local Scratch scratch;
+  return scratch;
+}
+
+// Sums `n` values, which travel as T: `values` has this worker's and gets the sums.
+template <typename T>
+void SumParts(Communicator& channel, T* values, size_t n, const float* weights) {
+  const int size = channel.size();
+  const int rank = channel.rank();
+  const std::vector<size_t> starts = PartStarts(n, size);
+  const size_t mine = starts[rank + 1] - starts[rank];
+  std::vector<size_t> part_bytes, mine_bytes(size, mine * sizeof(T));
+  for (int r = 0; r < size; ++r) part_bytes.push_back((starts[r + 1] - starts[r]) * sizeof(T));
+  Scratch& scratch = ThreadScratch();
+  auto* received = static_cast<T*>(scratch.received.AtLeast(mine * size * sizeof(T) + 1));
+  channel.AllToAllV(values, part_bytes.data(), received, mine_bytes.data());
+  T* const part = values + starts[rank];
+  if constexpr (sizeof(T) == sizeof(float)) {
+    AddUp(received, mine, size, weights, part);
+  } else {
+    auto* sum = static_cast<float*>(scratch.sum.AtLeast(mine * sizeof(float) + 1));
+    AddUp(received, mine, size, weights, sum);
+    InParallel(mine, [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) part[i] = ToBfloat16(sum[i]);
+    });
+  }
+  channel.AllGatherV(part, values, part_bytes.data());
+}
+
+}  // namespace
+
+void WeightedSum(Communicator& channel, float* data, size_t n, const float* weights,
+                 WireType wire) {
+  if (wire == WireType::kFloat32) return SumParts(channel, data, n, weights);
+  auto* rounded = static_cast<uint16_t*>(ThreadScratch().sent.AtLeast(n * sizeof(uint16_t) + 1));
+  InParallel(n, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) rounded[i] = ToBfloat16(data[i]);
+  });
+  SumParts(channel, rounded, n, weights);
+  InParallel(n, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) data[i] = FromBfloat16(rounded[i]);
+  });
+}
+
+void WeightedSum(Communicator& channel, const std::vector<FloatSpan>& spans, const float* weights,
+                 WireType wire) {
+  if (spans.size() == 1) return WeightedSum(channel, spans[0].data, spans[0].size, weights, wire);
+  std::vector<const float*> from;
+  for (const FloatSpan& span : spans) from.push_back(span.data);
+  WeightedSum(channel, from, spans, weights, wire);
+}
+
+void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
+                 const std::vector<FloatSpan>& spans, const float* weights, WireType wire) {
+  size_t n = 0;
+  for (const FloatSpan& span : spans) n += span.size;
+  auto* joined = static_cast<float*>(ThreadScratch().joined.AtLeast(n * sizeof(float) + 1));
+  float* at = joined;
+  for (size_t i = 0; i < spans.size(); ++i) at = std::copy_n(from[i], spans[i].size, at);
+  WeightedSum(channel, joined, n, weights, wire);
+  at = joined;
+  for (const FloatSpan& span : spans) {
+    std::copy_n(at, span.size, span.data);
+    at += span.size;
+  }
+}
+
+std::optional<WorkerDifference> FindDifference(Communicator& channel,
+                                               const std::vector<ByteSpan>& spans) {
+  std::string mine(spans.size() * sizeof(uint32_t), '\0');
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const uint32_t crc = Crc32c(0, spans[i].data, spans[i].size);
+    std::memcpy(&mine[i * sizeof(crc)], &crc, sizeof(crc));
+  }
+  const std::vector<std::string> all = GatherBytes(channel, mine);
+  WorkerDifference found;
+  found.place = spans.size();
+  for (int r = 1; r < channel.size(); ++r) {
+    if (all[r] == all[0]) continue;
+    found.workers.push_back(r);
+    size_t place = 0;
+    if (all[r].size() == all[0].size()) {
+      const auto differs = std::mismatch(all[r].begin(), all[r].end(), all[0].begin()).first;
+      place = static_cast<size_t>(differs - all[r].begin()) / sizeof(uint32_t);
+    }
+    found.place = std::min(found.place, place);
+  }
+  if (found.workers.empty()) return std::nullopt;
+  return found;
+}
+
+}  // namespace msrec

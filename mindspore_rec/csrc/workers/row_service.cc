@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/row_service.h"
+
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "table/registry.h"
+#include "util/background.h"
+#include "workers/row_messages.h"
+
+namespace msrec {
+namespace {
+
+// Waits between two looks for a request: short after one has come, then twice as long each time.
+constexpr auto kShortestNap = std::chrono::microseconds(50);
+constexpr auto kLongestNap = std::chrono::microseconds(5000);
+// Workers make their tables at different moments: a request waits so long for its table.
+constexpr auto kTableLimit = std::chrono::seconds(10);
+
+std::mutex the_mutex;
+std::unique_ptr<RowService> the_service;
+
+IdView View(const std::unique_ptr<int64_t[]>& ids, size_t n) { return {ids.get(), n, true}; }
+
+// Do what the request asks of the table, and write the reply.
+void Handle(Table& table, RowRequest what, MessageReader* in, MessageWriter* out) {
+  const size_t dim = table.dim();
+  switch (what) {
+    case RowRequest::kFind:
+    case RowRequest::kInsert: {
+      const auto n = in->Take<uint64_t>();
+      const auto ids = in->TakeArray<int64_t>(n);
+      std::vector<float> values(n * dim);
+      table.Get(View(ids, n), {}, what == RowRequest::kInsert, values.data());
+      out->PutBytes(values.data(), values.size() * sizeof(float));
+      return;
+    }
+    case RowRequest::kPut:
+    case RowRequest::kImport: {
+      const auto n = in->Take<uint64_t>();
+      const auto ids = in->TakeArray<int64_t>(n);
+      const auto values = in->TakeArray<float>(n * dim);
+      if (what == RowRequest::kPut) {
+        table.Put(View(ids, n), values.get(), n);
+      } else {
+        RowArrays rows;
+        rows.keys = ids.get();
+        rows.values = values.get();
+        table.Import(n, rows, 0);
+      }
+      return;
+    }
+    case RowRequest::kErase: {
+      const auto n = in->Take<uint64_t>();
+      const auto ids = in->TakeArray<int64_t>(n);
+      out->Put(static_cast<uint64_t>(table.Erase(View(ids, n))));
+      return;
+    }
+    case RowRequest::kContains: {
+      const auto n = in->Take<uint64_t>();
+      const auto ids = in->TakeArray<int64_t>(n);
+      const auto found = std::make_unique<bool[]>(n);
+      table.Contains(View(ids, n), found.get());
+      out->PutBytes(found.get(), n);
+      return;
+    }
+    case RowRequest::kSize:
+      out->Put(static_cast<uint64_t>(table.Size()));
+      return;
+    case RowRequest::kKeys: {
+      const std::vector<int64_t> keys = table.Keys();
+      out->PutBytes(keys.data(), keys.size() * sizeof(int64_t));
+      return;
+    }
+    case RowRequest::kExport: {
+      const auto with_state = in->Take<bool>();
+      WriteRows(table.Export(with_state), out);
+      return;
+    }
+    case RowRequest::kExportKeys: {
+      const auto with_state = in->Take<bool>();
+      const auto n = in->Take<uint64_t>();
+      const auto ids = in->TakeArray<int64_t>(n);
+      WriteRows(table.ExportKeys(View(ids, n), with_state), out);
+      return;
+    }
+    case RowRequest::kExplain:
+      out->Put(table.Explain(in->Take<int64_t>()));
+      return;
+  }
+  throw std::runtime_error("a request of an unknown kind came: do all workers run one version?");
+}
+
+}  // namespace
+
+RowService::RowService(WorkerGroup* group, FindTable find)
+    : channel_(group->channel(Channel::kService)), find_(std::move(find)) {
+  thread_ = StartThread("answer other workers", [this] { Run(); });
+}
+
+RowService::~RowService() {
+  stopping_ = true;
+  thread_.join();
+}
+
+void RowService::Run() {
+  YieldToOperators();
+  auto nap = kShortestNap;
+  while (!stopping_) {
+    std::optional<WorkerMessage> request;
+    try {
+      request = channel_.TryReceive(Communicator::kAny, kRequestTag);
+    } catch (const std::exception&) {
+      return;  // the channel is broken: whoever waits for an answer says so
+    }
+    AnswerWaiting();
+    if (request) {
+      if (!Answer(*request, false)) waiting_.push_back({Clock::now(), std::move(*request)});
+      nap = kShortestNap;
+    } else {
+      std::this_thread::sleep_for(nap);
+      nap = std::min(2 * nap, kLongestNap);
+    }
+  }
+}
+
+void RowService::AnswerWaiting() {
+  const Clock::time_point now = Clock::now();
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    const bool last = now - it->since > kTableLimit;
+    it = Answer(it->request, last) ? waiting_.erase(it) : std::next(it);
+  }
+}
+
+bool RowService::Answer(const WorkerMessage& request, bool last) {
+  int tag = kFirstReplyTag;
+  MessageWriter reply;
+  try {
+    MessageReader in(request.data);
+    tag = in.Take<int32_t>();
+    const auto what = in.Take<RowRequest>();
+    const std::string name = in.TakeString();
+    const std::shared_ptr<Table> table = find_(name);
+    if (table == nullptr && !last) return false;
+    if (table == nullptr) {
+      throw std::runtime_error("table '" + name + "' is not there (yet, or any more)");
+    }
+    MessageWriter done;
+    Handle(*table, what, &in, &done);
+    reply.Put(RowReply::kDone);
+    reply.PutBytes(done.message().data(), done.message().size());
+  } catch (const std::invalid_argument& error) {
+    reply.Put(RowReply::kInvalid);
+    reply.PutString(error.what());
+  } catch (const std::bad_alloc&) {
+    reply.Put(RowReply::kFailed);
+    reply.PutString("out of memory");
+  } catch (const std::exception& error) {
+    reply.Put(RowReply::kFailed);
+    reply.PutString(error.what());
+  }
+  try {
+    channel_.Send(request.from, tag, reply.message().data(), reply.message().size());
+  } catch (const std::exception&) {
+    // The worker that asked is gone, or says itself that it waited in vain.
+  }
+  return true;
+}
+
+void StartRowService() {
+  const std::lock_guard<std::mutex> lock(the_mutex);
+  WorkerGroup* const group = TheGroup();
+  if (group == nullptr || group->size() == 1 || the_service != nullptr) return;
+  the_service = std::make_unique<RowService>(group, FindTableByName);
+}
+
+void StopRowService() {
+  const std::lock_guard<std::mutex> lock(the_mutex);
+  the_service.reset();
+}
+
+}  // namespace msrec

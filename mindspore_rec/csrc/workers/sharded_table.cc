@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/sharded_table.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "optim/kernels.h"
+
+namespace msrec {
+
+ShardedTable::ShardedTable(TableExchange* exchange, std::shared_ptr<Table> table)
+    : exchange_(exchange), table_(std::move(table)) {
+  spare_.reserve(kMaxSpare);
+}
+
+// ---------------------------------------------------------------- lookups
+
+int64_t ShardedTable::LookupTrain(const IdView& ids, const IdFilter& filter, float* out) {
+  std::vector<LookupRequest> one{{this, ids, filter, nullptr, out, 0}};
+  LookUpOverWorkers(&one, true);
+  return one[0].ticket;
+}
+
+void ShardedTable::LookupEval(const IdView& ids, const IdFilter& filter, float* out) {
+  std::vector<LookupRequest> one{{this, ids, filter, nullptr, out, 0}};
+  LookUpOverWorkers(&one, false);
+}
+
+int64_t ShardedTable::PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags,
+                                float* out) {
+  std::vector<LookupRequest> one{{this, ids, filter, &bags, out, 0}};
+  LookUpOverWorkers(&one, true);
+  return one[0].ticket;
+}
+
+void ShardedTable::PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags,
+                            float* out) {
+  std::vector<LookupRequest> one{{this, ids, filter, &bags, out, 0}};
+  LookUpOverWorkers(&one, false);
+}
+
+std::unique_ptr<KeptLookup> ShardedTable::NewLookup() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (spare_.empty()) return std::make_unique<KeptLookup>();
+  std::unique_ptr<KeptLookup> lookup = std::move(spare_.back());
+  spare_.pop_back();
+  lookup->idle = lookup->summed = false;
+  lookup->owner_ticket = 0;
+  return lookup;
+}
+
+void ShardedTable::Recycle(std::unique_ptr<KeptLookup> lookup) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (spare_.size() < kMaxSpare) spare_.push_back(std::move(lookup));
+}
+
+int64_t ShardedTable::Keep(std::unique_ptr<KeptLookup> lookup) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (kept_.size() >= kMaxKept) kept_.erase(kept_.begin());
+  kept_.emplace(next_ticket_, std::move(lookup));
+  return next_ticket_++;
+}
+
+void ShardedTable::Forget() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [ticket, lookup] : kept_) {
+    if (spare_.size() < kMaxSpare) spare_.push_back(std::move(lookup));
+  }
+  kept_.clear();
+}
+
+// ---------------------------------------------------------------- gradients and the step
+
+void ShardedTable::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
+  if (ticket == StepLookups::kFrozenTicket) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const DefaultFloatMode float_mode;
+  const auto it = kept_.find(ticket);
+  if (it == kept_.end() || it->second->summed) {
+    throw std::runtime_error(
+        "table '" + name() + "': got a gradient for a lookup it no longer knows (ticket " +
+        std::to_string(ticket) +
+        "): a step was taken, or gradients discarded, between the forward and backward pass");
+  }
+  KeptLookup& lookup = *it->second;
+  if (lookup.grad_rows != grad_rows) {
+    throw std::invalid_argument("table '" + name() + "': the gradient has " +
+                                std::to_string(grad_rows) + " rows, its lookup had " +
+                                std::to_string(lookup.grad_rows));
+  }
+  if (!lookup.idle) {
+    const int dim = table_->dim();
+    float* sums = lookup.sums.Reset(lookup.keys.total() * dim);
+    lookup.keys.Sum(&lookup.batch, grad, dim, ActiveKernels(), sums);
+  }
+  lookup.summed = true;
+}
+
+double ShardedTable::GradientSquaredNorm() {
+  if (!placement().spread()) return table_->GradientSquaredNorm();
+  const std::string subject = "table '" + name() + "'";
+  Collective all(exchange_, "gradient norm of", subject);
+  double mine = 0.0;
+  all.Try([&] { mine = table_->GradientSquaredNorm(); });
+  const std::vector<size_t> bytes(all.size(), sizeof(double));
+  all.Begin(bytes);
+  const std::vector<double> copies(all.size(), mine);
+  std::vector<double> parts(all.size());
+  all.Exchange(copies.data(), parts.data());
+  double total = 0.0;
+  for (const double part : parts) total += part;
+  return total;
+}
+
+void ShardedTable::Step(const StepInput& input) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [ticket, lookup] : kept_) {
+      if (!lookup->summed) continue;
+      throw std::runtime_error("table '" + name() +
+                               "': gradients must be exchanged between the workers before a step, "
+                               "as the optimizers of mindspore_rec.optim do");
+    }
+  }
+  table_->Step(input);
+  Forget();
+}
+
+void ShardedTable::DiscardGradients() {
+  Forget();
+  table_->DiscardGradients();
+}
+
+}  // namespace msrec

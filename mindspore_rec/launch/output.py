@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What workers print, with their ranks, and what mpirun says about how they ended."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+from typing import IO
+
+__all__ = ["HANG_CODE", "End", "Lines", "end_in"]
+
+# Exit code of a worker that ends the job because it waited for too long (csrc/workers/mpi_job.h).
+HANG_CODE = 124
+
+_TAG = re.compile(rb"\[[^\]\s]*?(\d+)\]<std(?:out|err|diag)>: ?")
+_RULE = re.compile(rb"-{40,}\s*")
+_CODE = re.compile(r"Process name: \[.*,(\d+)\]\s+Exit code:\s+(\d+)")
+_SIGNAL = re.compile(r"process rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)")
+_EARLY = re.compile(r"due to process rank (\d+) with PID \d+ on node \S+ exiting improperly")
+
+
+@dataclass(frozen=True)
+class End:
+    """How the first worker that failed ended.
+
+    Attributes:
+        rank: its rank.
+        code: its exit code; 128 plus the signal that ended it; 0 where it ended before the others.
+    """
+
+    rank: int
+    code: int
+
+    def __str__(self) -> str:
+        if self.code == 0:
+            return f"worker {self.rank} ended while another worker waited for it"
+        if self.code == HANG_CODE:
+            return f"worker {self.rank} waited too long for another one (exit code {self.code})"
+        if self.code <= 128:
+            return f"worker {self.rank} ended with exit code {self.code}"
+        number = self.code - 128
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = "unknown"
+        return f"worker {self.rank} was ended by signal {number} ({name})"
+
+
+def end_in(text: str) -> End | None:
+    """Return the end that a message of mpirun tells of, if any.
+
+    Example:
+        >>> end_in("Process name: [prterun-host-1@1,2]\\nExit code:    3")
+        End(rank=2, code=3)
+    """
+    code = _CODE.search(text)
+    if code is not None:
+        return End(int(code[1]), int(code[2]))
+    one_line = " ".join(text.split())
+    killed = _SIGNAL.search(one_line)
+    if killed is not None:
+        return End(int(killed[1]), 128 + int(killed[4]))
+    early = _EARLY.search(one_line)
+    return None if early is None else End(int(early[1]), 0)
+
+
+class Lines:
+    """Copies the output of mpirun line by line: `[1,3]<stdout>: text` becomes `[3] text`.
+
+    Messages of mpirun, blocks between two rules, become `end` where they tell how a worker ended;
+    others are copied.
+
+    Attributes:
+        end: how the first worker that failed ended, once mpirun has said so.
+    """
+
+    def __init__(self, to: IO[bytes]) -> None:
+        self._to = to
+        self._block: list[bytes] | None = None
+        self.end: End | None = None
+
+    def take(self, line: bytes) -> None:
+        """Take one line, with its end of line."""
+        tag = _TAG.match(line)
+        if tag is not None:
+            self._write(b"[" + tag[1] + b"] " + line[tag.end() :])
+        elif _RULE.fullmatch(line):
+            self._rule(line)
+        elif self._block is not None:
+            self._block.append(line)
+        else:
+            self._write(line)
+
+    def close(self) -> None:
+        """Write what a block without its second rule has."""
+        for line in self._block or []:
+            self._write(line)
+        self._block = None
+
+    def _rule(self, line: bytes) -> None:
+        if self._block is None:
+            self._block = [line]
+            return
+        block, self._block = [*self._block, line], None
+        end = end_in(b"".join(block).decode(errors="replace"))
+        if end is None:
+            for each in block:
+                self._write(each)
+        elif self.end is None:
+            self.end = end
+
+    def _write(self, line: bytes) -> None:
+        self._to.write(line if line.endswith(b"\n") else line + b"\n")
+        self._to.flush()

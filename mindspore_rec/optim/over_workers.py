@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What optimizers do where several workers train together: exchange gradients, start alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+
+from mindspore_rec.native import custom_op
+from mindspore_rec.optim.dense_step import as_float32
+from mindspore_rec.parallel import worker_group
+
+__all__ = ["WorkerExchange", "start_alike"]
+
+# Steps after which the dense parameters of all workers are compared, the first step included.
+COMPARE_EVERY = 100
+
+
+class WorkerExchange(nn.Cell):
+    """Cell that makes the gradients of this worker's batch those of all workers' batches.
+
+    Gradients of tables go to the workers that own the rows, all by one exchange; dense gradients
+    are averaged, with the same bits on all workers. Each worker counts by its share of the samples
+    (`WorkerGroup.begin_step`), so that the result is the gradient of the mean over all samples.
+
+    Every 100 steps, beginning with the first, the dense parameters of all workers are compared.
+
+    Args:
+        parameters: the optimizer's parameters.
+        owners: for each of them the table, or None for a dense one.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], owners: Sequence[Any]) -> None:
+        super().__init__(auto_prefix=False)
+        self._table_index = tuple(i for i, owner in enumerate(owners) if owner is not None)
+        self._dense_index = tuple(i for i, owner in enumerate(owners) if owner is None)
+        # Past __setattr__: they are the optimizer's parameters, under its names.
+        self.__dict__["_dense"] = tuple(parameters[i] for i in self._dense_index)
+        tables = [owners[i] for i in self._table_index]
+        if tables:
+            descriptors = np.stack([owner.descriptor.asnumpy() for owner in tables])
+            narrow = [owner.config.gradient_dtype == ms.bfloat16 for owner in tables]
+            self._descriptors = Tensor(descriptors)
+            self._narrow = Tensor(np.array(narrow, np.int64))
+            self._exchange = custom_op("MsrExchangeGradients", ms.float32)
+        if self._dense_index:
+            names = "".join(p.name + "\n" for p in self._dense).encode()
+            self._names = Tensor(np.frombuffer(names, np.uint8))
+            self._every = Tensor(np.array([COMPARE_EVERY], np.int32))
+            self._compare = custom_op("MsrCompareParameters", ms.float32)
+            self._average = custom_op(
+                "MsrAverageGradients",
+                (ms.float32,) * (1 + len(self._dense)),
+                shapes=((1,), *(tuple(p.shape) for p in self._dense)),
+                multi_output=True,
+            )
+        self._zero = Tensor(np.zeros(1, np.float32))
+
+    def construct(self, gradients: Any, step: Tensor) -> Any:
+        """Return the gradients of the global batch, one for each parameter.
+
+        Args:
+            gradients: those of this worker's batch; that of a table is its token.
+            step: number of steps done so far, int32, one number.
+        """
+        token = self._zero
+        if self._dense_index:
+            token = self._compare(token, step, self._every, self._names, *self._dense)
+        if self._table_index:
+            tokens: Any = (token,)
+            for i in self._table_index:
+                tokens += (gradients[i],)
+            token = self._exchange(self._descriptors, self._narrow, *tokens)
+        dense: Any = ()
+        if self._dense_index:
+            for i in self._dense_index:
+                dense += (as_float32(gradients[i]),)
+            averaged = self._average(token, *dense)
+            token = averaged[0]
+            dense = averaged[1:]
+        results: Any = ()
+        for i in range(len(gradients)):
+            if i in self._dense_index:
+                mean = dense[self._dense_index.index(i)]
+                results += (ops.cast(mean, gradients[i].dtype),)
+            else:
+                results += (token,)
+        return results
+
+
+def start_alike(parameters: Sequence[Parameter]) -> None:
+    """Give dense parameters the values that they have on worker 0.
+
+    A collective call of the main thread; nothing where there is one worker.
+
+    Args:
+        parameters: the parameters, the same ones on all workers.
+
+    Raises:
+        WorkerError: workers have parameters of other names, shapes or dtypes.
+
+    Example:
+        >>> from mindspore import nn
+        >>> start_alike(nn.Dense(2, 1).trainable_params())
+    """
+    group = worker_group()
+    if group.size == 1 or not parameters:
+        return
+    described = "; ".join(f"{p.name} {tuple(p.shape)} {p.dtype}" for p in parameters)
+    group.require_equal("dense parameters", described)
+    arrays = [np.ascontiguousarray(p.init_data().asnumpy()) for p in parameters]
+    data = group.broadcast(b"".join(array.tobytes() for array in arrays))
+    at = 0
+    for p, array in zip(parameters, arrays, strict=True):
+        values = np.frombuffer(data, array.dtype, array.size, at).reshape(array.shape)
+        p.set_data(Tensor(values.copy(), p.dtype))
+        at += array.nbytes

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cost of a table under each placement, and the placements of all tables that cost least."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mindspore_rec.checks import check_int, check_number
+from mindspore_rec.plan.worker_loads import WorkerLoads
+
+__all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
+
+KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
+# Exchanges of a step, each a message to every other worker: of one lookup operation headers, room
+# for what comes, keys, verdict, rows; of gradients headers, room, gradients, verdict. And of dense
+# gradients: headers, parts, sums.
+_EXCHANGES = 9
+_AVERAGES = 3
+# A table of fewer rows a worker is small: its rows cannot be spread evenly.
+_SMALL_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Speeds of one worker, from which a step is predicted.
+
+    Args:
+        link_bytes: bytes a second of the link between hosts, in each direction. Default: 1.25e9,
+            10 Gbit/s.
+        memory_bytes: bytes a second at which tables read and write rows, in no order.
+            Default: 10e9.
+        latency: seconds of a message on the way. Default: 50e-6.
+        message: seconds of a worker's processor for each message. Default: 10e-6, of TCP; through
+            shared memory they are 2e-6.
+        workers_per_host: workers that share a link, and talk without it. Default: 1.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    link_bytes: float = 1.25e9
+    memory_bytes: float = 10e9
+    latency: float = 50e-6
+    message: float = 10e-6
+    workers_per_host: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("link_bytes", "memory_bytes"):
+            if check_number(name, getattr(self, name)) <= 0:
+                raise ValueError(f"{name} must be > 0, got {getattr(self, name)}")
+        for name in ("latency", "message"):
+            if check_number(name, getattr(self, name)) < 0:
+                raise ValueError(f"{name} must be >= 0, got {getattr(self, name)}")
+        check_int("workers_per_host", self.workers_per_host, 1, 1 << 16)
+
+    def table_seconds(self, touched: np.ndarray) -> float:
+        """Return the seconds of the worker that touches most bytes of rows, mean over steps."""
+        return float(touched.max(axis=1).mean()) / self.memory_bytes
+
+    def exchange_seconds(self, out: np.ndarray, into: np.ndarray, workers: int) -> float:
+        """Return the seconds of an exchange: the busiest host's link, and its messages."""
+        remote = 1.0 - min(self.workers_per_host, workers) / workers
+        # The busiest worker of each step; those of one host share its link.
+        busiest = np.maximum(out, into).max(axis=1).mean() * self.workers_per_host
+        return float(busiest) * remote / self.link_bytes + _EXCHANGES * self._message_seconds(
+            workers
+        )
+
+    def average_seconds(self, dense_bytes: int, workers: int) -> float:
+        """Return the seconds of averaging dense gradients: scatter the parts, gather the sums."""
+        if workers == 1 or dense_bytes == 0:
+            return 0.0
+        remote = 1.0 - min(self.workers_per_host, workers) / workers
+        moved = 2.0 * dense_bytes * remote * self.workers_per_host
+        return moved / self.link_bytes + _AVERAGES * self._message_seconds(workers)
+
+    def _message_seconds(self, workers: int) -> float:
+        latency = self.latency if workers > self.workers_per_host else 0.0
+        return (workers - 1) * self.message + latency
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Load of a table on each worker under one placement.
+
+    Args:
+        rows: `[N]`, rows held.
+        touched_bytes: `[steps, N]`, bytes of rows read and written.
+        out_bytes: `[steps, N]`, bytes sent.
+        in_bytes: `[steps, N]`, bytes received.
+    """
+
+    rows: np.ndarray
+    touched_bytes: np.ndarray
+    out_bytes: np.ndarray
+    in_bytes: np.ndarray
+
+
+@dataclass(frozen=True)
+class TableCost:
+    """Cost of a table under each placement.
+
+    A lookup reads a row, an update reads and writes it. The value of each distinct key, and later
+    its gradient, is 4 bytes a float.
+
+    Args:
+        loads: keys of the table by worker.
+        dim: floats of a row's value.
+        row_bytes: bytes of a row.
+    """
+
+    loads: WorkerLoads
+    dim: int
+    row_bytes: int
+
+    def placed(self, placement: str, owner: int | None = None) -> Placed:
+        """Return the load under 'sharded', 'owner' (on the worker given) or 'replicated'."""
+        loads, value = self.loads, 4 * self.dim
+        sent, received, updated, rows = loads.sent, loads.received, loads.updated, loads.rows
+        if placement == "owner":
+            rows, received, updated = (_all_on(each, owner) for each in (rows, received, updated))
+        elif placement == "replicated":
+            rows, received, updated = (_everywhere(each) for each in (rows, received, updated))
+        touched = received * self.row_bytes + updated * 2 * self.row_bytes
+        if placement == "replicated":
+            others = received - sent
+            out = sent * (loads.workers - 1) * (KEY_BYTES + value)
+            return Placed(rows, touched, out, others * (KEY_BYTES + value))
+        out = sent * (KEY_BYTES + value) + received * value
+        return Placed(rows, touched, out, received * (KEY_BYTES + value) + sent * value)
+
+
+def propose(costs: Mapping[str, TableCost], machine: Machine) -> dict[str, tuple[str, int | None]]:
+    """Return a placement for each table, and the worker for 'owner'.
+
+    Large tables are sharded. A small one, of fewer than 64 rows a worker, is put where the busiest
+    worker's step is shortest: sharded, on the least busy worker, or replicated. Ties go to
+    'sharded'.
+
+    Example:
+        >>> loads = WorkerLoads(2, *(np.array(x) for x in ([5, 1], [[9, 1]], [[5, 1]], [[5, 1]],
+        ...                                                [[3, 3]])))
+        >>> propose({"small": TableCost(loads, dim=16, row_bytes=220)}, Machine())
+        {'small': ('replicated', None)}
+    """
+    chosen: dict[str, tuple[str, int | None]] = dict.fromkeys(costs, ("sharded", None))
+    first = next(iter(costs.values())).loads
+    workers = first.workers
+    if workers == 1:
+        return chosen
+    total = _Total(machine, workers)
+    for name, cost in costs.items():
+        total.add(cost.placed(*chosen[name]), 1)
+    small = [name for name, cost in costs.items() if cost.loads.rows.sum() < _SMALL_ROWS * workers]
+    small.sort(key=lambda name: -int(costs[name].loads.received.sum()))
+    for name in small:
+        total.add(costs[name].placed(*chosen[name]), -1)
+        places: list[tuple[str, int | None]] = [
+            ("sharded", None),
+            ("replicated", None),
+            ("owner", total.least_busy()),
+        ]
+        seconds = [total.seconds_with(costs[name].placed(*place)) for place in places]
+        chosen[name] = places[int(np.argmin(seconds))]
+        total.add(costs[name].placed(*chosen[name]), 1)
+    return chosen
+
+
+class _Total:
+    """Sum of the tables' loads, as means over the steps."""
+
+    def __init__(self, machine: Machine, workers: int) -> None:
+        self._machine = machine
+        self._touched = np.zeros(workers)
+        self._out = np.zeros(workers)
+        self._into = np.zeros(workers)
+
+    def add(self, placed: Placed, sign: int) -> None:
+        self._touched += sign * placed.touched_bytes.mean(0)
+        self._out += sign * placed.out_bytes.mean(0)
+        self._into += sign * placed.in_bytes.mean(0)
+
+    def least_busy(self) -> int:
+        return int(np.argmin(self._touched + self._out + self._into))
+
+    def seconds_with(self, placed: Placed) -> float:
+        memory = self._touched + placed.touched_bytes.mean(0)
+        out = self._out + placed.out_bytes.mean(0)
+        into = self._into + placed.in_bytes.mean(0)
+        link = np.maximum(out, into) / self._machine.link_bytes
+        return float(memory.max()) / self._machine.memory_bytes + float(link.max())
+
+
+def _all_on(load: np.ndarray, owner: int | None) -> np.ndarray:
+    placed = np.zeros_like(load)
+    placed[..., owner] = load.sum(axis=-1)
+    return placed
+
+
+def _everywhere(load: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(load.sum(axis=-1, keepdims=True), load.shape)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Count what each of N workers would hold, receive and update for one table of a key log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mindspore_rec import _native
+from mindspore_rec.plan.log import KeyLog
+
+__all__ = ["WorkerLoads", "count_loads"]
+
+
+@dataclass(frozen=True)
+class WorkerLoads:
+    """Keys of one table by worker, for one number of workers; the table's rows spread by hash.
+
+    A step trains one batch of the log on each worker. The last step, where the log does not fill
+    it, is left out; where it fills none, there is one step with what is expected of batches like
+    those of the log.
+
+    Args:
+        workers: number of workers, N.
+        rows: int64 `[N]`, distinct keys of the log that each worker owns.
+        lookups: int64 `[steps, N]`, lookups of all workers by the owner of their key.
+        received: int64 `[steps, N]`, keys that each owner gets: distinct in each worker's batch.
+        updated: int64 `[steps, N]`, rows that each owner updates: distinct in the global batch.
+        sent: int64 `[steps, N]`, distinct keys of each worker's batch.
+        expected: whether the log fills no step, and the figures are expectations, float64.
+    """
+
+    workers: int
+    rows: np.ndarray
+    lookups: np.ndarray
+    received: np.ndarray
+    updated: np.ndarray
+    sent: np.ndarray
+    expected: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Number of steps counted, or 1 of an expectation."""
+        return len(self.sent)
+
+
+def count_loads(
+    log: KeyLog,
+    workers: Sequence[int],
+    batch_size: int,
+    progress: Callable[[int], object] | None = None,
+) -> tuple[list[WorkerLoads], int]:
+    """Return the loads for each number of workers, and the number of samples of the log.
+
+    Args:
+        log: the keys of one table, in the order of training.
+        workers: numbers of workers to count for, each at least 1.
+        batch_size: samples of one worker's batch.
+        progress: called with the bytes read since its last call.
+
+    Example:
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp() + "/log.csv"
+        >>> _ = open(path, "w").write("item\\n7\\n8\\n7\\n9\\n")
+        >>> (loads,), samples = count_loads(KeyLog([path], ["item"]), [2], batch_size=2)
+        >>> samples, loads.rows.sum(), loads.sent.tolist(), loads.updated.sum()
+        (4, 3, [[2, 2]], 3)
+    """
+    counters = [_Counter(number) for number in workers]
+    seen = _SeenKeys()
+    samples = 0
+    for batch in log.batches(batch_size, progress):
+        samples += batch.samples
+        keys, counts = np.unique(batch.keys, return_counts=True)
+        for counter in counters:
+            counter.add(keys, counts)
+        seen.add(keys, counts)
+    seen.merge()
+    return [counter.loads(seen) for counter in counters], samples
+
+
+class _SeenKeys:
+    """Distinct keys of the log, in how many batches each occurs, and how often."""
+
+    def __init__(self) -> None:
+        self.keys = np.empty(0, np.int64)
+        self.batches = np.empty(0, np.int64)
+        self.lookups = np.empty(0, np.int64)
+        self.count = 0  # batches of the log
+        self._new: list[tuple[np.ndarray, np.ndarray]] = []
+        self._waiting = 0
+
+    def add(self, keys: np.ndarray, counts: np.ndarray) -> None:
+        self.count += 1
+        self._new.append((keys, counts))
+        self._waiting += len(keys)
+        if self._waiting > max(1 << 20, len(self.keys)):
+            self.merge()
+
+    def merge(self) -> None:
+        keys = np.concatenate([self.keys, *(keys for keys, _ in self._new)])
+        batches = np.concatenate([self.batches, np.ones(self._waiting, np.int64)])
+        lookups = np.concatenate([self.lookups, *(counts for _, counts in self._new)])
+        self.keys, place = np.unique(keys, return_inverse=True)
+        self.batches = np.bincount(place, batches, len(self.keys)).astype(np.int64)
+        self.lookups = np.bincount(place, lookups, len(self.keys)).astype(np.int64)
+        self._new, self._waiting = [], 0
+
+
+class _Counter:
+    """Loads of one number of workers, batch by batch: the i-th batch of a step is worker i's."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._keys: list[np.ndarray] = []  # of the present step's batches
+        self._lookups = np.zeros(workers, np.int64)
+        self._received = np.zeros(workers, np.int64)
+        self._steps: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def add(self, keys: np.ndarray, counts: np.ndarray) -> None:
+        owners = _native.owners(keys, self._workers)
+        lookups = np.bincount(owners, counts, self._workers)
+        self._lookups += lookups.astype(np.int64)
+        self._received += np.bincount(owners, minlength=self._workers)
+        self._keys.append(keys)
+        if len(self._keys) == self._workers:
+            self._end_step()
+
+    def _end_step(self) -> None:
+        distinct = np.unique(np.concatenate(self._keys))
+        updated = np.bincount(_native.owners(distinct, self._workers), minlength=self._workers)
+        sent = np.array([len(keys) for keys in self._keys], np.int64)
+        self._steps.append((self._lookups, self._received, updated, sent))
+        self._keys = []
+        self._lookups, self._received = (np.zeros(self._workers, np.int64) for _ in range(2))
+
+    def loads(self, seen: _SeenKeys) -> WorkerLoads:
+        owners = _native.owners(seen.keys, self._workers)
+        rows = np.bincount(owners, minlength=self._workers)
+        if not self._steps:
+            return self._expected(seen, owners, rows)
+        lookups, received, updated, sent = (
+            np.array([step[i] for step in self._steps], np.int64) for i in range(4)
+        )
+        return WorkerLoads(self._workers, rows, lookups, received, updated, sent)
+
+    def _expected(self, seen: _SeenKeys, owners: np.ndarray, rows: np.ndarray) -> WorkerLoads:
+        share = seen.batches / max(seen.count, 1)  # of the batches that have the key
+
+        def by_owner(load: np.ndarray) -> np.ndarray:
+            return np.bincount(owners, load, self._workers).reshape(1, -1)
+
+        lookups = by_owner(self._workers * seen.lookups / max(seen.count, 1))
+        received = by_owner(self._workers * share)
+        updated = by_owner(1.0 - (1.0 - share) ** self._workers)
+        sent = np.full((1, self._workers), share.sum())
+        return WorkerLoads(self._workers, rows, lookups, received, updated, sent, expected=True)

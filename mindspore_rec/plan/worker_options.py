@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of `python -m mindspore_rec.plan` for a training over workers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from mindspore_rec.plan.log import KeyLog
+from mindspore_rec.plan.placement import Machine
+from mindspore_rec.plan.workers import PlannedTable, WorkerPlan, plan_workers
+
+__all__ = ["add_worker_options", "check_no_worker_options", "columns", "worker_plan"]
+
+# Options for --workers alone, and what they are where they are not given.
+_DEFAULTS: dict[str, Any] = {
+    "table": None,
+    "link_gbit": 10.0,
+    "latency_us": 50.0,
+    "message_us": 10.0,
+    "memory_gb": 10.0,
+    "workers_per_host": 1,
+    "dense_bytes": 0,
+    "compute_ms": 0.0,
+    "placements": None,
+}
+
+
+def columns(text: str) -> list[str | int]:
+    """Return columns given as text: names, numbers, and ranges of numbers.
+
+    Raises:
+        argparse.ArgumentTypeError: a part is empty.
+
+    Example:
+        >>> columns("user,3,14-16")
+        ['user', 3, 14, 15, 16]
+    """
+    found: list[str | int] = []
+    for part in text.split(","):
+        numbers = re.fullmatch(r"(\d+)-(\d+)", part)
+        if not part:
+            raise argparse.ArgumentTypeError(f"must be names or numbers, got {text!r}")
+        if numbers:
+            found += range(int(numbers[1]), int(numbers[2]) + 1)
+        else:
+            found.append(int(part) if part.isdecimal() else part)
+    return found
+
+
+def _numbers_of_workers(text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if min(numbers) < 1:
+        raise argparse.ArgumentTypeError(f"must be whole numbers from 1, got {text!r}")
+    return numbers
+
+
+def _table(text: str) -> tuple[str, int | None, list[str | int]]:
+    parts = re.fullmatch(r"([^:=]+)(?::(\d+))?=(.+)", text)
+    if parts is None:
+        raise argparse.ArgumentTypeError(f"must be NAME[:DIM]=COL[,COL...], got {text!r}")
+    return parts[1], None if parts[2] is None else int(parts[2]), columns(parts[3])
+
+
+def add_worker_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options; all but `--workers` are None where they are not given."""
+    add = parser.add_argument_group("over workers").add_argument
+    add(
+        "--workers",
+        type=_numbers_of_workers,
+        metavar="N[,N...]",
+        help="instead: a training over N workers, each with batches of --batch-size",
+    )
+    add(
+        "--table",
+        type=_table,
+        action="append",
+        metavar="NAME[:DIM]=COL[,COL...]",
+        help="a table and its columns, once a table, in place of --keys",
+    )
+    add("--link-gbit", type=float, metavar="G", help="Gbit/s between hosts (default 10)")
+    add("--latency-us", type=float, metavar="T", help="of a message between hosts (default 50)")
+    add("--message-us", type=float, metavar="T", help="of work for a message (default 10)")
+    add("--memory-gb", type=float, metavar="G", help="GB/s of rows in memory (default 10)")
+    add("--workers-per-host", type=int, metavar="K", help="that share a link (default 1)")
+    add("--dense-bytes", type=int, metavar="B", help="of the dense parameters (default 0)")
+    add("--compute-ms", type=float, metavar="T", help="of a batch's dense part (default 0)")
+    add("--placements", type=Path, metavar="FILE", help="write the placements as JSON")
+
+
+def check_no_worker_options(options: argparse.Namespace) -> None:
+    """Raise ValueError where an option for `--workers` is given without it."""
+    for name in _DEFAULTS:
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name.replace('_', '-')} needs --workers")
+
+
+def worker_plan(options: argparse.Namespace, log: KeyLog | None) -> WorkerPlan:
+    """Return the plan that the options ask for, and write its placements where asked.
+
+    Args:
+        options: of the command.
+        log: the log of `--keys`, or None.
+
+    Raises:
+        ValueError: an option is out of range, or excludes another.
+    """
+    given = {
+        name: default if getattr(options, name) is None else getattr(options, name)
+        for name, default in _DEFAULTS.items()
+    }
+    machine = Machine(
+        link_bytes=given["link_gbit"] * 1e9 / 8,
+        memory_bytes=given["memory_gb"] * 1e9,
+        latency=given["latency_us"] * 1e-6,
+        message=given["message_us"] * 1e-6,
+        workers_per_host=given["workers_per_host"],
+    )
+    if options.placements is not None:
+        options.placements.absolute().parent.mkdir(parents=True, exist_ok=True)
+    plan = plan_workers(
+        _tables(options, log),
+        options.workers,
+        options.batch_size,
+        machine,
+        given["dense_bytes"],
+        given["compute_ms"] * 1e-3,
+        progress=True,
+    )
+    if options.placements is not None:
+        text = json.dumps(plan.placements(), indent=2) + "\n"
+        options.placements.write_text(text, encoding="utf-8")
+    return plan
+
+
+def _tables(options: argparse.Namespace, log: KeyLog | None) -> dict[str, PlannedTable]:
+    if (log is None) == (options.table is None):
+        raise ValueError("--keys and --table exclude each other")
+    if log is not None:
+        return {"table": PlannedTable(log, options.dim, options.optimizer)}
+    tables: dict[str, PlannedTable] = {}
+    for name, dim, keys in options.table:
+        if name in tables:
+            raise ValueError(f"--table must name each table once, got {name!r} twice")
+        own = KeyLog(options.logs, keys, None, options.format, options.header, options.key_type)
+        tables[name] = PlannedTable(own, dim or options.dim, options.optimizer)
+    return tables

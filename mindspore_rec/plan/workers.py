@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predict a training over many workers from a key log: `python -m mindspore_rec.plan --workers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from tqdm import tqdm
+
+from mindspore_rec.checks import check_int, check_number
+from mindspore_rec.plan.log import KeyLog
+from mindspore_rec.plan.placement import Machine, TableCost, propose
+from mindspore_rec.plan.sizes import row_bytes
+from mindspore_rec.plan.worker_loads import WorkerLoads, count_loads
+
+__all__ = ["PlannedTable", "TableOnWorkers", "WorkerOutcome", "WorkerPlan", "plan_workers"]
+
+
+@dataclass(frozen=True)
+class PlannedTable:
+    """One table of a plan.
+
+    Args:
+        log: the keys looked up in it.
+        dim: floats of a row's value.
+        optimizer: a name of `OPTIMIZERS`.
+    """
+
+    log: KeyLog
+    dim: int = 16
+    optimizer: str = "LazyAdam"
+
+
+@dataclass(frozen=True)
+class TableOnWorkers:
+    """One table over N workers. Imbalance is the busiest worker's share times N: 1.0 is even.
+
+    Figures of a step are means over the steps, per worker.
+
+    Args:
+        placement: 'sharded', 'owner' or 'replicated', as `TableConfig.placement` has them.
+        owner: the worker that has the table, with 'owner'; else None.
+        most_rows: rows of the worker that has most of them.
+        row_imbalance: of rows.
+        lookup_imbalance: of lookups by the owner of their key, every occurrence counted.
+        key_imbalance: of the keys that owners get, distinct in each worker's batch.
+        sent_keys: distinct keys of a worker's batch.
+        sent_bytes: bytes that a worker sends a step, those to itself included: keys, rows as an
+            owner, gradients.
+    """
+
+    placement: str
+    owner: int | None
+    most_rows: int
+    row_imbalance: float
+    lookup_imbalance: float
+    key_imbalance: float
+    sent_keys: float
+    sent_bytes: float
+
+
+@dataclass(frozen=True)
+class WorkerOutcome:
+    """A training with N workers.
+
+    Args:
+        workers: N.
+        steps: whole steps of the log, of N batches each.
+        expected: whether the log fills no step, and figures of a step are expected ones: of N
+            batches, each of which has a key as often as the log's batches have it.
+        row_bytes: bytes of rows of the worker that has most, all tables.
+        tables: the tables by name.
+        compute_seconds: of a step: the dense part, as given.
+        table_seconds: the busiest worker's lookups and updates.
+        exchange_seconds: keys, rows and gradients.
+        average_seconds: the average of dense gradients.
+        step_seconds: all of them.
+        samples_per_second: of all workers; None where the step takes no time.
+    """
+
+    workers: int
+    steps: int
+    expected: bool
+    row_bytes: int
+    tables: dict[str, TableOnWorkers]
+    compute_seconds: float
+    table_seconds: float
+    exchange_seconds: float
+    average_seconds: float
+    step_seconds: float
+    samples_per_second: float | None
+
+
+@dataclass
+class WorkerPlan:
+    """Figures of a log over workers.
+
+    Args:
+        samples: rows of the log.
+        batch_size: samples of one worker's batch.
+        keys: distinct keys of each table.
+        machine: speeds that the prediction is from.
+        outcomes: one a number of workers.
+    """
+
+    samples: int
+    batch_size: int
+    keys: dict[str, int]
+    machine: Machine
+    outcomes: list[WorkerOutcome] = field(default_factory=list)
+
+    def placements(self) -> dict[str, dict[str, dict[str, str | int]]]:
+        """Return the proposed arguments of each table's `TableConfig`, by number of workers."""
+        proposed: dict[str, dict[str, dict[str, str | int]]] = {}
+        for outcome in self.outcomes:
+            tables = proposed[str(outcome.workers)] = {}
+            for name, table in outcome.tables.items():
+                tables[name] = {"placement": table.placement}
+                if table.owner is not None:
+                    tables[name]["owner"] = table.owner
+        return proposed
+
+
+def plan_workers(
+    tables: Mapping[str, PlannedTable],
+    workers: Sequence[int],
+    batch_size: int,
+    machine: Machine | None = None,
+    dense_bytes: int = 0,
+    compute_seconds: float = 0.0,
+    progress: bool = False,
+) -> WorkerPlan:
+    """Predict rows, bytes and the step of a training over workers.
+
+    Args:
+        tables: the tables by name; their logs have the same samples.
+        workers: numbers of workers to try.
+        batch_size: samples of one worker's batch: N workers train N times as many a step.
+        machine: speeds of a worker. Default: `Machine()`.
+        dense_bytes: bytes of the dense parameters' gradients. Default: 0.
+        compute_seconds: seconds of the dense part of one worker's batch. Default: 0.
+        progress: whether to show a bar on standard error where that is a terminal.
+
+    Raises:
+        ValueError: an argument is out of range, or a log has no keys or is broken.
+
+    Example:
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp() + "/log.csv"
+        >>> _ = open(path, "w").write("item\\n" + "\\n".join(map(str, range(64))) + "\\n")
+        >>> tables = {"items": PlannedTable(KeyLog([path], ["item"]))}
+        >>> outcome = plan_workers(tables, [2], batch_size=8).outcomes[0]
+        >>> outcome.steps, outcome.tables["items"].sent_keys
+        (4, 8.0)
+    """
+    if not tables:
+        raise ValueError("tables must have at least one table")
+    if not workers:
+        raise ValueError("workers must have at least one number")
+    for number in workers:
+        check_int("workers", number, 1, 1 << 20)
+    check_int("batch_size", batch_size, 1, (1 << 31) - 1)
+    check_int("dense_bytes", dense_bytes, 0, 1 << 50)
+    if check_number("compute_seconds", compute_seconds) < 0:
+        raise ValueError(f"compute_seconds must be >= 0, got {compute_seconds}")
+    machine = machine or Machine()
+    sizes = {name: row_bytes(table.dim, table.optimizer) for name, table in tables.items()}
+    loads: dict[str, list[WorkerLoads]] = {}
+    samples = 0
+    total = sum(table.log.size for table in tables.values())
+    with tqdm(total=total, unit="B", unit_scale=True, disable=None if progress else True) as bar:
+        for name, table in tables.items():
+            bar.set_description(name)
+            loads[name], samples = count_loads(table.log, workers, batch_size, bar.update)
+            if not loads[name][0].rows.sum():
+                raise ValueError(f"table '{name}': the log has no keys")
+    keys = {name: int(found[0].rows.sum()) for name, found in loads.items()}
+    plan = WorkerPlan(samples, batch_size, keys, machine)
+    for i in range(len(workers)):
+        costs = {
+            name: TableCost(loads[name][i], table.dim, sizes[name])
+            for name, table in tables.items()
+        }
+        plan.outcomes.append(_outcome(costs, machine, batch_size, dense_bytes, compute_seconds))
+    return plan
+
+
+def _outcome(
+    costs: Mapping[str, TableCost],
+    machine: Machine,
+    batch_size: int,
+    dense_bytes: int,
+    compute_seconds: float,
+) -> WorkerOutcome:
+    places = propose(costs, machine)
+    placed = [costs[name].placed(*place) for name, place in places.items()]
+    loads = next(iter(costs.values())).loads
+    row_bytes = _sum(
+        [each.rows * cost.row_bytes for each, cost in zip(placed, costs.values(), strict=True)]
+    )
+    table_seconds = machine.table_seconds(_sum([each.touched_bytes for each in placed]))
+    exchange = machine.exchange_seconds(
+        _sum([each.out_bytes for each in placed]),
+        _sum([each.in_bytes for each in placed]),
+        loads.workers,
+    )
+    average = machine.average_seconds(dense_bytes, loads.workers)
+    step = compute_seconds + table_seconds + exchange + average
+    return WorkerOutcome(
+        loads.workers,
+        0 if loads.expected else loads.steps,
+        loads.expected,
+        int(np.max(row_bytes)),
+        {name: _table(costs[name], *place) for name, place in places.items()},
+        compute_seconds,
+        table_seconds,
+        exchange,
+        average,
+        step,
+        loads.workers * batch_size / step if step > 0 else None,
+    )
+
+
+def _table(cost: TableCost, placement: str, owner: int | None) -> TableOnWorkers:
+    loads, placed = cost.loads, cost.placed(placement, owner)
+    return TableOnWorkers(
+        placement,
+        owner,
+        int(placed.rows.max()),
+        _imbalance(loads.rows),
+        _imbalance(loads.lookups.sum(0)),
+        _imbalance(loads.received.sum(0)),
+        float(loads.sent.mean()),
+        float(placed.out_bytes.mean()),
+    )
+
+
+def _sum(loads: list[np.ndarray]) -> np.ndarray:
+    return np.sum(np.stack(loads), axis=0)
+
+
+def _imbalance(load: np.ndarray) -> float:
+    mean = float(load.mean())
+    return float(load.max()) / mean if mean > 0 else 1.0

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Partitions of a topic and their position, divided among workers and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["merged_state", "partitions_of", "row_share", "state_of"]
+
+
+def partitions_of(worker: int, workers: int, partitions: Sequence[int]) -> list[int]:
+    """Return the partitions that a worker reads: every `workers`-th, from the `worker`-th on.
+
+    Raises:
+        ValueError: there are fewer partitions than workers.
+
+    Example:
+        >>> [partitions_of(worker, 2, [0, 1, 2]) for worker in range(2)]
+        [[0, 2], [1]]
+    """
+    if len(partitions) < workers:
+        raise ValueError(
+            f"{workers} workers need as many partitions, or have to split rows, got {partitions}"
+        )
+    return sorted(partitions)[worker::workers]
+
+
+def row_share(rows: int, worker: int, workers: int) -> tuple[int, int]:
+    """Return the first of a worker's rows of a batch, and the one after its last.
+
+    Example:
+        >>> [row_share(5, worker, 2) for worker in range(2)]
+        [(0, 2), (2, 5)]
+    """
+    return rows * worker // workers, rows * (worker + 1) // workers
+
+
+def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the state of one stream over the partitions of several, as of `StreamSource`.
+
+    Every partition goes on where its reader was, in the middle of a message too. The partitions
+    take turns anew, from the first one on.
+
+    Args:
+        states: states of streams over different partitions of one topic.
+
+    Raises:
+        ValueError: a stream has decided by the time what its batches are, which no other number of
+            workers can repeat; streams of several topics; partitions in several states.
+    """
+    if all(
+        state["partitions"] == states[0]["partitions"] and state["order"] == states[0]["order"]
+        for state in states
+    ):
+        return dict(states[0])  # all have read the same
+    _check_mergeable(states)
+    orders = [state["order"] for state in states]
+    partitions = sorted(p for state in states for p in state["partitions"])
+    begun = {p: rows for order in orders for p, rows in _begun(order).items()}
+    first = str(partitions[0])
+    schemas = [state["schema"] for state in states if state["schema"] is not None]
+    marks = [state["dead_marks"] for state in states]
+    times = [state["watermark"] for state in states if state["watermark"] is not None]
+    order = {
+        "offsets": _union(order["offsets"] for order in orders),
+        "turn_of": partitions[0],
+        "row": begun.pop(first, 0),
+        "rows": begun,
+        "idle": sorted(p for order in orders for p in order["idle"]),
+        "used": 0,
+        **{name: sum(order.get(name, 0) for order in orders) for name in _COUNTS},
+        "sequences": _union(order["sequences"] for order in orders),
+    }
+    return {
+        **states[0],
+        "partitions": partitions,
+        "batches": max(state["batches"] for state in states),
+        "rows": sum(state["rows"] for state in states),
+        "watermark": max(times, default=None),
+        "dead": _summed(state["dead"] for state in states),
+        "dead_marks": None if None in marks else _least(marks),
+        "dead_share": None,
+        "schema": schemas[0] if schemas else None,
+        "order": order,
+    }
+
+
+def state_of(
+    worker: int, workers: int, partitions: Sequence[int], states: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the state from which one of several workers goes on.
+
+    Args:
+        worker: number of the worker.
+        workers: number of workers.
+        partitions: those that the worker reads.
+        states: states of the workers of before, any number of them.
+
+    Raises:
+        ValueError: as `merged_state`, where partitions get another reader.
+    """
+    if len(states) == workers and list(states[worker]["partitions"]) == list(partitions):
+        return dict(states[worker])
+    merged = merged_state(states)
+    if list(merged["partitions"]) == list(partitions):
+        return merged
+    _check_mergeable([merged])
+    kept = {str(p) for p in partitions}
+    order = merged["order"]
+    begun = {p: rows for p, rows in _begun(order).items() if p in kept}
+    has_turn = order["turn_of"] in partitions
+    turn_of = order["turn_of"] if has_turn else partitions[0]
+    counts = {name: order.get(name, 0) if worker == 0 else 0 for name in _COUNTS}
+    return {
+        **merged,
+        "partitions": list(partitions),
+        "rows": merged["rows"] if worker == 0 else 0,
+        "dead": merged["dead"] if worker == 0 else {},
+        "dead_share": None,
+        "order": {
+            "offsets": _only(order["offsets"], kept),
+            "turn_of": turn_of,
+            "row": begun.pop(str(turn_of), 0),
+            "rows": begun,
+            "idle": [p for p in order["idle"] if p in partitions],
+            "used": order["used"] if has_turn else 0,
+            **counts,
+            "sequences": _only(order["sequences"], kept),
+        },
+    }
+
+
+_COUNTS = ("taken", "duplicates", "missing")
+
+
+def _check_mergeable(states: Sequence[Mapping[str, Any]]) -> None:
+    topics = {state["topic"] for state in states}
+    if len(topics) > 1:
+        raise ValueError(f"states must be of one topic, got {sorted(topics)}")
+    partitions = [p for state in states for p in state["partitions"]]
+    if len(set(partitions)) < len(partitions):
+        raise ValueError(f"states must be of different partitions, got {sorted(partitions)}")
+    if any(state["decisions"] for state in states):
+        raise ValueError(
+            "skip_idle_seconds and max_wait_seconds have decided what batches are, and their "
+            "journal is of the partitions as they were: go on with as many workers as before"
+        )
+
+
+def _begun(order: Mapping[str, Any]) -> dict[str, int]:
+    begun = {str(p): int(rows) for p, rows in order.get("rows", {}).items()}
+    if order["row"]:
+        begun[str(order["turn_of"])] = int(order["row"])
+    return begun
+
+
+def _union(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: value for part in parts for name, value in part.items()}
+
+
+def _only(values: Mapping[str, Any], kept: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in kept}
+
+
+def _summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            found[name] = found.get(name, 0) + count
+    return found
+
+
+def _least(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    names = set.intersection(*(set(part) for part in parts))
+    return {name: min(part[name] for part in parts) for name in sorted(names)}

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings for test_parallel_loop_train.py, run with any number of workers.
+
+Prints one line of JSON: what each of the trainings named on the command line found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import nn
+from mindspore.train import MAE, Callback, Loss
+
+from mindspore_rec import (
+    EarlyStopping,
+    EvalCallback,
+    HashEmbeddingLookup,
+    LazyAdam,
+    RecModel,
+)
+from mindspore_rec.metrics import AUC, LogLoss, StreamingAUC
+from mindspore_rec.parallel import worker_group
+from mindspore_rec.stream import (
+    ArrowFormat,
+    MemoryTopic,
+    StopWhen,
+    StreamingDataset,
+    StreamSource,
+    pack,
+    split_by_worker,
+)
+from mindspore_rec.train import ProgressiveValidation
+
+GROUP = worker_group()
+
+
+class Net(nn.Cell):
+    """Two ids of one table, and a dense layer."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.embedding = HashEmbeddingLookup(4, ms.int64, name=name)
+        self.flatten = nn.Flatten()
+        self.dense = nn.Dense(8, 1)
+
+    def construct(self, ids: Any) -> Any:
+        return self.dense(self.flatten(self.embedding(ids)))
+
+
+def rows(count: int, size: int, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return batches of which the last is smaller."""
+    generator = np.random.default_rng(seed)
+    sizes = [size] * (count - 1) + [1]
+    return [
+        (generator.integers(0, 50, (n, 2)), generator.integers(0, 2, (n, 1)).astype(np.float32))
+        for n in sizes
+    ]
+
+
+def model_of(name: str, reduction: str = "mean") -> tuple[Net, RecModel]:
+    ms.set_seed(1 + GROUP.rank)  # dense parameters are those of worker 0
+    net = Net(name)
+    rng = np.random.default_rng(5)
+    for parameter in net.dense.trainable_params():
+        if GROUP.rank == 0:
+            parameter.set_data(ms.Tensor(rng.normal(size=parameter.shape).astype(np.float32)))
+    optimizer = LazyAdam(net.trainable_params(), learning_rate=0.01)
+    metrics = {
+        "auc": AUC(from_logits=True),
+        "log_loss": LogLoss(from_logits=True),
+        "window": StreamingAUC(from_logits=True, window=20),
+        "loss": Loss(),
+        "mae": MAE(),
+    }
+    return net, RecModel(net, nn.BCEWithLogitsLoss(reduction=reduction), optimizer, metrics)
+
+
+class Losses(Callback):
+    """Losses, samples and this worker's rows of each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[float, int, int]] = []
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        run = run_context.original_args()
+        self.seen.append((float(run.net_outputs.asnumpy()), run.samples, run.batch_samples))
+
+
+def found_of(net: Net, summary: Any, losses: Losses, **more: Any) -> dict[str, Any]:
+    return {
+        "steps": summary.steps,
+        "samples": summary.samples,
+        "loss": [loss for loss, _, _ in losses.seen],
+        "rows": [own for _, _, own in losses.seen],
+        "metrics": summary.metrics,
+        "history": summary.history,
+        "reason": summary.stop_reason,
+        "interrupted": summary.interrupted,
+        "weights": net.dense.weight.asnumpy().ravel().tolist(),
+        **more,
+    }
+
+
+def train(name: str, reduction: str = "mean") -> dict[str, Any]:
+    net, model = model_of(name, reduction)
+    losses = Losses()
+    callback = EvalCallback(model, rows(4, 9, 3), every_steps=5)
+    summary = model.train(2, rows(8, 9), [callback, losses], progress=False)
+    prediction = model.predict(rows(1, 6, 4)[0][0]).asnumpy().ravel().tolist()
+    return found_of(net, summary, losses, waits=len(summary.waits), prediction=prediction)
+
+
+def summed() -> dict[str, Any]:
+    """A loss that is a sum over rows, of batches that workers cannot divide evenly."""
+    return train("summed", "sum")
+
+
+def plain() -> dict[str, Any]:
+    return train("plain")
+
+
+def validated() -> dict[str, Any]:
+    """Progressive validation sees the rows of all workers, in order."""
+    net, model = model_of("validated")
+    losses = Losses()
+    validation = ProgressiveValidation(model, window=20, every_rows=9)
+    summary = model.online_train(rows(6, 9), [validation, losses], progress=False)
+    history = [[step, seen, figures] for step, seen, figures in validation.history]
+    return found_of(net, summary, losses, validation=history)
+
+
+def early() -> dict[str, Any]:
+    """Early stopping decides by the metrics of all workers."""
+    net, model = model_of("early")
+    losses = Losses()
+    callbacks = [
+        EvalCallback(model, rows(3, 9, 3), every_steps=2),
+        EarlyStopping("auc", patience=2, min_delta=1.0),
+        losses,
+    ]
+    summary = model.train(50, rows(8, 9), callbacks, progress=False)
+    return found_of(net, summary, losses)
+
+
+class At(Callback):
+    """Do something on one worker at the end of a step."""
+
+    def __init__(self, step: int, worker: int, what: Any) -> None:
+        super().__init__()
+        self._at, self._what = (step, worker), what
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        if (run_context.original_args().cur_step_num, GROUP.rank) == self._at:
+            self._what(run_context)
+
+
+def asked() -> dict[str, Any]:
+    """The last worker asks to stop after step 3."""
+    net, model = model_of("asked")
+    losses = Losses()
+    stop = At(3, GROUP.size - 1, lambda context: context.request_stop())
+    summary = model.train(2, rows(8, 9), [stop, losses], progress=False)
+    return found_of(net, summary, losses)
+
+
+def signalled() -> dict[str, Any]:
+    """The last worker gets SIGTERM in step 3."""
+    net, model = model_of("signalled")
+    losses = Losses()
+    stop = At(3, GROUP.size - 1, lambda context: os.kill(os.getpid(), signal.SIGTERM))
+    callback = EvalCallback(model, rows(2, 9, 3))
+    summary = model.online_train(rows(8, 9), [stop, callback, losses], progress=False)
+    return found_of(net, summary, losses)
+
+
+def uneven() -> dict[str, Any]:
+    """Each worker has batches of its own, worker r has r + 1 of them."""
+    net, model = model_of("uneven")
+    losses = Losses()
+    data = [(ids[:4], label[:4]) for ids, label in rows(9, 4)[:-1]]
+    mine = split_by_worker(data[: GROUP.rank + 1], by="worker")
+    summary = model.train(1, mine, losses, progress=False)
+    return found_of(net, summary, losses)
+
+
+def none() -> dict[str, Any]:
+    """Worker 1 has no data."""
+    _, model = model_of("none")
+    mine = split_by_worker(rows(3, 4) if GROUP.rank == 0 else [], by="worker")
+    model.train(1, mine, progress=False)
+    return {}
+
+
+def nan() -> dict[str, Any]:
+    """The last worker's rows of step 3 have a loss that is NaN."""
+    _, model = model_of("nan")
+    data = rows(5, 8)
+    data[2][1][-1] = np.nan
+    try:
+        model.train(1, data, progress=False)
+    except FloatingPointError as error:
+        return {"error": str(error)}
+    return {}
+
+
+def differing() -> dict[str, Any]:
+    """The workers have different data and have not said so."""
+    _, model = model_of("differing")
+    model.train(1, rows(3, 8, seed=GROUP.rank), progress=False)
+    return {}
+
+
+def apart() -> dict[str, Any]:
+    """One worker's table has another dimension."""
+    net = nn.SequentialCell(
+        HashEmbeddingLookup(4 + GROUP.rank, ms.int64, name="apart"), nn.Flatten()
+    )
+    model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params()))
+    model.train(1, [(np.ones((4, 1), np.int64), np.ones((4, 4), np.float32))], progress=False)
+    return {}
+
+
+def streamed() -> dict[str, Any]:
+    """A stream of four partitions, each with its own ids."""
+    import pyarrow as pa
+
+    topic = MemoryTopic(4)
+    generator = np.random.default_rng(2)
+    for message in range(12):
+        partition = message % 4
+        ids = 100 * partition + generator.integers(0, 9, (6, 2))
+        columns = {"a": ids[:, 0], "b": ids[:, 1], "label": generator.integers(0, 2, 6) * 1.0}
+        topic.append(pack(pa.table(columns)), partition)
+
+    def transform(batch: Any) -> dict[str, np.ndarray]:
+        ids = np.stack([batch["a"].to_numpy(), batch["b"].to_numpy()], axis=1)
+        return {"ids": ids, "label": batch["label"].to_numpy().astype(np.float32)[:, None]}
+
+    source = StreamSource(topic.client(), ArrowFormat(), 12, stop=StopWhen(batches=6))
+    net, model = model_of("streamed")
+    losses = Losses()
+    with StreamingDataset(source, transform) as stream:
+        summary = model.online_train(stream, losses, progress=False)
+        partitions = stream.source.partitions
+    return found_of(net, summary, losses, partitions=partitions)
+
+
+if __name__ == "__main__":
+    ms.set_context(mode=ms.GRAPH_MODE)
+    results = {name: globals()[name]() for name in sys.argv[1:]}
+    print("RESULT", json.dumps([GROUP.rank, results]), flush=True)

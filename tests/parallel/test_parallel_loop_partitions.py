@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Positions in a topic travel with their partitions between any numbers of workers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mindspore_rec.stream import ArrowFormat, MemoryTopic, StreamingDataset, StreamSource, pack
+from mindspore_rec.stream.partition_split import partitions_of
+from mindspore_rec.stream.worker_states import join_states, state_for, states_in
+
+PARTITIONS = 4
+
+
+def topic_of(messages: list[list[int]]) -> MemoryTopic:
+    """Return a topic with messages of so many rows; a row is partition and number in it."""
+    topic = MemoryTopic(len(messages))
+    for partition, sizes in enumerate(messages):
+        row = 0
+        for size in sizes:
+            rows = 1000 * partition + np.arange(row, row + size)
+            topic.append(pack(pa.table({"x": rows})), partition)
+            row += size
+    return topic
+
+
+def stream_of(topic: MemoryTopic, batch: int = 6, **options: Any) -> StreamingDataset:
+    return StreamingDataset(StreamSource(topic.client(), ArrowFormat(), batch, **options))
+
+
+def batches_of(stream: StreamingDataset, most: int, left: int) -> list[int]:
+    """Return the rows of the next batches, as many as there surely are."""
+    found: list[int] = []
+    size = stream.source.batch_size
+    for _ in range(min(most, left // size)):
+        found += next(stream)[0].tolist()
+    return found
+
+
+# So many messages of each partition in turn that nobody has to wait for one.
+messages = st.lists(st.integers(1, 5), min_size=8, max_size=8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=messages,
+    numbers=st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=4),
+    steps=st.lists(st.integers(0, 2), min_size=4, max_size=4),
+)
+def test_every_row_once_however_often_the_number_changes(
+    sizes: list[int], numbers: list[int], steps: list[int]
+) -> None:
+    """A run of trainings, each with another number of workers, reads each row once and in order."""
+    topic = topic_of([sizes * 4] * PARTITIONS)
+    seen: dict[int, list[int]] = {p: [] for p in range(PARTITIONS)}
+    state: Any = None
+    for workers, count in zip(numbers, steps, strict=False):
+        states = []
+        for worker in range(workers):
+            with stream_of(topic) as stream:
+                if state is not None:
+                    stream.load_state_dict(json.loads(json.dumps(state)))
+                    assert stream.batches == state["batches"]
+                if workers > 1:
+                    assert stream.split_by_worker(worker, workers) is stream
+                for row in batches_of(stream, count, 12):
+                    seen[row // 1000].append(row % 1000)
+                states.append(stream.state_dict())
+                mine = partitions_of(worker, workers, range(PARTITIONS))
+                assert stream.source.partitions == mine
+        state = join_states(states)
+    for rows in seen.values():
+        assert rows == list(range(len(rows)))
+
+
+def test_equal_numbers_of_workers_go_on_as_if_never_stopped() -> None:
+    """The turns too, so that batches are those of a training that was never interrupted."""
+    topic = topic_of([[2, 3, 1, 4] * 6] * 3)
+    for worker in range(2):
+        with stream_of(topic, 5) as whole:
+            whole.split_by_worker(worker, 2)
+            expected = [next(whole)[0].tolist() for _ in range(6)]
+        with stream_of(topic, 5) as other, stream_of(topic, 5) as first:
+            other.split_by_worker(1 - worker, 2)
+            first.split_by_worker(worker, 2)
+            begun = [next(first)[0].tolist() for _ in range(3)]
+            states = [first.state_dict(), other.state_dict()]
+            state = join_states(states if worker == 0 else states[::-1])
+        with stream_of(topic, 5) as again:
+            again.load_state_dict(state)
+            again.split_by_worker(worker, 2)
+            assert begun + [next(again)[0].tolist() for _ in range(3)] == expected
+
+
+def test_shares_of_a_batch_are_its_rows() -> None:
+    topic = topic_of([[8] * 4] * 2)
+    sizes = []
+    for worker in range(2):
+        with stream_of(topic, 5) as stream:
+            stream.split_by_worker(worker, 2)
+            sizes.append(stream.source.batch_size)
+    assert sizes == [2, 3]
+
+
+def test_a_message_that_two_workers_have_begun_goes_on() -> None:
+    """One worker then reads the rest of both messages."""
+    topic = topic_of([[9], [9]])
+    states = []
+    for worker in range(2):
+        with stream_of(topic, 8) as stream:
+            stream.split_by_worker(worker, 2)
+            assert next(stream)[0].tolist() == [1000 * worker + i for i in range(4)]
+            states.append(stream.state_dict())
+    with stream_of(topic, 5) as one:
+        one.load_state_dict(join_states(states))
+        assert next(one)[0].tolist() == [4, 5, 6, 7, 8]
+        again = one.state_dict()
+        assert next(one)[0].tolist() == [1004, 1005, 1006, 1007, 1008]
+    with stream_of(topic, 5) as one:
+        one.load_state_dict(json.loads(json.dumps(again)))
+        assert next(one)[0].tolist() == [1004, 1005, 1006, 1007, 1008]
+
+
+def test_what_cannot_be_divided_is_refused() -> None:
+    topic = topic_of([[4] * 3] * 2)
+    with stream_of(topic, 1) as stream:
+        with pytest.raises(ValueError, match="batch_size must be at least 1 a worker"):
+            stream.split_by_worker(0, 2)
+        assert stream.split_by_worker(0, 3) is None  # rows are divided then
+        assert stream.source.partitions == [0, 1]
+    with stream_of(topic, 4) as stream:
+        next(stream)
+        with pytest.raises(RuntimeError, match="before its first batch"):
+            stream.split_by_worker(0, 2)
+
+
+def test_decisions_by_time_need_the_same_number_of_workers() -> None:
+    topic = topic_of([[3], [3]])
+    states = []
+    for worker in range(2):
+        with stream_of(topic, 8, max_wait_seconds=0.05) as stream:
+            stream.split_by_worker(worker, 2)
+            assert len(next(stream)[0]) == 3  # cut short of 4 rows
+            states.append(stream.state_dict())
+    state = join_states(states)
+    with stream_of(topic, 8, max_wait_seconds=0.05) as stream:
+        stream.load_state_dict(state)
+        with pytest.raises(ValueError, match="go on with as many workers as before"):
+            next(stream)
+    with stream_of(topic, 8, max_wait_seconds=0.05) as stream:
+        stream.load_state_dict(state)
+        stream.split_by_worker(1, 2)
+        assert stream.source.position == {1: 1}
+
+
+def test_states_of_other_topics_or_partitions_do_not_fit() -> None:
+    topic = topic_of([[4] * 3] * 3)
+    states = []
+    for worker in range(2):
+        with stream_of(topic) as stream:
+            stream.split_by_worker(worker, 2)
+            next(stream)
+            states.append(stream.state_dict())
+    with stream_of(topic_of([[4]])) as other, pytest.raises(ValueError, match="partitions"):
+        other.load_state_dict(join_states(states))
+
+
+def test_joined_states() -> None:
+    assert states_in(join_states([1, 2])) == [1, 2]
+    assert states_in({"batches": 1}) is None
+    assert state_for({"a": 1}, 3, 4) == {"a": 1}
+    with pytest.raises(ValueError, match="of 2 workers with a part each, and there are 3"):
+        state_for(join_states([{"a": 1}, {"a": 2}]), 0, 3)
+    with pytest.raises(ValueError, match="at least one"):
+        join_states([])

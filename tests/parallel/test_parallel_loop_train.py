@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings of two processes against one process with the same script, under the launcher."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mindspore_rec.parallel.launcher import ALONE
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = Path(__file__).parent / "loop_script.py"
+TOGETHER = ["plain", "summed", "validated", "early", "asked", "signalled", "uneven", "streamed"]
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "mindspore_rec" / "_mpi.so").exists(), reason="built without Open MPI"
+)
+
+
+def run(workers: int, *names: str) -> subprocess.CompletedProcess[str]:
+    """Run trainings with so many workers."""
+    command = [sys.executable, str(SCRIPT), *names]
+    if workers > 1:
+        launch = ["-m", "mindspore_rec.launch", "-n", str(workers), str(SCRIPT), *names]
+        command = [sys.executable, *launch]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3", "OMP_NUM_THREADS": "1"}
+    environment.pop(ALONE, None)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=500, check=False
+    )
+
+
+def results(made: subprocess.CompletedProcess[str]) -> dict[int, dict[str, Any]]:
+    """Return what each worker printed."""
+    assert made.returncode == 0, made.stdout[-2000:] + made.stderr[-4000:]
+    found = dict(json.loads(text) for text in re.findall(r"RESULT (.*)", made.stdout))
+    return {int(rank): value for rank, value in found.items()}
+
+
+@pytest.fixture(scope="module")
+def one() -> dict[str, Any]:
+    return results(run(1, *TOGETHER, "nan"))[0]
+
+
+@pytest.fixture(scope="module")
+def two() -> dict[int, dict[str, Any]]:
+    return results(run(2, *TOGETHER, "nan"))
+
+
+def close(found: Any, expected: Any, tolerance: float = 2e-6) -> None:
+    """Compare numbers in lists and dicts."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            close(found[name], value, tolerance)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for each, value in zip(found, expected, strict=True):
+            close(each, value, tolerance)
+    elif isinstance(expected, float):
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("name", ["plain", "summed", "validated", "early", "asked", "signalled"])
+def test_two_workers_train_what_one_trains(name: str, one: dict, two: dict) -> None:
+    """Losses, metrics, steps, reasons to stop and dense parameters, on both workers."""
+    for rank in (0, 1):
+        for figure, value in one[name].items():
+            if figure not in ("rows", "waits"):
+                close(two[rank][name][figure], value)
+    rows = zip(two[0][name]["rows"], two[1][name]["rows"], strict=True)
+    assert [mine + other for mine, other in rows] == one[name]["rows"]
+    # All workers hold equal bits, and callbacks see equal figures.
+    for figure, value in two[0][name].items():
+        assert figure == "rows" or two[1][name][figure] == value
+
+
+def test_ends_are_agreed(one: dict, two: dict) -> None:
+    for rank in (0, 1):
+        found = two[rank]
+        assert found["asked"]["steps"] == found["signalled"]["steps"] == 3
+        assert found["signalled"]["interrupted"] and not found["asked"]["interrupted"]
+        assert "auc no better" in found["early"]["reason"]
+        assert found["plain"]["waits"] == 2
+    assert one["plain"]["waits"] == 0
+
+
+def test_a_worker_that_ran_out_goes_on_without_rows(two: dict) -> None:
+    assert [two[rank]["uneven"]["rows"] for rank in (0, 1)] == [[4, 0], [4, 4]]
+    assert two[0]["uneven"]["samples"] == two[1]["uneven"]["samples"] == 12
+    assert two[0]["uneven"]["weights"] == two[1]["uneven"]["weights"]
+
+
+def test_a_stream_is_divided_by_partition(one: dict, two: dict) -> None:
+    """Its six batches are other rows than those of one process; each is trained once."""
+    assert [two[rank]["streamed"]["partitions"] for rank in (0, 1)] == [[0, 2], [1, 3]]
+    assert two[0]["streamed"]["samples"] == one["streamed"]["samples"] == 72
+    assert two[0]["streamed"]["reason"] == two[1]["streamed"]["reason"] == "6 batches"
+
+
+def test_nan_on_one_worker_is_raised_on_all(two: dict) -> None:
+    for rank in (0, 1):
+        assert "the loss is nan at step 3 of worker 1" in two[rank]["nan"]["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("none", "ValueError: train_dataset gave worker 1 of 2 no batch"),
+        ("differing", "ValueError: train_dataset must be the same on all workers"),
+        ("apart", "must be the same on all workers|differ"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence_and_all_end(name: str, sentence: str) -> None:
+    made = run(2, name)
+    assert made.returncode != 0
+    output = made.stdout + made.stderr
+    assert re.search(sentence, output), output[-4000:]
+    assert output.count("Traceback (most recent call last)") == 1, output[-6000:]
