@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "util/bfloat16.h"
+#include "util/bytes.h"
 #include "util/thread_pool.h"
 #include "workers/sharded_table.h"
 
@@ -152,12 +153,12 @@ void GradientExchange::Accumulate() {
         const char* from = parts[r];
         ForBlocks(floats, [&](size_t begin, size_t end) {
           if (from == nullptr) {
-            std::memset(to + begin, 0, (end - begin) * sizeof(float));
+            ZeroBytes(to + begin, (end - begin) * sizeof(float));
           } else if (narrow_[t]) {
             const auto* half = reinterpret_cast<const uint16_t*>(from);
             for (size_t i = begin; i < end; ++i) to[i] = FromBfloat16(half[i]);
           } else {
-            std::memcpy(to + begin, from + begin * sizeof(float), (end - begin) * sizeof(float));
+            CopyBytes(to + begin, from + begin * sizeof(float), (end - begin) * sizeof(float));
           }
         });
         to += floats;

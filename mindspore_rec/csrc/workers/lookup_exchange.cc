@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "table/for_shards.h"
+#include "util/bytes.h"
 #include "workers/sharded_table.h"
 
 namespace msrec {
@@ -36,7 +37,7 @@ void ZeroRows(const LookupRequest& request, size_t stride, size_t rows) {
   const size_t dim = request.table->table().dim();
   for (size_t i = 0; i < (stride == 1 ? 1 : rows); ++i) {
     const size_t together = stride == 1 ? rows : 1;
-    std::memset(request.out + i * stride * dim, 0, together * dim * sizeof(float));
+    ZeroBytes(request.out + i * stride * dim, together * dim * sizeof(float));
   }
 }
 
@@ -231,8 +232,8 @@ void LookupExchange::ReceiveKeys() {
     for (int r = 0; r < all_.size(); ++r) {
       const char* message = messages[r * lookups_.size() + i];
       const size_t count = kept.received[r];
-      std::memcpy(keys, message, count * sizeof(int64_t));
-      std::memcpy(occurrences, message + count * sizeof(int64_t), count * sizeof(uint32_t));
+      CopyBytes(keys, message, count * sizeof(int64_t));
+      CopyBytes(occurrences, message + count * sizeof(int64_t), count * sizeof(uint32_t));
       keys += count;
       occurrences += count;
     }
@@ -311,7 +312,7 @@ void LookupExchange::ReturnRows() {
     for (int r = 0; r < all_.size(); ++r) {
       for (size_t i = 0; i < travelling.size(); ++i) {
         const size_t floats = travelling[i]->kept->received[r] * travelling[i]->dim();
-        std::memcpy(at, from[i], floats * sizeof(float));
+        CopyBytes(at, from[i], floats * sizeof(float));
         from[i] += floats;
         at += floats * sizeof(float);
       }

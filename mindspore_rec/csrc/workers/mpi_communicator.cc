@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "util/bytes.h"
 #include "workers/group.h"
 #include "workers/mpi_job.h"
 
@@ -194,9 +195,7 @@ void MpiCommunicator::DoAllToAllV(const char* send, const size_t* send_bytes, ch
     const int to = (rank() + i) % size();
     StartSend(send + send_at[to], send_bytes[to], to, kCollectiveTag, &messages_);
   }
-  if (send_bytes[rank()] > 0) {
-    std::memcpy(recv + recv_at[rank()], send + send_at[rank()], send_bytes[rank()]);
-  }
+  CopyBytes(recv + recv_at[rank()], send + send_at[rank()], send_bytes[rank()]);
   Wait(&messages_);
 }
 
@@ -211,9 +210,7 @@ void MpiCommunicator::DoAllGatherV(const char* mine, char* all, const size_t* al
   for (int i = 1; i < size(); ++i) {
     StartSend(mine, all_bytes[rank()], (rank() + i) % size(), kCollectiveTag, &messages_);
   }
-  if (all_bytes[rank()] > 0 && mine != all + at[rank()]) {
-    std::memcpy(all + at[rank()], mine, all_bytes[rank()]);
-  }
+  if (mine != all + at[rank()]) CopyBytes(all + at[rank()], mine, all_bytes[rank()]);
   Wait(&messages_);
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workers/packed_keys.h"
 
-#include <cstring>
 
 #include "table/for_shards.h"
 #include "table/row_layout.h"
+#include "util/bytes.h"
 
 namespace msrec {
 
@@ -73,7 +73,7 @@ void PackedKeys::Point(Batch* batch, float* const* rows, int dim) const {
 
 void PackedKeys::Sum(Batch* batch, const float* grad, int dim, const Kernels& kernels,
                      float* sums) const {
-  std::memset(sums, 0, total_ * static_cast<size_t>(dim) * sizeof(float));
+  ZeroBytes(sums, total_ * static_cast<size_t>(dim) * sizeof(float));
   ForShards(*batch, [&](int s) {
     const size_t first = batch->begin[s];
     const size_t positions = batch->begin[s + 1] - first;

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "table/exported_rows.h"
+#include "util/bytes.h"
 
 namespace msrec {
 
@@ -50,7 +51,7 @@ class MessageReader {
   std::unique_ptr<T[]> TakeArray(size_t n) {
     CheckLeft(n, sizeof(T));
     std::unique_ptr<T[]> array(new T[n]);
-    if (n > 0) std::memcpy(array.get(), TakeBytes(n * sizeof(T)), n * sizeof(T));
+    CopyBytes(array.get(), TakeBytes(n * sizeof(T)), n * sizeof(T));
     return array;
   }
   const char* TakeBytes(size_t n);

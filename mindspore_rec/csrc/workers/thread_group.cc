@@ -3,10 +3,11 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <mutex>
 #include <utility>
+
+#include "util/bytes.h"
 
 namespace msrec {
 namespace {
@@ -76,7 +77,7 @@ class ThreadCommunicator final : public Communicator {
       }
       const char* part = offer.data;
       for (int before = 0; before < rank(); ++before) part += offer.bytes[before];
-      if (recv_bytes[r] > 0) std::memcpy(recv, part, recv_bytes[r]);
+      CopyBytes(recv, part, recv_bytes[r]);
       recv += recv_bytes[r];
     }
     Meet();  // nobody changes what another one still reads
@@ -97,7 +98,7 @@ class ThreadCommunicator final : public Communicator {
         break;
       }
       // What is in its place already is being read by the others.
-      if (all_bytes[r] > 0 && offer.data != all) std::memcpy(all, offer.data, all_bytes[r]);
+      if (offer.data != all) CopyBytes(all, offer.data, all_bytes[r]);
       all += all_bytes[r];
     }
     Meet();

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+namespace msrec {
+
+// std::memcpy and std::memset that take null where there are no bytes, as empty buffers have it.
+inline void CopyBytes(void* to, const void* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+inline void ZeroBytes(void* to, size_t bytes) {
+  if (bytes > 0) std::memset(to, 0, bytes);
+}
+
+}  // namespace msrec
