@@ -31,8 +31,8 @@ from tqdm import tqdm
 
 from examples.online_learning.events import Clicks
 from examples.online_learning.kafka.broker import Broker
-from examples.online_learning.parts import EVENTS, Status
-from examples.online_learning.run import Part
+from examples.online_learning.parts import EVENTS, Status, worker_count
+from examples.online_learning.process import Part
 from mindspore_rec.serving import Predictor
 from mindspore_rec.stream import KafkaWriter, pack
 
@@ -164,6 +164,9 @@ def main() -> None:
     """Run the benchmark."""
     parser = bench_common.parser(__doc__.split("\n")[0])
     parser.add_argument("--rate", type=float, default=5000.0, help="events a second")
+    parser.add_argument(
+        "--workers", type=worker_count, default=1, help="processes that train together"
+    )
     parser.add_argument("--probes", type=int, default=60)
     parser.add_argument("--every", type=float, default=1.3, help="seconds between probes, mean")
     parser.add_argument("--delta-seconds", type=float, default=1.0)
@@ -180,8 +183,8 @@ def main() -> None:
         deltas = ["--delta-seconds", str(options.delta_seconds)]
         fulls = ["--full-seconds", str(options.full_seconds)]
         parts = [
-            Part("trainer", directory, [*common, *deltas, *fulls]),
-            Part("worker", directory, common),
+            Part("trainer", directory, [*common, *deltas, *fulls], options.workers),
+            Part("worker", directory, [*common, "--shards", str(options.workers)]),
             Part("producer", directory, [*common, "--rate", str(options.rate)]),
         ]
         for part in parts:

@@ -14,11 +14,25 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-__all__ = ["BROKERS", "DATASET", "EVENTS", "NAMESPACE", "Status", "parser", "stopped_in_order"]
+__all__ = [
+    "BROKERS",
+    "CHANNEL",
+    "DATASET",
+    "EVENTS",
+    "NAMESPACE",
+    "PROCESSES",
+    "Status",
+    "parser",
+    "stopped_in_order",
+    "worker_count",
+]
 
 BROKERS = "127.0.0.1:9092"
 EVENTS = "events"  # topic of the producer
 NAMESPACE, DATASET = "online", "features"  # the channel from feature worker to trainer
+CHANNEL = f"{NAMESPACE}.{DATASET}"  # its topic
+PROCESSES = "trainer_processes"  # status with the ids of the trainer's workers
+MOST_WORKERS = 64  # on one machine
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -36,6 +50,19 @@ def parser(description: str) -> argparse.ArgumentParser:
         help="MovieLens, ratings.csv and movies.csv; without, a synthetic stream",
     )
     return made
+
+
+def worker_count(text: str) -> int:
+    """Return a number of workers from the command line.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no whole number from 1 to 64.
+    """
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number from 1 to {MOST_WORKERS}, got {text!r}"
+        )
+    return int(text)
 
 
 class Status:

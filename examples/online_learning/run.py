@@ -4,6 +4,7 @@
     python examples/online_learning/run.py
     python examples/online_learning/run.py --data DIR --speed 2e6
     python examples/online_learning/run.py --kill-every 20
+    python examples/online_learning/run.py --workers 2
 
 Shows a line a second. Ctrl-C ends everything in order; started again with the same directory, it
 resumes. A part that ends is restarted. Needs Java 17 and Maven for Kafka.
@@ -11,11 +12,7 @@ resumes. A part that ends is restarted. Needs Java 17 and Maven for Kafka.
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,88 +21,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `examples` is not in the wheel
 
 from examples.online_learning.kafka.broker import Broker
-from examples.online_learning.parts import Status, parser, stopped_in_order
+from examples.online_learning.parts import (
+    CHANNEL,
+    Status,
+    parser,
+    stopped_in_order,
+    worker_count,
+)
+from examples.online_learning.process import Part
 from examples.online_learning.producer import add_pace, check_pace
-
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-QUICK_ENDS = 3  # of a part in succession, after which it is given up
-SOON = 20.0  # seconds
-
-
-class Part:
-    """Process of one part of the example, restarted when it ends.
-
-    Args:
-        name: name of the script.
-        directory: directory of the run.
-        arguments: arguments of the script.
-    """
-
-    def __init__(self, name: str, directory: Path, arguments: list[str]) -> None:
-        self.name = name
-        self.starts = 0
-        self._command = [sys.executable, str(HERE / f"{name}.py"), *arguments]
-        self._log = directory / "logs" / f"{name}.log"
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        self._quick = 0
-        self._process: subprocess.Popen[bytes] | None = None
-        self._began = self._started = 0.0
-
-    def keep_up(self) -> None:
-        """Start the process if it does not run.
-
-        Raises:
-            RuntimeError: the process ended soon after each of several starts.
-        """
-        if self._process is not None:
-            if self._process.poll() is None:
-                return
-            killed = self._process.returncode == -signal.SIGKILL
-            soon = time.monotonic() < self._began + SOON
-            self._quick = self._quick + 1 if soon and not killed else 0
-            if self._quick >= QUICK_ENDS:
-                end = self._log.read_text(encoding="utf-8", errors="replace")[-2000:]
-                raise RuntimeError(f"{self.name} does not run; the end of {self._log}:\n{end}")
-        self._began, self._started = time.monotonic(), time.time()
-        self.starts += 1
-        with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-                start_new_session=True,  # a Ctrl-C in the terminal is for the runner to handle
-                preexec_fn=_end_with_parent,
-            )
-
-    def has_spoken(self, directory: Path) -> bool:
-        """Return whether the part has reported figures since its last start."""
-        return bool(Status(directory, self.name).read().get("at", 0.0) > self._started)
-
-    def kill(self) -> None:
-        """End the process at once, as a crash would."""
-        if self._process is not None:
-            self._process.kill()
-
-    def stop(self, timeout: float = 60.0) -> None:
-        """End the process in order, or by force after `timeout` seconds."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        if process.poll() is None:
-            process.terminate()
-        try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _end_with_parent() -> None:
-    set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
+from mindspore_rec.stream import ensure_topic
 
 
 class Line:
@@ -208,11 +133,33 @@ def run(options: Any, parts: dict[str, Part], line: Line) -> None:
         time.sleep(1.0)
 
 
+def check_channel(brokers: str, workers: int) -> None:
+    """Create the channel to the trainer with a partition for each worker.
+
+    Raises:
+        RuntimeError: it is of a run with another number of workers, whose batches depended on time
+            and whose places are of its partitions.
+    """
+    there = ensure_topic(brokers, CHANNEL, workers)
+    if there != workers:
+        raise RuntimeError(
+            f"--workers must be {there}, as this run was begun, got {workers}: give another "
+            "--directory (or --brokers without a topic "
+            f"{CHANNEL!r}) to begin one with {workers}"
+        )
+
+
 def main() -> None:
     """Run all parts."""
     made = parser(__doc__.split("\n")[0])
     made.set_defaults(brokers=None)
     add_pace(made)
+    made.add_argument(
+        "--workers",
+        type=worker_count,
+        default=1,
+        help="processes that train together; the same for all runs in a directory",
+    )
     made.add_argument("--seconds", type=float, help="end after so long; without, at Ctrl-C")
     made.add_argument(
         "--events",
@@ -221,7 +168,9 @@ def main() -> None:
     )
     made.add_argument("--json", type=Path, help="write the figures of all lines to this file")
     made.add_argument(
-        "--kill-every", type=float, help="kill -9 a trainer that has trained so many seconds"
+        "--kill-every",
+        type=float,
+        help="kill -9 a trainer that has trained so many seconds; of several workers each in turn",
     )
     made.add_argument("--kills", type=int, help="with --kill-every: so often at most")
     options = made.parse_args()
@@ -241,18 +190,24 @@ def main() -> None:
         if broker is not None:
             print("starting Kafka; Maven fetches it the first time", flush=True)
             broker.start()
-        common += ["--brokers", options.brokers or (broker.address if broker else "")]
-        arguments = {"producer": pace, "worker": [], "trainer": [], "serve": []}
+        brokers = options.brokers or (broker.address if broker else "")
+        common += ["--brokers", brokers]
+        shards = ["--shards", str(options.workers)]
+        arguments = {"producer": pace, "worker": shards, "trainer": [], "serve": []}
+        workers = {"trainer": options.workers}
         parts = {
-            name: Part(name, options.directory, common + own) for name, own in arguments.items()
+            name: Part(name, options.directory, common + own, workers.get(name, 1))
+            for name, own in arguments.items()
         }
         for name in parts:
             Status(options.directory, name).clear()  # of an earlier run
         line = Line(options.directory)
         try:
+            check_channel(brokers, options.workers)
             run(options, parts, line)
         finally:
-            print("\nstopping; the trainer saves", flush=True)
+            if any(part.starts for part in parts.values()):
+                print("\nstopping; the trainer saves", flush=True)
             for part in parts.values():  # the source first, so that all can finish
                 part.stop()
             if broker is not None:

@@ -2,9 +2,11 @@
 """Trainer: learn from the features as they arrive, and save a delta a second.
 
     python examples/online_learning/trainer.py --brokers 127.0.0.1:9092
+    python -m mindspore_rec.launch -n 2 --no-bind examples/online_learning/trainer.py
 
 Every batch is scored before it is trained on. Killed at any moment and restarted, it resumes from
-the last delta: the model, its optimizer, the position in the stream and the figures.
+the last delta: the model, its optimizer, the position in the stream and the figures. Each of
+several workers reads its partitions of the stream, and worker 0 reports the figures of all.
 """
 
 from __future__ import annotations
@@ -29,8 +31,16 @@ from examples.online_learning.network import (
     online_loss,
     online_optimizer,
 )
-from examples.online_learning.parts import DATASET, NAMESPACE, Status, parser
+from examples.online_learning.parts import (
+    CHANNEL,
+    DATASET,
+    NAMESPACE,
+    PROCESSES,
+    Status,
+    parser,
+)
 from mindspore_rec import ProgressiveValidation, RecCheckpoint, RecModel
+from mindspore_rec.parallel import worker_group
 from mindspore_rec.stream import DataReceiver, Journal, StreamingDataset, ensure_topic
 
 
@@ -62,17 +72,19 @@ class Reports(Callback):
 
 def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None:
     """Train until it is stopped; SIGTERM and Ctrl-C finish the step and save."""
-    ensure_topic(brokers, f"{NAMESPACE}.{DATASET}")
+    group = worker_group()
+    ensure_topic(brokers, CHANNEL, group.size)
     pipeline = events.pipeline()
     receiver = DataReceiver(
         brokers,
         NAMESPACE,
+        shard_id=None,  # all: workers divide them
         dataset_name=DATASET,
         schema=channel_schema(pipeline, events.batch(0, 1, sent=1.0)),
         batch_size=options.batch,
         event_time="sent",  # of a batch's events: set on the tables just before its step
         max_wait_seconds=options.wait,
-        journal=Journal(directory / "trainer.journal"),
+        journal=Journal(directory / journal_name(group.rank, group.size)),
     )
     stream = StreamingDataset(receiver, columns=pipeline.column_names)
     shape: dict[str, Any] = {"fields": events.fields, "dense": events.dense}
@@ -90,15 +102,26 @@ def train(brokers: str, events: EventSet, directory: Path, options: Any) -> None
     )
     with stream:
         restored = checkpoint.restore(model, stream)
-        print(f"trainer: {'starts' if restored is None else f'goes on at step {restored}'}")
-        reports = Reports(stream, online, Status(directory, "trainer"))
-        model.online_train(stream, [reports, online, checkpoint], progress=options.progress)
+        callbacks = [online, checkpoint]
+        processes = group.all_gather_json(os.getpid())
+        if group.rank == 0:
+            print(f"trainer: {'starts' if restored is None else f'goes on at step {restored}'}")
+            Status(directory, PROCESSES).say(processes=processes)
+            callbacks.insert(0, Reports(stream, online, Status(directory, "trainer")))
+        model.online_train(stream, callbacks, progress=options.progress)
+
+
+def journal_name(worker: int, workers: int) -> str:
+    """Return the name of the file with a worker's decisions that depended on time."""
+    return "trainer.journal" if workers == 1 else f"trainer-{worker}-of-{workers}.journal"
 
 
 def main() -> None:
     """Run the trainer."""
     made = parser(__doc__.split("\n")[0])
-    made.add_argument("--batch", type=int, default=500, help="events of a step, at most")
+    made.add_argument(
+        "--batch", type=int, default=500, help="events of a step of all workers, at most"
+    )
     made.add_argument(
         "--wait", type=float, default=0.2, help="seconds that an event waits for more"
     )

@@ -14,6 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # `datasets` and `models` are not in the wheel
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -25,6 +27,7 @@ from examples.online_learning.parts import (
     Status,
     parser,
     stopped_in_order,
+    worker_count,
 )
 from mindspore_rec.stream import (
     DataSender,
@@ -34,6 +37,7 @@ from mindspore_rec.stream import (
     KafkaSource,
     StreamingDataset,
     ensure_topic,
+    to_record_batch,
 )
 
 
@@ -59,7 +63,25 @@ class Watched:
         return made
 
 
-def work(brokers: str, events: EventSet, directory: Path, batch: int, wait: float) -> None:
+class EvenSender(DataSender):
+    """Sender that divides the rows of each batch evenly among the shards.
+
+    The trainer's workers train one batch at a time together, so they need rows at the same rate.
+    """
+
+    def send(self, obj: Any) -> None:
+        """Send rows: a message of equal length, but for one row, into each shard."""
+        rows = to_record_batch(obj)
+        parts = self.num_shards
+        turn = self._next // parts % parts  # no shard always gets the row more
+        ends = [(rows.num_rows * part + turn) // parts for part in range(parts + 1)]
+        for begin, end in zip(ends, ends[1:], strict=False):
+            super().send(rows.slice(begin, end - begin))
+
+
+def work(
+    brokers: str, events: EventSet, directory: Path, batch: int, wait: float, shards: int
+) -> None:
     """Run until it is stopped."""
     directory.mkdir(parents=True, exist_ok=True)
     ensure_topic(brokers, EVENTS)
@@ -73,7 +95,7 @@ def work(brokers: str, events: EventSet, directory: Path, batch: int, wait: floa
         max_wait_seconds=wait,  # with few events, send a smaller batch
         journal=Journal(directory / "worker.journal"),
     )
-    sender = DataSender(brokers, NAMESPACE, dataset_name=DATASET, sender_name="worker-0")
+    sender = EvenSender(brokers, NAMESPACE, shards, DATASET, sender_name="worker-0")
     watched = Watched(events.pipeline(), Status(directory, "worker"))
     with sender, StreamingDataset(source, watched) as stream:
         FeatureWorker(stream, sender, directory / "worker.json").run()
@@ -86,10 +108,17 @@ def main() -> None:
     made.add_argument(
         "--wait", type=float, default=0.1, help="seconds that an event waits for more"
     )
+    made.add_argument(
+        "--shards",
+        type=worker_count,
+        default=1,
+        help="partitions of the trainer's topic, as many as the trainer has workers",
+    )
     options = made.parse_args()
     with stopped_in_order():
         events = open_events(options.data)
-        work(options.brokers, events, options.directory, options.batch, options.wait)
+        directory, wait = options.directory, options.wait
+        work(options.brokers, events, directory, options.batch, wait, options.shards)
 
 
 if __name__ == "__main__":

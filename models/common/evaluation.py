@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from mindspore_rec import RecModel
 from mindspore_rec.metrics import AUC, LogLoss, ReliabilityCurve, functional
+from mindspore_rec.parallel import WorkerGroup, worker_group
 from models.common.data import Data
 
 __all__ = ["Evaluation", "calibration", "evaluate", "predictions", "training_metrics"]
@@ -81,13 +83,30 @@ def calibration(logit: np.ndarray, label: np.ndarray) -> ReliabilityCurve:
 
 
 def predictions(model: RecModel, data: Data) -> tuple[np.ndarray, np.ndarray]:
-    """Return logits and labels of the test rows, float32 `[rows, tasks]` each."""
-    logits, labels = [], []
-    for batch in data.test:
-        inputs = (batch["ids"], batch["dense"]) if data.dense else (batch["ids"],)
-        logits.append(model.predict(*inputs).asnumpy())
-        labels.append(batch["label"])
+    """Return logits and labels of the test rows, float32 `[rows, tasks]` each.
+
+    Of several workers each predicts every so many-th batch, and has the logits of all. Batches stay
+    whole, so the bits are those of a worker that predicts all of them.
+    """
+    group = worker_group()
+    logits: list[np.ndarray] = []
+    labels: list[np.ndarray] = []
+    batches = iter(data.test)
+    while several := list(islice(batches, group.size)):
+        # One that has no batch any more takes part in the lookups with that of another worker.
+        mine = several[group.rank if group.rank < len(several) else 0]
+        inputs = (mine["ids"], mine["dense"]) if data.dense else (mine["ids"],)
+        logit = model.predict(*inputs).asnumpy()
+        found = [logit] if group.size == 1 else _of_all(group, logit)
+        logits.extend(found[: len(several)])
+        labels.extend(batch["label"] for batch in several)
     return np.concatenate(logits), np.concatenate(labels)
+
+
+def _of_all(group: WorkerGroup, logit: np.ndarray) -> list[np.ndarray]:
+    """Return the logits of each worker's batch."""
+    every = group.all_gather(logit.tobytes())
+    return [np.frombuffer(each, logit.dtype).reshape(-1, logit.shape[1]) for each in every]
 
 
 def _groups(data: Data, rows: int) -> Iterator[tuple[str, np.ndarray]]:

@@ -175,11 +175,18 @@ def test_a_job_that_was_killed_goes_on(root, uninterrupted, at, newest, workers)
         for one, other in zip(found, uninterrupted, strict=True):
             assert one["rows"] == other["rows"]
             assert one["dense"] == other["dense"]
+            assert one["online"] == other["online"]
     else:
         assert [each["restored"]["seen"] for each in found] == [[0, 1]] * workers
         assert [each["restored"]["count"] for each in found] == list(range(workers))
         assert len({each["draws"] for each in found}) == workers
         assert_close(joined(found), joined(uninterrupted))
+    for each in found:  # the figures are of all rows, those before the kill too
+        assert each["restored"]["online"] == 32 * newest
+        rows, figures = each["online"]
+        assert rows == 32 * STEPS
+        assert figures == pytest.approx(uninterrupted[0]["online"][1], abs=1e-3)
+        assert figures == found[0]["online"][1]
     assert not list(directory.glob(".tmp-*"))
     back = trained(2, directory, STEPS)  # nothing left to train: loaded by two again
     assert joined(back, "restored") == joined(found)

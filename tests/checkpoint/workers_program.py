@@ -31,6 +31,7 @@ from mindspore_rec import (
     Eviction,
     HashEmbeddingLookup,
     LazyAdam,
+    ProgressiveValidation,
     RecCheckpoint,
     RecModel,
     load_checkpoint,
@@ -82,6 +83,7 @@ def batches(first: int, count: int) -> list[tuple[np.ndarray, ...]]:
 
 
 MESSAGES, ROWS = 120, 29
+WINDOW = 1000  # of progressive validation: more rows than 12 batches have
 COLUMNS = ["values", "states", "counts", "last_steps", "last_times"]  # of rows in `contents`
 COUNT = COLUMNS.index("counts") - len(COLUMNS)  # from the end: a table may have no states
 
@@ -180,19 +182,21 @@ def main() -> None:
     net = Net()
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params(), 0.05))
     counter = Counter(group.rank)
+    online = ProgressiveValidation(model, window=WINDOW)
+    states = {"counter": counter, "online": online}
     said: list[Any] = []
     arguments = settings.get("save", {"every_steps": 8, "delta_every_steps": 2})
-    checkpoint = RecCheckpoint(
-        directory, states={"counter": counter}, announce=said.append, **arguments
-    )
+    checkpoint = RecCheckpoint(directory, states=states, announce=said.append, **arguments)
     data = stream(group.size) if settings.get("stream") else None
     step = checkpoint.restore(model, data) or 0
     restored = {"step": step, "seen": counter.seen, "count": counter.count, "rows": contents(net)}
+    restored["online"] = online.rows
     draws = float(np.random.random())  # noqa: NPY002
     harm(settings, group.rank)
     if steps > step:
         given = batches(step, steps - step) if data is None else data
-        model.online_train(given, checkpoint, max_steps=steps - step, progress=False)
+        callbacks = [online, checkpoint]
+        model.online_train(given, callbacks, max_steps=steps - step, progress=False)
     if "saved" in settings:
         for _ in range(2):
             save_checkpoint(model, settings["saved"], overwrite=True, states={"counter": counter})
@@ -202,6 +206,7 @@ def main() -> None:
         "dense": net.dense.weight.asnumpy().tolist(), "announced": said,
         "saves": [[each.step, each.kind, each.rows] for each in checkpoint.saves],
         "failures": checkpoint.failures,
+        "online": [online.rows, online.figures()] if online.rows else None,
     }  # fmt: skip
     every = group.all_gather_json(found)
     if group.rank == 0 and "to" in settings:
