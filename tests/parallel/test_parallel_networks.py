@@ -2,7 +2,8 @@
 """Random networks trained by several workers are those that one process trains.
 
 `MINDSPORE_REC_NETWORKS` is the number of networks, `MINDSPORE_REC_NETWORKS_FIRST` the number of the
-first one, `MINDSPORE_REC_NETWORKS_WORKERS` the numbers of workers: "1,2,3,4".
+first one, `MINDSPORE_REC_NETWORKS_WORKERS` the numbers of workers: "1,2,3,4", and
+`MINDSPORE_REC_NETWORKS_CHANGES` those before and after a restart: "2-3,3-2,2-1,1-4".
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from tests.run_workers import need_mpi
 FIRST = count("MINDSPORE_REC_NETWORKS_FIRST", 0)
 COUNT = count("MINDSPORE_REC_NETWORKS", 6)
 WORKERS = [int(n) for n in os.environ.get("MINDSPORE_REC_NETWORKS_WORKERS", "2,3").split(",")]
-A_START = 12  # networks in one start: each leaves memory behind in MindSpore
+CHANGES = os.environ.get("MINDSPORE_REC_NETWORKS_CHANGES", "2-3")
+A_START = 25  # networks in one start: each leaves memory behind in MindSpore
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +43,27 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, A_START))
 def test_workers_train_what_one_process_trains(first: int, tmp_path: Path, redis: str) -> None:
     cases: list[Case] = [draw_case(n) for n in range(first, min(first + A_START, FIRST + COUNT))]
-    one = run(tmp_path / "one", 1, cases, redis_database(redis, 1))
+    one = run(tmp_path / "one", None, cases, redis_database(redis, 1))
     for workers in WORKERS:
         many = run(tmp_path / f"{workers}", workers, cases, redis_database(redis, 2))
         for case in cases:
             assert_alike(case, many[case["seed"]], one[case["seed"]][0])
+            if workers == 1:
+                assert_same_bits(many[case["seed"]], one[case["seed"]], f"case {case}")
         if workers == WORKERS[0]:
             again = run(tmp_path / "again", workers, cases, redis_database(redis, 3))
             for case in cases:
                 assert_same_bits(many[case["seed"]], again[case["seed"]], f"case {case}")
+
+
+@pytest.mark.parametrize("change", CHANGES.split(","))
+def test_another_number_of_workers_goes_on(change: str, tmp_path: Path, redis: str) -> None:
+    """Half of the steps by some workers, the rest from their checkpoint by others."""
+    before, after = (int(n) for n in change.split("-"))
+    cases = [draw_case(n) for n in range(FIRST, FIRST + COUNT)]
+    one = run(tmp_path / "one", None, cases, redis_database(redis, 4))
+    half = tmp_path / "half"
+    run(half, before, cases, redis_database(redis, 5), "first")
+    many = run(tmp_path / "rest", after, cases, redis_database(redis, 6), "rest", half)
+    for case in cases:
+        assert_alike(case, many[case["seed"]], one[case["seed"]][0])

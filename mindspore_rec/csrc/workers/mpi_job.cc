@@ -189,6 +189,10 @@ void MpiJob::StopWatching() {
 
 bool MpiJob::Leave() {
   owner_.Require("the job of workers");
+  // Other threads finish what they exchange: MPI must not end under it.
+  for (const Communicator* channel : watched_) {
+    while (channel->busy()) std::this_thread::sleep_for(milliseconds(1));
+  }
   StopWatching();
   for (int r = 0; r < size_; ++r) {
     if (r != rank_) Note(r, kLeftNote);

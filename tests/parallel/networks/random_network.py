@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from mindspore_rec import (
     StaticParameter,
     TableConfig,
 )
+from mindspore_rec.nn import BCEWithLogitsLoss
 from mindspore_rec.nn.lookup import TableLookup
 from mindspore_rec.stream import Batch, BatchSource, split_by_worker
 from tests.parallel.networks.random_case import VOCABULARY, Case, steps_of
@@ -265,16 +267,17 @@ def _optimizer(given: dict[str, Any], parameters: Any, scale: float, clip: float
 class CaseData(BatchSource):
     """The batches of a case, or one worker's rows of them."""
 
-    def __init__(self, case: Case, place: Place | None) -> None:
+    def __init__(self, case: Case, place: Place | None, steps: range) -> None:
         self._case = case
         self._place = place
+        self._steps = steps
 
     @property
     def length(self) -> int:
-        return int(self._case["steps"])
+        return len(self._steps)
 
     def read(self) -> Iterator[Batch]:
-        for step in steps_of(self._case):
+        for step in islice(steps_of(self._case), self._steps.start, self._steps.stop):
             columns, time = step["columns"], step["event_time"]
             if self._place is not None:
                 columns, time = _share(step, self._place)
@@ -292,15 +295,15 @@ def _share(step: dict[str, Any], place: Place) -> tuple[tuple[np.ndarray, ...], 
     return tuple(column[begin:end] for column in step["columns"]), time
 
 
-def data_of(case: Case, place: Place) -> Any:
-    if place.workers == 1:
-        return CaseData(case, None)
-    if case["split"] == "worker":
-        return split_by_worker(CaseData(case, place), by="worker")
-    return CaseData(case, None)
+def data_of(case: Case, place: Place, steps: range) -> Any:
+    """Return the data of some of a case's steps."""
+    if place.workers > 1 and case["split"] == "worker":
+        return split_by_worker(CaseData(case, place, steps), by="worker")
+    return CaseData(case, None, steps)
 
 
 def loss_of(case: Case) -> nn.Cell:
     if case["loss"] == "mse":
         return nn.MSELoss(reduction=case["reduction"])
-    return nn.BCEWithLogitsLoss(reduction=case["reduction"])
+    made = BCEWithLogitsLoss if case["loss"] == "fused bce" else nn.BCEWithLogitsLoss
+    return made(reduction=case["reduction"])

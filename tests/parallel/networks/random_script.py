@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains random networks one after the other, alone or as one of several workers.
 
-Usage: random_script.py DIRECTORY CASES [REDIS], where CASES is a file with a list of cases in JSON.
-Writes what each worker has after each of them to `<DIRECTORY>/<case>.<worker>.npz`.
+Usage: random_script.py DIRECTORY. Reads `plan.json` there:
+    cases    the cases
+    part     "all" of each one's steps; the "first" half, after which a checkpoint is saved; or the
+             "rest", after one is loaded
+    load     directory of the run that has trained the first half
+    redis    URL of the remote tiers, or null
+Writes what each worker has after each case to `<DIRECTORY>/<case>.<worker>.npz`.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ import numpy as np
 from mindspore import Tensor
 from mindspore.train import Callback
 
-from mindspore_rec import EvictCallback, RecModel
+from mindspore_rec import EvictCallback, RecModel, load_checkpoint, save_checkpoint
 from mindspore_rec.parallel import worker_group
 from tests.parallel.networks.random_case import Case, fresh_keys
 from tests.parallel.networks.random_network import (
@@ -43,7 +48,9 @@ class Losses(Callback):
         self.seen.append(float(run_context.original_args().net_outputs.asnumpy()))
 
 
-def train(case: Case, place: Place) -> dict[str, np.ndarray]:
+def train(
+    case: Case, place: Place, part: str = "all", load: Path | None = None, save: Path | None = None
+) -> dict[str, np.ndarray]:
     """Return losses, predictions, dense parameters and this worker's rows after a training."""
     ms.set_context(
         mode=ms.GRAPH_MODE if case["mode"] == "graph" else ms.PYNATIVE_MODE,
@@ -56,14 +63,21 @@ def train(case: Case, place: Place) -> dict[str, np.ndarray]:
     model = RecModel(net, loss_of(case), optimizer_of(case, net), loss_scale_manager=scale)
     losses = Losses()
     callbacks: list[Callback] = [losses]
+    states: dict[str, Any] = {}
     by_callback = [
         t for t in net.tables if getattr(t, "eviction", None) and t.eviction.trigger == "callback"
     ]
     if by_callback:
-        callbacks.append(
-            EvictCallback(evict_time_interval=None, evict_step_interval=case["evict_every"])
-        )
-    model.train(1, data_of(case, place), callbacks, progress=False)
+        evict = EvictCallback(evict_time_interval=None, evict_step_interval=case["evict_every"])
+        callbacks.append(evict)
+        states["evict"] = evict
+    half = case["steps"] // 2
+    if load is not None:
+        load_checkpoint(model, load, states=states)
+    steps = {"all": range(case["steps"]), "first": range(half), "rest": range(half, case["steps"])}
+    model.train(1, data_of(case, place, steps[part]), callbacks, progress=False)
+    if save is not None:
+        save_checkpoint(model, save, states=states)
     found = {"losses": np.array(losses.seen)}
     found["prediction"] = model.predict(*map(Tensor, fresh_keys(case))).asnumpy()
     for parameter in model.train_network.get_parameters():
@@ -92,12 +106,16 @@ def contents(table: Any) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    directory, cases = Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text())
-    redis = sys.argv[3] if len(sys.argv) > 3 else None
+    directory = Path(sys.argv[1])
+    plan = json.loads((directory / "plan.json").read_text())
     group = worker_group()
-    for case in cases:
-        place = Place(group.rank, group.size, directory / "tiers" / str(case["seed"]), redis)
-        found = train(case, place)
+    for case in plan["cases"]:
+        tiers = directory / "tiers" / str(case["seed"])
+        place = Place(group.rank, group.size, tiers, plan["redis"])
+        saved = f"{case['seed']}.saved"
+        load = Path(plan["load"]) / saved if plan["part"] == "rest" else None
+        save = directory / saved if plan["part"] == "first" else None
+        found = train(case, place, plan["part"], load, save)
         np.savez(directory / f"{case['seed']}.{group.rank}.npz", **found)
         gc.collect()
     group.finish()
