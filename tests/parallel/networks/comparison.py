@@ -72,6 +72,15 @@ def run(
     }
 
 
+def compare(case: Case, many: Sequence[Saved], one: Saved) -> str:
+    """Return how workers differ from one process, '' if they do not; see `assert_alike`."""
+    try:
+        assert_alike(case, many, one)
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
 def assert_same_bits(one: Sequence[Saved], other: Sequence[Saved], what: str) -> None:
     """Check that two runs of as many workers end with the same bits."""
     for worker, (first, second) in enumerate(zip(one, other, strict=True)):

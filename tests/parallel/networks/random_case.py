@@ -89,6 +89,37 @@ def draw_case(seed: int, mode: str = "") -> Case:
     return case
 
 
+def plain_case(seed: int, table: dict[str, Any] | None = None, **changes: Any) -> Case:
+    """Return a case of one table and one lookup, with what is given for it and for its table."""
+    given: dict[str, Any] = {
+        "static": False, "dim": 2, "placement": "sharded", "owner": None, "initializer": "normal",
+        "seed": 0, "admission": None, "eviction": None, "unknown": None, "frozen": False,
+        "tier": None, "prefetch": 0, "policy": "lru", "name": f"case{seed}.0", "optimizer": 0,
+    }  # fmt: skip
+    use = {
+        "kind": "lookup", "tables": [0], "window": [0, 2], "padding": None, "faae": 1,
+        "mode": "sum", "weighted": False,
+    }  # fmt: skip
+    case: Case = {
+        "seed": seed, "mode": "pynative", "tables": [given | (table or {})], "uses": [use],
+        "optimizers": [{"kind": "SGD", "rate": 0.05, "weight_decay": 0.0}], "clip": None,
+        "loss_scale": 1.0, "loss": "mse", "reduction": "mean", "split": "rows", "steps": 5,
+        "rows": 5, "universe": 12, "drift": 0, "event_times": False, "evict_every": 2,
+    }  # fmt: skip
+    return case | changes
+
+
+# Cases in which workers once trained something else than one process.
+SHRUNK = (
+    plain_case(-1, loss="mse", reduction="sum"),
+    plain_case(-2, loss="fused bce", reduction="sum"),
+    plain_case(-3, loss="bce"),
+    # Rows come back from the tier, ahead of the steps that need them.
+    plain_case(-4, {"tier": "ssd", "prefetch": 2}, steps=16, rows=6, universe=120, drift=16),
+    plain_case(-5, {"tier": "redis", "prefetch": 1}, steps=16, rows=6, universe=120, drift=16),
+)
+
+
 def _draw_table(draw: Draw, tiers: bool) -> dict[str, Any]:
     table: dict[str, Any] = {
         "static": draw.chance(0.2),
@@ -175,7 +206,7 @@ def steps_of(case: Case) -> Iterator[dict[str, Any]]:
 
     `cuts` are shares of the rows, of which a worker has those between two.
     """
-    rng = np.random.default_rng([case["seed"], 15])
+    rng = np.random.default_rng([abs(case["seed"]), 15])
     keys = rng.integers(-(2**62), 2**62, case["universe"])
     keys[:6] = [-1, 0, 5, -(2**63), 2**63 - 1, -2]
     now = 1_000_000
@@ -205,7 +236,7 @@ def fresh_keys(case: Case) -> tuple[np.ndarray, ...]:
     columns = [step["columns"] for step in steps_of(case)]
     keys = np.concatenate([each[0] for each in columns])[-7:]
     keys = np.concatenate([keys, np.arange(2 * FIELDS).reshape(2, FIELDS)])
-    rng = np.random.default_rng([case["seed"], 16])
+    rng = np.random.default_rng([abs(case["seed"]), 16])
     return (
         keys,
         rng.integers(0, VOCABULARY, keys.shape),

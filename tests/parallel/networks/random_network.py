@@ -207,7 +207,9 @@ class Network(nn.Cell):
         self.parts = nn.CellList(parts)
         self.hidden = nn.Dense(sum(part.width for part in parts), 5)
         self.last = nn.Dense(5, 1)
-        rng = np.random.default_rng([case["seed"], 17 + place.worker])  # those of worker 0 count
+        rng = np.random.default_rng(
+            [abs(case["seed"]), 17 + place.worker]
+        )  # those of worker 0 count
         for layer in (self.hidden, self.last):
             for parameter in layer.get_parameters():
                 values = rng.normal(0, 0.3, parameter.shape).astype(np.float32)
