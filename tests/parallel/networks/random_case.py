@@ -79,8 +79,8 @@ def draw_case(seed: int, mode: str = "") -> Case:
         "split": draw.of("rows", "worker"),
         "steps": draw.between(12, 18) if tiers else draw.between(3, 12),
         "rows": draw.between(1, 6) if tiers else draw.of(2, 5, 12, 30),
-        "universe": 120 if tiers else draw.of(12, 50),
-        "drift": draw.between(8, 20) if tiers else draw.of(0, 1, 5),
+        "universe": 200 if tiers else draw.of(12, 50),
+        "drift": draw.between(25, 45) if tiers else draw.of(0, 1, 5),
         "event_times": draw.chance(0.7),
         "evict_every": draw.between(2, 5),
     }
@@ -115,8 +115,8 @@ SHRUNK = (
     plain_case(-2, loss="fused bce", reduction="sum"),
     plain_case(-3, loss="bce"),
     # Rows come back from the tier, ahead of the steps that need them.
-    plain_case(-4, {"tier": "ssd", "prefetch": 2}, steps=16, rows=6, universe=120, drift=16),
-    plain_case(-5, {"tier": "redis", "prefetch": 1}, steps=16, rows=6, universe=120, drift=16),
+    plain_case(-4, {"tier": "ssd", "prefetch": 2}, steps=14, rows=6, universe=200, drift=35),
+    plain_case(-5, {"tier": "redis", "prefetch": 1}, steps=14, rows=6, universe=200, drift=35),
 )
 
 

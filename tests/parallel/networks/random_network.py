@@ -101,7 +101,8 @@ def _cache(case: Case, number: int, place: Place) -> CacheConfig | None:
     if tier is None or (place.redis is None and tier == "redis"):
         return None
     columns = sum(_fields(use) for use in case["uses"] for t in use["tables"] if t == number)
-    rows = (table["prefetch"] + 2) * case["rows"] * columns + 8
+    # Of all keys of a step, 8 are hot and 30 in the window.
+    rows = (table["prefetch"] + 2) * min(case["rows"] * columns, 38) + 8
     if table["placement"] == "sharded":
         rows = max(24, 2 * rows // place.workers)
     remote = {"remote": place.redis} if place.redis is not None and "redis" in tier else {}
