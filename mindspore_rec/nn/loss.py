@@ -64,7 +64,7 @@ class BCEWithLogitsLoss(nn.LossBase):
         pos_weight: Tensor | None = None,
     ) -> None:
         super().__init__(check_one_of("reduction", reduction, ("mean", "sum", "none")))
-        self.plain = nn.BCEWithLogitsLoss(reduction, weight, pos_weight)
+        self.plain = differentiable(nn.BCEWithLogitsLoss(reduction, weight, pos_weight))
         self.fused: Any = None
         if weight is None and pos_weight is None and reduction != "none" and has_onednn():
             self.fused = LogisticLoss(reduction == "mean")
@@ -85,3 +85,36 @@ class BCEWithLogitsLoss(nn.LossBase):
 def _is_float32(x: Any) -> bool:
     """Return whether x is a float32 Tensor; the graph compiler calls it, too."""
     return isinstance(x, Tensor) and x.dtype == ms.float32
+
+
+class _MeanOfLosses(nn.Cell):
+    """Mean of what a `mindspore.nn.BCEWithLogitsLoss` gives for each element."""
+
+    def __init__(self, loss: nn.BCEWithLogitsLoss) -> None:
+        super().__init__()
+        self.each = nn.BCEWithLogitsLoss("none", loss.weight, loss.pos_weight)
+
+    def construct(self, input: Tensor, target: Tensor) -> Tensor:
+        """Return the loss."""
+        return self.each(input, target).mean()
+
+
+def differentiable(loss: nn.Cell) -> nn.Cell:
+    """Return a loss whose gradient is right for batches of any size.
+
+    In PyNative mode the gradient of MindSpore 2.10's mean binary cross-entropy is divided by the
+    number of elements of the first batch, whatever that of the batch.
+
+    Args:
+        loss: any loss.
+
+    Returns:
+        The loss itself, but for such a one.
+
+    Example:
+        >>> differentiable(nn.MSELoss())
+        MSELoss()
+    """
+    if ms.get_context("mode") != ms.PYNATIVE_MODE or type(loss) is not nn.BCEWithLogitsLoss:
+        return loss
+    return _MeanOfLosses(loss) if loss.reduction == "mean" else loss

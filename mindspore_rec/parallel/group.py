@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from mindspore.graph.api import _pynative_executor
+
 from mindspore_rec import _native
 from mindspore_rec._native import WorkerError
 from mindspore_rec.parallel.ends import ProgramEnds
@@ -178,10 +180,13 @@ class WorkerGroup:
         Called by itself at the end of a program that has not failed. No call is possible after it.
 
         Raises:
+            RuntimeError: an operator that the program has not waited for has failed.
             WorkerError: another worker waits for this one in an exchange.
         """
         if self._over or not self._started:
             return
+        # PyNative mode runs operators behind the program, and MPI must not end under an exchange.
+        _pynative_executor.sync()
         self._over = True
         _native.WorkerGroup.finish()
 
@@ -212,6 +217,12 @@ class WorkerGroup:
         if os.getpid() != self._process or self._over:
             return
         self._over = True
+        if not _ends.failed:
+            try:
+                _pynative_executor.sync()
+            except BaseException:
+                _native.WorkerGroup.stop_watching()
+                raise
         # A worker that waits for this one ends the job with this one's exit code.
         if _ends.failed or not _native.WorkerGroup.leave():
             _native.WorkerGroup.stop_watching()

@@ -7,6 +7,8 @@ from typing import Any
 
 from mindspore import nn
 
+from mindspore_rec.nn.loss import differentiable
+
 __all__ = ["EvalCell", "LossCell"]
 
 
@@ -32,7 +34,7 @@ class LossCell(nn.Cell):
     def __init__(self, network: nn.Cell, loss_fn: nn.Cell) -> None:
         super().__init__(auto_prefix=False)
         self.network = network
-        self.loss_fn = loss_fn
+        self.loss_fn = differentiable(loss_fn)
 
     def construct(self, *columns: Any) -> Any:
         """Return the loss."""

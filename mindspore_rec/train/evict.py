@@ -31,7 +31,7 @@ class EvictCallback(Callback):
     measured when it evicts. Lookups no longer find rows that are too old from that moment on; their
     memory is freed in slices during the following steps, without a pause. The intervals are counted
     anew after each eviction. Of several workers, all evict when one is to; `evict_rows` and
-    `evict_bytes` are for the rows of one worker.
+    `evict_bytes` are of the whole table, the rows of all workers together.
 
     Args:
         evict_enable: whether to evict at all. Default: True.
@@ -114,11 +114,16 @@ class EvictCallback(Callback):
         if not self.evict_enable:
             return
         step = self._step = run_context.original_args().cur_step_num
-        cause = self._cause(step)
+        cause, rows = self._interval(step), self._row_counts()
         group = current_group()
         if group.size > 1:  # clocks and numbers of rows differ, and all evict at the same step
-            causes = group.all_gather_json(cause)
-            cause = next((each for each in causes if each is not None), None)
+            every = group.all_gather_json([cause, rows])
+            cause = next((each for each, _ in every if each is not None), None)
+            rows = [
+                (max if table.config.placement == "replicated" else sum)(counts)
+                for table, *counts in zip(self._tables, *(each for _, each in every), strict=False)
+            ]
+        cause = cause or self._too_large(rows)
         if cause is None:
             return
         for table in self._tables:
@@ -130,17 +135,25 @@ class EvictCallback(Callback):
     def _restart(self, step: int) -> None:
         self._last_step, self._last_time = step, time.monotonic()
 
-    def _cause(self, step: int) -> str | None:
+    def _interval(self, step: int) -> str | None:
         if self._steps is not None and step - self._last_step >= self._steps:
             return "steps"
         if self._seconds is not None and time.monotonic() - self._last_time >= self._seconds:
             return "time"
-        for table in self._tables if self._rows is not None or self._bytes is not None else ():
-            stats = table.stats()
-            if self._rows is not None and stats["rows"] > self._rows:
+        return None
+
+    def _row_counts(self) -> list[int]:
+        """Return the number of this worker's rows of each table; none where it does not matter."""
+        if self._rows is None and self._bytes is None:
+            return []
+        return [int(table.stats()["rows"]) for table in self._tables]
+
+    def _too_large(self, rows: list[int]) -> str | None:
+        for table, count in zip(self._tables, rows, strict=False):
+            if self._rows is not None and count > self._rows:
                 return "rows"
-            row_bytes = _native.row_sizes(table.dim, stats["state_width"]).in_host()
-            if self._bytes is not None and stats["rows"] * row_bytes > self._bytes:
+            row_bytes = _native.row_sizes(table.dim, table.state_width).in_host()
+            if self._bytes is not None and count * row_bytes > self._bytes:
                 return "bytes"
         return None
 

@@ -375,7 +375,12 @@ class RecModel(Model):
 
     def _sums_loss(self) -> bool:
         """Return whether the loss of a batch is the sum over its rows, not their mean."""
-        return getattr(self._loss_fn, "reduction", "mean") == "sum"
+        loss = self._loss_fn
+        reduction = getattr(loss, "reduction", None)
+        if isinstance(reduction, str):
+            return reduction == "sum"
+        # Some losses of MindSpore keep it as LossBase does only.
+        return bool(getattr(loss, "reduce", False)) and not getattr(loss, "average", True)
 
     def _settings(self, run: Any, tables: list[Any], max_steps: int | None) -> dict[str, Any]:
         """Return what must be the same on all workers, as JSON values."""

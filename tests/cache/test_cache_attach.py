@@ -60,6 +60,42 @@ def test_every_name_has_a_directory_of_its_own(tmp_path, name, directory):
     assert [each.name for each in tmp_path.iterdir()] == [directory]
 
 
+def worker_store(path, worker, workers, leftover="refuse"):
+    return SsdDirectory("t", config(path, leftover), worker, workers).open(36, 0)
+
+
+def test_each_worker_has_a_directory_of_its_own(tmp_path):
+    stores = [worker_store(tmp_path, worker, 3) for worker in range(3)]
+    for worker, store in enumerate(stores):
+        assert store.path == str(tmp_path / "t" / f"worker-{worker}-of-3" / "rows-0")
+        store.write(KEYS, rows_of(36, worker))
+    for store in stores:
+        store.close()
+    with worker_store(tmp_path, 2, 3, "keep") as store:
+        assert store.read(KEYS)[0][0, 0] == 2
+    with pytest.raises(ValueError, match="ssd_path has rows of an earlier run in .*worker-1-of-3"):
+        worker_store(tmp_path, 1, 3)
+
+
+@pytest.mark.parametrize(("before", "now"), [(3, 2), (2, 3), (1, 2), (2, 1)])
+def test_rows_of_another_number_of_workers(tmp_path, before, now):
+    """Which rows a worker has depends on the number: nobody keeps them, and one removes them."""
+    for worker in range(before):
+        with worker_store(tmp_path, worker, before) as store:
+            store.write(KEYS, rows_of(36))
+    with pytest.raises(ValueError, match=f"which are those of {before} worker.* {now}: start as"):
+        worker_store(tmp_path, 0, now, "keep")
+    with pytest.raises(ValueError, match="rows of an earlier run"):
+        worker_store(tmp_path, 0, now)
+    stores = [worker_store(tmp_path, worker, now, "discard") for worker in range(now)]
+    for worker in range(before):
+        old = tmp_path / "t" / (f"worker-{worker}-of-{before}" if before > 1 else "")
+        assert list(old.glob("rows-*")) == []
+    for store in stores:
+        assert store.stats()["rows"] == 0
+        store.close()
+
+
 def test_a_name_that_is_too_long(tmp_path):
     with pytest.raises(ValueError, match="at most 255 characters when it is URL-quoted, got 300"):
         SsdDirectory("ü" * 50, config(tmp_path))

@@ -15,6 +15,7 @@ from mindspore import Parameter, Tensor, nn
 
 import mindspore_rec as mr
 from mindspore_rec.nn import MLP, BCEWithLogitsLoss
+from mindspore_rec.nn.loss import differentiable
 
 
 def pair(*shape: int, seed: int = 0, most: float = 3.0) -> tuple[Tensor, Tensor]:
@@ -166,6 +167,13 @@ def test_second_derivatives_are_refused(mode):
         ms.grad(squares)(logits).asnumpy()
 
 
+def mindspores(mode: str, given: Any, reduction: str = "mean", **weights: Any) -> np.ndarray:
+    """The loss of MindSpore; in PyNative, where the gradient of its mean is wrong, its losses'."""
+    if mode == "pynative" and reduction == "mean":
+        return nn.BCEWithLogitsLoss("none", **weights)(*given).mean().asnumpy()
+    return nn.BCEWithLogitsLoss(reduction, **weights)(*given).asnumpy()
+
+
 @pytest.mark.parametrize(
     "settings_of",
     [
@@ -179,15 +187,14 @@ def test_what_the_operator_does_not_do_is_mindspores(mode, settings_of):
     loss = BCEWithLogitsLoss(**settings_of)
     assert not loss.is_fused
     given = pair(6, 1)
-    expected = nn.BCEWithLogitsLoss(**settings_of)(*given).asnumpy()
-    np.testing.assert_array_equal(loss(*given).asnumpy(), expected)
+    np.testing.assert_array_equal(loss(*given).asnumpy(), mindspores(mode, given, **settings_of))
 
 
 def test_half_precision_is_mindspores(mode):
     given = [each.astype(ms.float16) for each in pair(6, 1)]
     found = BCEWithLogitsLoss()(*given)
     assert found.dtype == ms.float16
-    np.testing.assert_array_equal(found.asnumpy(), nn.BCEWithLogitsLoss()(*given).asnumpy())
+    np.testing.assert_array_equal(found.asnumpy(), mindspores(mode, given))
 
 
 def test_a_copy_computes_the_same(mode):
@@ -219,3 +226,22 @@ def test_bad_input(mode):
         BCEWithLogitsLoss()(logits, pair(3)[1]).asnumpy()
     with pytest.raises(TypeError, match="target"):
         BCEWithLogitsLoss()(logits, logits.astype(ms.int32)).asnumpy()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: differentiable(nn.BCEWithLogitsLoss()), BCEWithLogitsLoss]
+)
+def test_the_mean_s_gradient_is_that_of_each_batch_s_size_in_pynative(make) -> None:
+    """That of MindSpore's own loss is divided by the size of the first batch."""
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    loss, layer = make(), nn.Dense(3, 1)
+    gradients = ms.value_and_grad(lambda x, y: loss(layer(x), y), None, layer.trainable_params())
+    rng = np.random.default_rng(0)
+    for rows in (4, 3, 1, 5):
+        x = rng.normal(size=(rows, 3)).astype(np.float32)
+        y = rng.integers(0, 2, (rows, 1)).astype(np.float32)
+        _, (weight, bias) = gradients(Tensor(x), Tensor(y))
+        logits = x @ layer.weight.asnumpy().T + layer.bias.asnumpy()
+        of_logits = (1 / (1 + np.exp(-logits)) - y) / rows
+        np.testing.assert_allclose(weight.asnumpy(), of_logits.T @ x, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(bias.asnumpy(), of_logits.sum(0), rtol=1e-4, atol=1e-6)

@@ -8,6 +8,7 @@
 
 #include "bindings/arguments.h"
 #include "bindings/python_tier.h"
+#include "workers/made_tables.h"
 
 namespace py = pybind11;
 
@@ -61,7 +62,10 @@ void SetCache(const PyTable& self, int64_t host_rows, int64_t host_bytes, const 
 
 int64_t Prefetch(const PyTable& self, const py::array& ids) {
   const IdView view = Ids(self, ids, "ids");
-  return WithoutPython([&] { return self->Prefetch(view); });
+  return WithoutPython([&] {
+    ShardedTable* const all = self.registered->over_workers.get();
+    return all == nullptr ? self->Prefetch(view) : all->Prefetch(TheExchangeAhead(), view);
+  });
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
       pooling_.Pool(batch.get(), ids, *bags, unknown, out);
     }
     if (places) device_->Place(*batch, &swaps);
-    if (train) core_.lookups.Note(ids);
+    if (train && placement().workers == 1) core_.lookups.Note(ids);
     if (trained) return core_.lookups.Keep(std::move(batch), std::move(kept));
     core_.lookups.Recycle(std::move(batch));
     return StepLookups::kFrozenTicket;

@@ -237,6 +237,9 @@ class Table {
   // Return hashes (HashIds) and sizes of the ids of the training lookups of the last step that had
   // one.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();
+  // Note the ids of a training lookup for RecentLookups. Lookups of a table over workers do not do
+  // it by themselves: what they look up here comes from all workers.
+  void NoteLookup(const IdView& ids);
 
   // Set whether training changes the table. Where not, training lookups act as evaluation lookups,
   // and their gradients are dropped.

@@ -74,6 +74,13 @@ void Table::Flush() {
   });
 }
 
+void Table::NoteLookup(const IdView& ids) {
+  Guard::Run(this, [&] {
+    core_.lookups.ReserveNote();
+    core_.lookups.Note(ids);
+  });
+}
+
 std::vector<std::pair<uint64_t, size_t>> Table::RecentLookups() {
   return Guard::Run(this, [&] { return core_.lookups.recent(); });
 }

@@ -13,9 +13,6 @@ namespace {
 
 constexpr size_t kMessageBytes = 512;
 
-// Where more than this may be received, workers agree that there is memory for it.
-constexpr size_t kLargeBytes = 1 << 20;
-
 // Copy text, cut to fit, with a 0 at its end.
 void CopyText(const std::string& text, char* to, size_t bytes) {
   const size_t n = std::min(text.size(), bytes - 1);
@@ -54,7 +51,7 @@ Collective::Collective(TableExchange* exchange, const char* what, const std::str
       what_(what),
       subject_(subject),
       scope_(what_, subject_.c_str()),
-      channel_(exchange->group->channel(Channel::kStep)) {}
+      channel_(exchange->group->channel(exchange->through)) {}
 
 void Collective::Begin(const std::vector<size_t>& send_bytes) {
   const std::string name = std::string(what_) + " " + subject_;
@@ -90,13 +87,10 @@ void Collective::Begin(const std::vector<size_t>& send_bytes) {
   }
   if (std::accumulate(statuses.begin(), statuses.end(), uint64_t{0}) > 0) Fail(statuses);
   if (least_room >= most) return;
-  // With some more, so that exchanges of about this size need not agree again.
+  // With some more, so that exchanges of about this size need not agree again. All know that one of
+  // them makes room, and wait to hear whether it could.
   Try([&] { exchange_->recv.Reset(most + most / 4); });
-  if (most > kLargeBytes) {
-    Agree();
-  } else if (failed()) {
-    std::rethrow_exception(error_);
-  }
+  Agree();
 }
 
 void Collective::RequireSame(const std::vector<Header>& headers) const {

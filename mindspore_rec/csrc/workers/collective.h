@@ -36,9 +36,11 @@ struct OtherWorkerFailed : WorkerError {
 // kept between them.
 struct TableExchange {
   // Requires: the group outlives it.
-  explicit TableExchange(WorkerGroup* given) : group(given) {}
+  explicit TableExchange(WorkerGroup* given, Channel used = Channel::kStep)
+      : group(given), through(used) {}
 
   WorkerGroup* const group;
+  const Channel through;
   std::mutex mutex;
   uint64_t operations = 0;  // done so far; equal on all workers
   Buffer<char> send, recv, rows;

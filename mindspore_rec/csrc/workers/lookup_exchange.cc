@@ -168,6 +168,7 @@ void LookupExchange::Plan(One* one) {
     one->pooling = std::make_unique<BagPooling>(table.NewPooling());
     one->pooling->Check(request.ids, *request.bags);
   }
+  if (train_ && request.handles == nullptr && !all_.group().idle()) table.NoteLookup(request.ids);
   kept.grad_rows = request.bags != nullptr ? request.bags->offsets.size : request.ids.size;
   kept.idle = train_ && all_.group().idle();
   one->ids = request.ids;

@@ -10,6 +10,12 @@ TableExchange* TheExchange() {
   return exchange;
 }
 
+TableExchange* TheExchangeAhead() {
+  if (TheExchange() == nullptr) return nullptr;
+  static auto* const exchange = new TableExchange(TheGroup(), Channel::kAhead);
+  return exchange;
+}
+
 std::shared_ptr<Registered> CreateTableOverWorkers(const TableConfig& config, bool replace) {
   TableExchange* exchange = TheExchange();
   if (exchange == nullptr) return CreateTable(config, replace);

@@ -189,6 +189,15 @@ void MpiJob::StopWatching() {
 
 bool MpiJob::Leave() {
   owner_.Require("the job of workers");
+  // Other threads finish what they exchange: MPI must not end under it. One that waits for longer
+  // waits for a worker that waits for this one, perhaps.
+  constexpr auto kPatience = std::chrono::seconds(5);
+  const Clock::time_point called = Clock::now();
+  for (const Communicator* channel : watched_) {
+    while (channel->busy() && Clock::now() - called < kPatience) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
   StopWatching();
   for (int r = 0; r < size_; ++r) {
     if (r != rank_) Note(r, kLeftNote);

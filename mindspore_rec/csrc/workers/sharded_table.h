@@ -70,6 +70,11 @@ class ShardedTable {
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
+  // Begin to promote the rows of batches to come: those of this worker's ids and of all others',
+  // each at its owner. Return the number of what was begun here, as Table::Prefetch. All workers
+  // call it, by an exchange that no operator uses.
+  int64_t Prefetch(TableExchange* ahead, const IdView& ids);
+
   // Sum the gradient of this worker's lookup with that ticket by key, until ExchangeGradients.
   void Accumulate(int64_t ticket, const float* grad, size_t grad_rows);
   // Return the sum of squares of the gradients of all workers' rows, after ExchangeGradients.

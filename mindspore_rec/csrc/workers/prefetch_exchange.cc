@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Prefetching over workers: the keys of batches to come, to the owners of their rows.
+#include <memory>
+#include <utility>
+
+#include "util/bytes.h"
+#include "workers/sharded_table.h"
+
+namespace msrec {
+
+int64_t ShardedTable::Prefetch(TableExchange* ahead, const IdView& ids) {
+  const std::string subject = "table '" + name() + "'";
+  Collective all(ahead, "prefetch of", subject);
+  std::unique_ptr<KeptLookup> lookup;
+  std::vector<size_t> bytes(all.size(), 0);
+  all.Try([&] {
+    lookup = NewLookup();
+    lookup->batch.pooled = false;
+    lookup->batch.Partition(ids, {});
+    lookup->keys.Plan(&lookup->batch, placement());
+    size_t total = 0;
+    for (int r = 0; r < all.size(); ++r) {
+      bytes[r] = lookup->keys.count(placement().replicated() ? 0 : r) * sizeof(int64_t);
+      total += bytes[r];
+    }
+    char* at = all.memory().send.Reset(total);
+    uint32_t* unused = lookup->occurrences.Reset(lookup->keys.total());
+    std::vector<int64_t*> keys;
+    for (int r = 0; r < all.size(); ++r) {
+      keys.push_back(reinterpret_cast<int64_t*>(at));
+      at += bytes[r];
+    }
+    const std::vector<uint32_t*> occurrences(all.size(), unused);
+    lookup->keys.Write(lookup->batch, keys.data(), occurrences.data());
+    // Everybody gets the same keys of a table that everybody has.
+    for (int r = 1; placement().replicated() && r < all.size(); ++r) {
+      CopyBytes(keys[r], keys[0], bytes[r]);
+    }
+  });
+  all.Begin(bytes);
+  all.Exchange(all.memory().send.data(), all.memory().recv.data());
+  int64_t number = 0;
+  all.Try([&] {
+    const auto* keys = reinterpret_cast<const int64_t*>(all.memory().recv.data());
+    number = table_->Prefetch(IdView{keys, all.received() / sizeof(int64_t), true});
+  });
+  if (lookup != nullptr) Recycle(std::move(lookup));
+  all.Agree();
+  return number;
+}
+
+}  // namespace msrec

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random networks trained by several workers are those that one process trains.
+
+`MINDSPORE_REC_NETWORKS` is the number of networks, `MINDSPORE_REC_NETWORKS_FIRST` the number of the
+first one, `MINDSPORE_REC_NETWORKS_WORKERS` the numbers of workers: "1,2,3,4", and
+`MINDSPORE_REC_NETWORKS_CHANGES` those before and after a restart: "2-3,3-2,2-1,1-4".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cache.redis_server import RedisServer
+from tests.parallel.networks.comparison import (
+    Saved,
+    assert_same_bits,
+    compare,
+    count,
+    redis_database,
+    run,
+)
+from tests.parallel.networks.random_case import SHRUNK, Case, draw_case
+from tests.run_workers import need_mpi
+
+FIRST = count("MINDSPORE_REC_NETWORKS_FIRST", 0)
+COUNT = count("MINDSPORE_REC_NETWORKS", 6)
+WORKERS = [int(n) for n in os.environ.get("MINDSPORE_REC_NETWORKS_WORKERS", "2,3").split(",")]
+CHANGES = os.environ.get("MINDSPORE_REC_NETWORKS_CHANGES", "2-3")
+A_START = 25  # networks in one start: each leaves memory behind in MindSpore
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    need_mpi()
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server.url
+    server.kill()
+
+
+def assert_all_alike(
+    cases: list[Case], many: dict[int, list[Saved]], one: dict[int, list[Saved]]
+) -> None:
+    found = [compare(case, many[case["seed"]], one[case["seed"]][0]) for case in cases]
+    differ = [each for each in found if each]
+    assert not differ, f"{len(differ)} of {len(cases)} cases differ:\n" + "\n\n".join(differ)
+    for case in cases:
+        if case in SHRUNK and case["tables"][0]["prefetch"] > 0:
+            moved = sum(saved["table/0/moved"] for saved in many[case["seed"]])
+            assert (moved > 0).all(), f"case {case}: rows read ahead and written down: {moved}"
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, A_START))
+def test_workers_train_what_one_process_trains(first: int, tmp_path: Path, redis: str) -> None:
+    cases: list[Case] = [draw_case(n) for n in range(first, min(first + A_START, FIRST + COUNT))]
+    cases += SHRUNK if first == FIRST else ()
+    one = run(tmp_path / "one", None, cases, redis_database(redis, 1))
+    for workers in WORKERS:
+        many = run(tmp_path / f"{workers}", workers, cases, redis_database(redis, 2))
+        assert_all_alike(cases, many, one)
+        for case in cases if workers == 1 else ():
+            assert_same_bits(many[case["seed"]], one[case["seed"]], f"case {case}")
+        if workers == WORKERS[0]:
+            again = run(tmp_path / "again", workers, cases, redis_database(redis, 3))
+            for case in cases:
+                assert_same_bits(many[case["seed"]], again[case["seed"]], f"case {case}")
+
+
+@pytest.mark.parametrize("change", CHANGES.split(","))
+def test_another_number_of_workers_goes_on(change: str, tmp_path: Path, redis: str) -> None:
+    """Half of the steps by some workers, the rest from their checkpoint by others."""
+    before, after = (int(n) for n in change.split("-"))
+    cases = [draw_case(n) for n in range(FIRST, FIRST + COUNT)]
+    one = run(tmp_path / "one", None, cases, redis_database(redis, 4))
+    half = tmp_path / "half"
+    run(half, before, cases, redis_database(redis, 5), "first")
+    many = run(tmp_path / "rest", after, cases, redis_database(redis, 6), "rest", half)
+    assert_all_alike(cases, many, one)
