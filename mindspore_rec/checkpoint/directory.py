@@ -25,6 +25,7 @@ from typing import Any
 import mindspore as ms
 from mindspore import nn
 
+from mindspore_rec.checkpoint.arguments import check_states
 from mindspore_rec.checkpoint.chain import Entry, entry_at, newest_chain, verify_chain
 from mindspore_rec.checkpoint.contents import files_of
 from mindspore_rec.checkpoint.errors import CheckpointError
@@ -94,7 +95,7 @@ def save_checkpoint(
     """
     target = Path(path)
     team = Team(worker_group())
-    checked = _check_states(states)
+    checked = check_states(states)
     replaces = team.first(lambda: _check_target(target, overwrite))
     objects = {name: each.state_dict() for name, each in checked.items()}
     cell = training_cell(model)
@@ -148,20 +149,6 @@ def _check_target(target: Path, overwrite: bool) -> bool:
             "overwritten"
         )
     return True
-
-
-def _check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
-    if states is not None and not isinstance(states, Mapping):
-        raise TypeError(f"states must be a dict of objects by name, got {type(states).__name__}")
-    found = dict(states or {})
-    for name, each in found.items():
-        if not isinstance(name, str):
-            raise TypeError(f"states must have texts for names, got {name!r}")
-        if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
-            raise TypeError(
-                f"states[{name!r}] must have state_dict and load_state_dict, got {each!r}"
-            )
-    return found
 
 
 def _exchange(made: Path, target: Path) -> None:
@@ -221,7 +208,7 @@ def load_checkpoint(
         ValueError: the checkpoint has no state of such a name; or, a CheckpointError, one of
             `states` refuses its saved state. Nothing has changed.
     """
-    objects = _check_states(states)
+    objects = check_states(states)
     by_hand = worker is not None or workers is not None
     team = ALONE if by_hand else Team(worker_group())
     workers = check_int("workers", 1 if workers is None else workers, 1, MOST_WORKERS)

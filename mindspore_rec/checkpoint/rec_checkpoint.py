@@ -3,76 +3,38 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mindspore import nn
 from mindspore.train import Callback, RunContext
 
-from mindspore_rec._native import FileLock, make_directories
+from mindspore_rec._native import FileLock
+from mindspore_rec.checkpoint.arguments import check_builder, check_states
 from mindspore_rec.checkpoint.cadence import Cadence
-from mindspore_rec.checkpoint.chain import (
-    Entry,
-    entries,
-    entry_at,
-    entry_name,
-    newest_chain,
-    verify_chain,
-)
+from mindspore_rec.checkpoint.chain import Entry, verify_chain
 from mindspore_rec.checkpoint.contents import files_of
 from mindspore_rec.checkpoint.data_place import NAME as DATA
 from mindspore_rec.checkpoint.data_place import DataPlace
 from mindspore_rec.checkpoint.directory import training_cell
-from mindspore_rec.checkpoint.load import check_load, load_chain
-from mindspore_rec.checkpoint.manifest import new_id
-from mindspore_rec.checkpoint.merge import merge_chain
-from mindspore_rec.checkpoint.run_directory import lock, remove, remove_left_over, remove_old
-from mindspore_rec.checkpoint.share import Share
-from mindspore_rec.checkpoint.snapshot import Delta, write_full
+from mindspore_rec.checkpoint.load import TableShares, check_load, load_chain
+from mindspore_rec.checkpoint.run_directory import (
+    chain_of_all,
+    locked,
+    open_to_write,
+    remove_after,
+)
+from mindspore_rec.checkpoint.run_writer import RunWriter, Save
 from mindspore_rec.checkpoint.state_file import random_state, set_random_state
 from mindspore_rec.checkpoint.team import ALONE, Team
-from mindspore_rec.checkpoint.worker import Worker
 from mindspore_rec.checkpoint.worker_states import WorkerStates
-from mindspore_rec.checkpoint.write import write_checkpoint
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.parallel.group import worker_group
-from mindspore_rec.parameter import TableParameter
 
 __all__ = ["RecCheckpoint", "Save"]
-
-logger = logging.getLogger("mindspore_rec")
-
-_HOLDER = "checkpoint"  # of marks
-_INPUT = re.compile(r"[^:]+:[A-Z]+[0-9]*:-?\d+(,-?\d+)*")
-
-
-@dataclass(frozen=True)
-class Save:
-    """Figures of one checkpoint that was written.
-
-    Attributes:
-        step: number of training steps before it.
-        kind: 'full' or 'delta'.
-        rows: number of rows in it.
-        stall_seconds: seconds that training waited for it.
-        write_seconds: seconds of writing, mostly in the background.
-        bytes: size of its files.
-    """
-
-    step: int
-    kind: str
-    rows: int
-    stall_seconds: float
-    write_seconds: float
-    bytes: int
 
 
 class RecCheckpoint(Callback):
@@ -99,10 +61,10 @@ class RecCheckpoint(Callback):
     training continues, and the next delta has all changes since the last one that was written.
 
     Several workers (see `mindspore_rec.launch`) write one run together, each the rows that it has,
-    and any number of workers goes on from it. What one of them cannot write fails for all. Random
-    generators and `states` are those of each worker; where their number has changed, an object with
-    a method `load_worker_states(states, worker, workers)` gets the states of all, and another one
-    must have had the same state on all.
+    and any number of workers goes on from it. A write that fails on one fails on all. Random
+    generators and `states` are those of each worker. Where the number of workers has changed, an
+    object with a method `load_worker_states(states, worker, workers)` gets the states of all; any
+    other object must have had the same state on all.
 
     Args:
         directory: directory of the run; made if missing. One process, or the workers of one job, at
@@ -193,27 +155,31 @@ class RecCheckpoint(Callback):
             raise ValueError("every_steps or every_seconds must be given")
         self._delta = Cadence("delta_every", delta_every_steps, delta_every_seconds)
         self.keep = check_int("keep", keep, 1, 1 << 20)
-        self._states = _check_states(states)
+        self._states = check_states(states)
+        if DATA in self._states:
+            raise ValueError(f"states must have names other than '{DATA}'")
         if not isinstance(data_starts_over, bool):
             raise TypeError(f"data_starts_over must be a bool, got {data_starts_over!r}")
         self._data = DataPlace(data_starts_over)
         if announce is not None and not callable(announce):
             raise TypeError(f"announce must be callable, got {announce!r}")
-        self._announce = announce
-        self._model = _check_builder(builder, builder_arguments, builder_inputs)
+        described = check_builder(builder, builder_arguments, builder_inputs)
         self.step = 0
-        self.saves: list[Save] = []
-        self.failures = 0
-        self._run: str | None = None
-        self._last: str | None = None  # id of the newest state in the directory
+        self._writer = RunWriter(self.directory, self.keep, described, announce)
         self._began = 0  # self.step when this training began
-        self._saved_step = -1
         self._restored: tuple[Any, Path] | None = None  # state of the data, until training begins
-        self._unsaved: list[tuple[TableParameter, int]] = []  # marks of what is being written
-        self._writer: Worker | None = None
-        self._merger: Worker | None = None
         self._lock: FileLock | None = None  # of worker 0
-        self._team = self._writers = self._mergers = ALONE
+        self._team = ALONE
+
+    @property
+    def saves(self) -> list[Save]:
+        """A `Save` of each checkpoint that this object wrote."""
+        return self._writer.saves
+
+    @property
+    def failures(self) -> int:
+        """Number of writes that failed."""
+        return self._writer.failures
 
     # ---- going on
 
@@ -242,8 +208,8 @@ class RecCheckpoint(Callback):
         team.each(lambda: self._data.check(train_dataset))
         if not team.first(self.directory.is_dir):
             return None
-        with self._locked(team):
-            chain = self._chain(team, step)
+        with locked(self.directory, team):
+            chain = chain_of_all(self.directory, team, step)
             if not chain:
                 return None
             last = chain[-1]
@@ -257,35 +223,15 @@ class RecCheckpoint(Callback):
             generators = states.random()
             load_chain(cell, chain, shares)
             if step is not None:
-                team.first(lambda: self._remove_after(last.step))
-        _mark(tables_of(cell))
+                team.first(lambda: remove_after(self.directory, last.step))
+        self._writer.go_on(last, tables_of(cell))
         set_random_state(generators)
         self._restored = states.data(), last.path
-        self._run, self._last, self.step = last.run, last.state, last.step
-        self._saved_step = last.step
+        self.step = last.step
         return last.step
 
-    @contextmanager
-    def _locked(self, team: Team) -> Iterator[None]:
-        """Lock the directory for all workers: worker 0 has the lock."""
-        held = team.each(lambda: lock(self.directory) if team.worker == 0 else None)
-        try:
-            yield
-        finally:
-            if held is not None:
-                held.close()
-
-    def _chain(self, team: Team, step: int | None) -> list[Entry]:
-        """Return the chain to a state, as worker 0 sees the directory."""
-        names = team.first(lambda: [each.path.name for each in newest_chain(self.directory, step)])
-        return team.each(lambda: [entry_at(self.directory / name) for name in names])
-
     def _checked(
-        self,
-        chain: list[Entry],
-        shares: dict[str, Share | None],
-        team: Team,
-        train_dataset: Any,
+        self, chain: list[Entry], shares: TableShares, team: Team, train_dataset: Any
     ) -> WorkerStates:
         """Check the files that this worker reads, and return the states in the last of them."""
         last = chain[-1]
@@ -303,9 +249,6 @@ class RecCheckpoint(Callback):
     def _wanted(self, train_dataset: Any) -> dict[str, Any]:
         return {**self._states, **self._data.stateful(train_dataset)}
 
-    def _remove_after(self, step: int) -> None:
-        remove([each for each in entries(self.directory) if each.step > step])
-
     # ---- the callback
 
     def on_train_begin(self, run_context: RunContext) -> None:
@@ -316,21 +259,16 @@ class RecCheckpoint(Callback):
                 restored; the directory belongs to another run.
         """
         run = run_context.original_args()
-        cell = run.train_network
         group = worker_group()
         self._team = Team(group)
-        self._check_data(run.train_dataset)
+        self._team.each(lambda: self._check_data(run.train_dataset))
         self._team.each(self._open)
         try:
             self._began = self.step
             self._data.begin(run.train_dataset)
-            if self._team.workers > 1:
-                self._writers = Team(group.channel("checkpoint"), patient=True)
-                self._mergers = Team(group.channel("merge"), patient=True)
-            self._writer, self._merger = Worker("checkpoint"), Worker("merge")
-            tables = {table.name: table for table in tables_of(cell)}
-            if self._last is None:
-                self._first(cell, tables, self._all_states(run))
+            self._writer.begin(group)
+            if not self._writer.has_state:
+                self._writer.write_first(run.train_network, self.step, self._all_states(run))
         except BaseException:
             self._close()
             raise
@@ -362,7 +300,6 @@ class RecCheckpoint(Callback):
         now = time.monotonic()
         full, delta = self._full.due(self.step, now), self._delta.due(self.step, now)
         at_this_step = (full and self._full.by_steps) or (delta and self._delta.by_steps)
-        assert self._writer is not None
         return at_this_step or ((full or delta) and not self._writer.busy), full
 
     def on_train_end(self, run_context: RunContext) -> None:
@@ -372,14 +309,13 @@ class RecCheckpoint(Callback):
             OSError: it cannot be written.
         """
         try:
-            self._finish_write()
-            if self.step != self._saved_step:
+            self._writer.finish_write()
+            if self.step != self._writer.saved_step:
                 self._save(run_context.original_args(), full=False)
-                self._finish_write()
-            if self.step != self._saved_step:
+                self._writer.finish_write()
+            if self.step != self._writer.saved_step:
                 raise OSError(f"the state of step {self.step} could not be saved; see the log")
-            if self._merger is not None:
-                self._merger.wait()
+            self._writer.finish_merge()
         finally:
             self._close()
 
@@ -387,120 +323,12 @@ class RecCheckpoint(Callback):
         """Stop writing after a training that failed."""
         self._close()
 
-    # ---- saving
-
-    def _first(self, cell: nn.Cell, tables: Mapping[str, Any], states: dict[str, Any]) -> None:
-        begin = time.perf_counter()
-        self._run = self._team.first(new_id)
-        _mark(tables.values())
-        target = self.directory / entry_name(self.step, "full")
-        fields = self._fields("full", self.step, None, None)
-        shares = self._team.shares
-
-        def write(directory: Path) -> dict[str, Any]:
-            return write_full(cell, tables, states, directory, shares)
-
-        written = write_checkpoint(target, fields, write, self._writers)
-        seconds = time.perf_counter() - begin
-        self._written(target, written, seconds, seconds)
-
     def _save(self, run: Any, full: bool) -> None:
-        self._finish_write()
-        assert self._last is not None and self._writer is not None
-        begin = time.perf_counter()
-        tables = {table.name: table for table in tables_of(run.train_network)}
-        since = {name: table.marks.held(_HOLDER) or 0 for name, table in tables.items()}
-        states = self._all_states(run)
-        delta = Delta(run.train_network, tables, since, states, self._team.shares)
-        marks = {name: table.marks.new() for name, table in tables.items()}
-        fields = self._fields("delta", self.step, self._last, _watermark(tables))
-        target = self.directory / entry_name(self.step, "delta")
-        stall = time.perf_counter() - begin
-
-        def write() -> None:
-            begin = time.perf_counter()
-            written = write_checkpoint(target, fields, delta.write, self._writers)
-            self._written(target, written, stall, time.perf_counter() - begin)
-            if full:
-                self._merge()
-
-        self._writer.begin(write)
-        self._unsaved = [(table, marks[name]) for name, table in tables.items()]
+        self._writer.save(run.train_network, self.step, lambda: self._all_states(run), full)
         now = time.monotonic()
         self._delta.restart(now)
         if full:
             self._full.restart(now)
-
-    def _finish_write(self) -> None:
-        """Wait for the delta that is being written; after a failure the next one includes it."""
-        assert self._writer is not None
-        marks, self._unsaved = self._unsaved, []
-        try:
-            self._writer.wait()
-        except OSError as error:
-            self.failures += 1
-            logger.warning("a delta could not be written to %s: %s", self.directory, error)
-            return
-        for table, mark in marks:
-            table.marks.hold(_HOLDER, mark)
-
-    def _merge(self) -> None:
-        merger = self._merger
-        assert merger is not None
-        if any(self._writers.all(lambda: merger.busy)):
-            return  # merging takes longer than the time between two full ones
-        team = self._mergers
-
-        def merge() -> None:
-            begin = time.perf_counter()
-            chain = self._chain(team, None)
-            if len(chain) == 1:
-                return
-            target = self.directory / entry_name(chain[-1].step, "full")
-            try:
-                written = merge_chain(chain, target, team)
-            except OSError as error:
-                self.failures += 1
-                logger.warning("a full checkpoint could not be merged at %s: %s", target, error)
-                return
-            self._save_of(target, written, 0.0, time.perf_counter() - begin)
-            team.first(lambda: remove_old(self.directory, self.keep))
-
-        merger.begin(merge)
-
-    def _written(self, path: Path, written: Mapping[str, Any], stall: float, took: float) -> None:
-        self._last, self._saved_step = written["state"], written["step"]
-        self._save_of(path, written, stall, took)
-
-    def _save_of(self, path: Path, written: Mapping[str, Any], stall: float, took: float) -> None:
-        """Note a checkpoint that was written, and announce it once."""
-        self.saves.append(
-            Save(written["step"], written["kind"], written["rows"], stall, took, written["bytes"])
-        )
-        if self._announce is None or self._team.worker != 0:
-            return
-        names = ("run", "kind", "step", "state", "parent", "watermark", "saved_at")
-        message = {name: written[name] for name in names}
-        try:
-            self._announce({**message, "path": str(path)})
-        except Exception:
-            logger.warning("announcing %s failed", path, exc_info=True)
-
-    def _fields(
-        self, kind: str, step: int, parent: str | None, watermark: int | None
-    ) -> Callable[[], dict[str, Any]]:
-        """Return a function that gives a manifest's fields, with a new id of the state."""
-        now = time.time()
-        return lambda: {
-            "kind": kind,
-            "step": step,
-            "run": self._run,
-            "state": new_id(),
-            "parent": parent,
-            "saved_at": now,
-            "watermark": watermark,
-            "model": self._model,
-        }
 
     def _all_states(self, run: Any) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._states.items()}
@@ -508,92 +336,20 @@ class RecCheckpoint(Callback):
         objects.update(self._data.state(run.get("train_batch")))
         return {"objects": objects, "random": random_state()}
 
-    # ---- the data
-
     def _check_data(self, dataset: Any) -> None:
-        self._team.each(lambda: self._check_data_here(dataset))
-
-    def _check_data_here(self, dataset: Any) -> None:
         self._data.check(dataset)
         if self._restored is not None:
             self._data.check_restored(dataset, *self._restored)
 
-    # ---- the directory
-
     def _open(self) -> None:
-        """Lock the directory and make it ready; worker 0 does it for all."""
-        if self._team.worker != 0:
-            return
-        make_directories(self.directory)
-        self._lock = lock(self.directory)
-        try:
-            self._clean()
-        except BaseException:
-            self._lock.close()
-            self._lock = None
-            raise
-
-    def _clean(self) -> None:
-        remove_left_over(self.directory)
-        found = entries(self.directory)
-        newest = self.step if self._last is not None else -1
-        if found and found[-1].step != newest:
-            raise ValueError(
-                f"{self.directory} has checkpoints of a run that is at step {found[-1].step}: call "
-                "restore() first, or give an empty directory"
-            )
+        """Make the directory ready; worker 0 does it for all."""
+        if self._team.worker == 0:
+            newest = self.step if self._writer.has_state else -1
+            self._lock = open_to_write(self.directory, newest)
 
     def _close(self) -> None:
         self._data.end()
-        for worker in (self._writer, self._merger):
-            if worker is not None:
-                worker.close()
-        self._writer = self._merger = None
+        self._writer.close()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-
-def _mark(tables: Iterable[TableParameter]) -> None:
-    for table in tables:
-        table.marks.hold(_HOLDER, table.marks.new())
-
-
-def _check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
-    if states is not None and not isinstance(states, Mapping):
-        raise TypeError(f"states must be a dict of objects by name, got {type(states).__name__}")
-    found = dict(states or {})
-    for name, each in found.items():
-        if not isinstance(name, str) or name == DATA:
-            raise ValueError(f"states must have names other than '{DATA}', got {name!r}")
-        if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
-            raise TypeError(
-                f"states[{name!r}] must have state_dict and load_state_dict, got {each!r}"
-            )
-    return found
-
-
-def _check_builder(
-    builder: str | None, arguments: Mapping[str, Any] | None, inputs: Sequence[str] | None
-) -> dict[str, Any] | None:
-    if builder is None:
-        for name, given in (("builder_arguments", arguments), ("builder_inputs", inputs)):
-            if given is not None:
-                raise ValueError(f"{name} must be None without a builder")
-        return None
-    if not isinstance(builder, str) or builder.count(":") != 1:
-        raise ValueError(f"builder must be 'package.module:function', got {builder!r}")
-    if inputs is not None:
-        for each in [inputs] if isinstance(inputs, str) else inputs:
-            if isinstance(inputs, str) or not isinstance(each, str) or not _INPUT.fullmatch(each):
-                raise ValueError(
-                    "builder_inputs must be a list of texts name:datatype:shape, as in "
-                    f"['ids:INT64:-1,26'], got {each!r}"
-                )
-        inputs = list(inputs)
-    return {"builder": builder, "arguments": dict(arguments or {}), "inputs": inputs}
-
-
-def _watermark(tables: Mapping[str, Any]) -> int | None:
-    times = [table.event_time or 0 for table in tables.values()]
-    return max(times, default=0) or None

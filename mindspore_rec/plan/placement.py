@@ -14,9 +14,9 @@ from mindspore_rec.plan.worker_loads import WorkerLoads
 __all__ = ["KEY_BYTES", "Machine", "Placed", "TableCost", "propose"]
 
 KEY_BYTES = 12  # a key and how often it occurs, on its way to the owner
-# Exchanges of a step, each a message to every other worker: of one lookup operation headers, room
-# for what comes, keys, verdict, rows; of gradients headers, room, gradients, verdict. And of dense
-# gradients: headers, parts, sums.
+# Exchanges of a step, each a message to every other worker: of one lookup cell headers, keys,
+# verdict, rows; of gradients headers, gradients, verdict; of the training loop batches, losses. And
+# of dense gradients: headers, parts, sums.
 _EXCHANGES = 9
 _AVERAGES = 3
 # A table of fewer rows a worker is small: its rows cannot be spread evenly.

@@ -176,7 +176,7 @@ def check(cell: Tables, training: Training | None, tmp_path: Path, name: str) ->
     """The newest state, merged, and a network that loads it, are what a full save is now."""
     if training is not None:
         training.checkpoint._save(training.run, full=False)
-        training.checkpoint._finish_write()
+        training.checkpoint._writer.finish_write()
     save_checkpoint(cell, tmp_path / f"saved-{name}")
     merge_chain(newest_chain(tmp_path / "run"), tmp_path / f"merged-{name}")
     assert_same_files(tmp_path / f"merged-{name}", tmp_path / f"saved-{name}")
@@ -197,7 +197,7 @@ def test_a_follower_that_applies_deltas_has_the_rows(tmp_path, seed):
         if number % 9 != 8:
             continue
         training.checkpoint._save(training.run, full=False)
-        training.checkpoint._finish_write()
+        training.checkpoint._writer.finish_write()
         for entry in entries(root):
             if entry.state in applied:
                 continue

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of arguments that say what is saved beside tables and dense parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["check_builder", "check_states"]
+
+_INPUT = re.compile(r"[^:]+:[A-Z]+[0-9]*:-?\d+(,-?\d+)*")
+
+
+def check_states(states: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the objects by name that have a state; an empty dict for None.
+
+    Raises:
+        TypeError: `states` is no mapping, a name is no text, or an object has no state.
+    """
+    if states is not None and not isinstance(states, Mapping):
+        raise TypeError(f"states must be a dict of objects by name, got {type(states).__name__}")
+    found = dict(states or {})
+    for name, each in found.items():
+        if not isinstance(name, str):
+            raise TypeError(f"states must have texts for names, got {name!r}")
+        if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
+            raise TypeError(
+                f"states[{name!r}] must have state_dict and load_state_dict, got {each!r}"
+            )
+    return found
+
+
+def check_builder(
+    builder: str | None, arguments: Mapping[str, Any] | None, inputs: Sequence[str] | None
+) -> dict[str, Any] | None:
+    """Return the manifest's entry on the network for predictors; None without a builder.
+
+    Args:
+        builder: 'package.module:function', or None.
+        arguments: keyword arguments of that function.
+        inputs: inputs of the network as texts such as 'ids:INT64:-1,26'.
+
+    Raises:
+        ValueError: an argument is of another form, or given without a builder.
+
+    Example:
+        >>> check_builder("shop.net:build", {"dim": 8}, ["ids:INT64:-1,26"])
+        {'builder': 'shop.net:build', 'arguments': {'dim': 8}, 'inputs': ['ids:INT64:-1,26']}
+    """
+    if builder is None:
+        for name, given in (("builder_arguments", arguments), ("builder_inputs", inputs)):
+            if given is not None:
+                raise ValueError(f"{name} must be None without a builder")
+        return None
+    if not isinstance(builder, str) or builder.count(":") != 1:
+        raise ValueError(f"builder must be 'package.module:function', got {builder!r}")
+    if inputs is not None:
+        for each in [inputs] if isinstance(inputs, str) else inputs:
+            if isinstance(inputs, str) or not isinstance(each, str) or not _INPUT.fullmatch(each):
+                raise ValueError(
+                    "builder_inputs must be a list of texts name:datatype:shape, as in "
+                    f"['ids:INT64:-1,26'], got {each!r}"
+                )
+        inputs = list(inputs)
+    return {"builder": builder, "arguments": dict(arguments or {}), "inputs": inputs}
