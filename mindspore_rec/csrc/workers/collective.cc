@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMessageBytes = 512;
 
-// Workers agree that there is memory for a message larger than this before it is sent.
+// Where more than this may be received, workers agree that there is memory for it.
 constexpr size_t kLargeBytes = 1 << 20;
 
 // Copy text, cut to fit, with a 0 at its end.

@@ -80,7 +80,7 @@ class Communicator {
 
   ChannelStatistics statistics() const;
 
-  // Returns a text about the call that has been waiting for long; "" for none. From any thread.
+  // Returns what a call has been waiting for for a while, "" where none is. From any thread.
   std::string waiting() const;
 
   // Collective calls. Sizes are in bytes and have no limit. Memory of send and receive must not
