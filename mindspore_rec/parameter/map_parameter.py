@@ -474,7 +474,7 @@ class MapParameter(DynamicTable):
         self.keep_rows()
 
     def _check_incremental(self, incremental: bool) -> None:
-        if incremental and self._table.over_workers:
+        if incremental and self._table.workers > 1:
             raise ValueError(
                 f"table '{self.name}': incremental must be False over several workers, each of "
                 "which knows its own changes: RecCheckpoint writes those of all as deltas"

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "table/registry.h"
+#include "workers/all_rows.h"
+#include "workers/made_tables.h"
 
 namespace msrec {
 
@@ -27,6 +29,18 @@ template <typename Fn>
 auto WithoutPython(Fn fn) {
   pybind11::gil_scoped_release release;
   return fn();
+}
+
+// Returns ByExchange(self, fn), called without Python's lock.
+template <typename Fn>
+auto WithExchange(const PyTable& self, const Fn& fn) {
+  return WithoutPython([&] { return ByExchange(*self.registered, fn); });
+}
+
+// Returns ByRequests(self, fn), called without Python's lock.
+template <typename Fn>
+auto WithRequests(const PyTable& self, const Fn& fn) {
+  return WithoutPython([&] { return ByRequests(*self.registered, fn); });
 }
 
 // Making, identity, closing.

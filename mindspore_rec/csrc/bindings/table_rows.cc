@@ -2,27 +2,16 @@
 #include <vector>
 
 #include "bindings/arguments.h"
-#include "workers/all_rows.h"
 
 namespace py = pybind11;
 
 namespace msrec {
 namespace {
 
-// Call fn with the rows of all workers, where the table is over several, else with the table.
-template <typename Fn>
-auto WithRows(const PyTable& self, Fn fn) {
-  return WithoutPython([&] {
-    Table& table = *self.registered->table;
-    if (auto all = RowsOverWorkers(&table)) return fn(*all);
-    return fn(table);
-  });
-}
-
 void Put(const PyTable& self, const py::array& keys, const py::array& values) {
   const IdView view = Ids(self, keys, "keys");
   const float* data = Floats(self, values, "values", self->dim(), &keys);
-  WithRows(self, [&](auto& rows) { rows.Put(view, data, view.size); });
+  WithRequests(self, [&](auto& rows) { rows.Put(view, data, view.size); });
 }
 
 // Put those rows that are this worker's.
@@ -46,23 +35,23 @@ void PutOwned(const PyTable& self, const py::array& keys, const py::array& value
 
 size_t Erase(const PyTable& self, const py::array& keys) {
   const IdView view = Ids(self, keys, "keys");
-  return WithRows(self, [&](auto& rows) { return rows.Erase(view); });
+  return WithRequests(self, [&](auto& rows) { return rows.Erase(view); });
 }
 
 Array<bool> Contains(const PyTable& self, const py::array& keys) {
   const IdView view = Ids(self, keys, "keys");
   Array<bool> out(std::vector<py::ssize_t>(keys.shape(), keys.shape() + keys.ndim()));
   bool* data = out.mutable_data();
-  WithRows(self, [&](auto& rows) { rows.Contains(view, data); });
+  WithRequests(self, [&](auto& rows) { rows.Contains(view, data); });
   return out;
 }
 
 size_t Size(const PyTable& self) {
-  return WithRows(self, [&](auto& rows) { return rows.Size(); });
+  return WithRequests(self, [&](auto& rows) { return rows.Size(); });
 }
 
 Array<int64_t> Keys(const PyTable& self) {
-  const std::vector<int64_t> keys = WithRows(self, [&](auto& rows) { return rows.Keys(); });
+  const std::vector<int64_t> keys = WithRequests(self, [&](auto& rows) { return rows.Keys(); });
   return Array<int64_t>(static_cast<py::ssize_t>(keys.size()), keys.data());
 }
 
@@ -74,11 +63,7 @@ void BindTableRows(TableClass* table) {
       .def("contains", &Contains)
       .def("put_owned", &PutOwned)
       .def("size", &Size)
-      .def("keys", &Keys)
-      // Whether rows by key are those of several workers.
-      .def_property_readonly("over_workers", [](const PyTable& self) {
-        return RowsOverWorkers(self.registered->table.get()).has_value();
-      });
+      .def("keys", &Keys);
 }
 
 }  // namespace msrec

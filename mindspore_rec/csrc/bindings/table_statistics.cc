@@ -5,7 +5,6 @@
 
 #include "bindings/arguments.h"
 #include "bindings/eviction_reason.h"
-#include "workers/all_rows.h"
 
 namespace py = pybind11;
 
@@ -26,11 +25,7 @@ py::dict Stats(const PyTable& self) {
 }
 
 py::dict Explain(const PyTable& self, int64_t key) {
-  const Explanation e = WithoutPython([&] {
-    Table& table = *self.registered->table;
-    if (auto all = RowsOverWorkers(&table)) return all->Explain(key);
-    return table.Explain(key);
-  });
+  const Explanation e = WithRequests(self, [&](auto& rows) { return rows.Explain(key); });
   py::dict out;
   out["present"] = e.present;
   out["trainable"] = e.trained;

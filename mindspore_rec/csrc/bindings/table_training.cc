@@ -5,8 +5,6 @@
 #include <string>
 
 #include "bindings/arguments.h"
-#include "workers/all_rows.h"
-#include "workers/sharded_table.h"
 
 namespace py = pybind11;
 
@@ -19,15 +17,7 @@ Array<float> Lookup(const PyTable& self, const py::array& ids, bool insert,
   const IdFilter filter = MakeFilter(padding_key);
   Array<float> out(WithWidth(ids, self->dim()));
   float* data = out.mutable_data();
-  WithoutPython([&] {
-    if (auto all = RowsOverWorkers(self.registered->table.get())) {
-      all->Get(view, filter, insert, data);
-    } else if (insert) {
-      self->Get(view, filter, true, data);
-    } else {
-      self->LookupEval(view, filter, data);
-    }
-  });
+  WithRequests(self, [&](auto& rows) { rows.Get(view, filter, insert, data); });
   return out;
 }
 
@@ -37,11 +27,8 @@ py::tuple LookupTrain(const PyTable& self, const py::array& ids, uint32_t coeffi
   const IdFilter filter = MakeFilter(std::nullopt, coefficient);
   Array<float> out(WithWidth(ids, self->dim()));
   float* data = out.mutable_data();
-  ShardedTable* all = self.registered->over_workers.get();
-  const int64_t ticket = WithoutPython([&] {
-    return all != nullptr ? all->LookupTrain(view, filter, data)
-                          : self->LookupTrain(view, filter, data);
-  });
+  const int64_t ticket =
+      WithExchange(self, [&](auto& table) { return table.LookupTrain(view, filter, data); });
   return py::make_tuple(out, ticket);
 }
 
@@ -55,14 +42,7 @@ py::tuple LookupWithHandles(const PyTable& self, const py::array& ids,
   Array<int64_t> handles(WithWidth(ids, 2));
   float* data = out.mutable_data();
   int64_t* at = handles.mutable_data();
-  ShardedTable* all = self.registered->over_workers.get();
-  WithoutPython([&] {
-    if (all != nullptr) {
-      all->LookupWithHandles(view, filter, data, at);
-    } else {
-      self->LookupWithHandles(view, filter, data, at);
-    }
-  });
+  WithExchange(self, [&](auto& table) { table.LookupWithHandles(view, filter, data, at); });
   return py::make_tuple(out, handles);
 }
 
@@ -79,30 +59,16 @@ void AccumulateByHandle(const PyTable& self, const py::array& handles, const py:
                                           std::to_string(n) + " handles"));
   }
   const auto* given = static_cast<const int64_t*>(view.data);
-  ShardedTable* all = self.registered->over_workers.get();
-  WithoutPython([&] {
-    if (all != nullptr) {
-      all->AccumulateByHandle(given, n, data);
-    } else {
-      self->AccumulateByHandle(given, n, data);
-    }
-  });
+  WithExchange(self, [&](auto& table) { table.AccumulateByHandle(given, n, data); });
 }
 
 void Accumulate(const PyTable& self, int64_t ticket, const py::array& grad) {
   const float* data = Floats(self, grad, "grad", self->dim(), nullptr);
   const size_t rows = static_cast<size_t>(grad.size()) / self->dim();
-  ShardedTable* all = self.registered->over_workers.get();
-  WithoutPython([&] {
-    if (all != nullptr) {
-      all->Accumulate(ticket, data, rows);
-    } else {
-      self->Accumulate(ticket, data, rows);
-    }
-  });
+  WithExchange(self, [&](auto& table) { table.Accumulate(ticket, data, rows); });
 }
 
-// Bring the gradients of the table to the owners of the rows; nothing where there is one worker.
+// Bring the gradients of the table to the owners of the rows, if there are several workers.
 void ExchangeItsGradients(const PyTable& self) {
   ShardedTable* all = self.registered->over_workers.get();
   if (all != nullptr) WithoutPython([&] { ExchangeGradients({all}, {false}); });
@@ -111,19 +77,15 @@ void ExchangeItsGradients(const PyTable& self) {
 void Apply(const PyTable& self, float learning_rate, float weight_decay, float grad_scale,
            int64_t step, int64_t binding) {
   const StepInput input{learning_rate, weight_decay, grad_scale, step, binding};
-  ShardedTable* all = self.registered->over_workers.get();
-  WithoutPython([&] { all != nullptr ? all->Step(input) : self->Step(input); });
+  WithExchange(self, [&](auto& table) { table.Step(input); });
 }
 
 double GradientSquaredNorm(const PyTable& self) {
-  ShardedTable* all = self.registered->over_workers.get();
-  return WithoutPython(
-      [&] { return all != nullptr ? all->GradientSquaredNorm() : self->GradientSquaredNorm(); });
+  return WithExchange(self, [](auto& table) { return table.GradientSquaredNorm(); });
 }
 
 void DiscardGradients(const PyTable& self) {
-  ShardedTable* all = self.registered->over_workers.get();
-  WithoutPython([&] { all != nullptr ? all->DiscardGradients() : self->DiscardGradients(); });
+  WithExchange(self, [](auto& table) { table.DiscardGradients(); });
 }
 
 int64_t BindOptimizer(const PyTable& self, const std::string& kind, float beta1, float beta2,

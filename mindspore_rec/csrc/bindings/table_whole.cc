@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "bindings/arguments.h"
-#include "workers/all_rows.h"
 
 namespace py = pybind11;
 
@@ -39,23 +38,15 @@ py::dict Export(const PyTable& self, bool with_state) {
   return ToDict(WithoutPython([&] { return self->Export(with_state); }), with_state);
 }
 
-// Rows of all workers, where the table is over several.
+// Return the rows of all workers.
 py::dict ExportAll(const PyTable& self, bool with_state) {
-  return ToDict(WithoutPython([&] {
-                  Table& table = *self.registered->table;
-                  if (auto all = RowsOverWorkers(&table)) return all->Export(with_state);
-                  return table.Export(with_state);
-                }),
+  return ToDict(WithRequests(self, [&](auto& rows) { return rows.Export(with_state); }),
                 with_state);
 }
 
 py::dict ExportKeysOfAll(const PyTable& self, const py::array& keys, bool with_state) {
   const IdView view = Ids(self, keys, "keys");
-  return ToDict(WithoutPython([&] {
-                  Table& table = *self.registered->table;
-                  if (auto all = RowsOverWorkers(&table)) return all->ExportKeys(view, with_state);
-                  return table.ExportKeys(view, with_state);
-                }),
+  return ToDict(WithRequests(self, [&](auto& rows) { return rows.ExportKeys(view, with_state); }),
                 with_state);
 }
 
@@ -64,14 +55,7 @@ void ImportAll(const PyTable& self, const py::array& keys, const py::array& valu
   const IdView view = Ids(self, keys, "keys");
   const float* data = Floats(self, values, "values", self->dim(), &keys);
   if (!view.is_int64) throw py::type_error(Where(self, "keys must be int64"));
-  WithoutPython([&] {
-    Table& table = *self.registered->table;
-    if (auto all = RowsOverWorkers(&table)) return all->Import(view, data);
-    RowArrays rows;
-    rows.keys = const_cast<int64_t*>(static_cast<const int64_t*>(view.data));
-    rows.values = const_cast<float*>(data);
-    table.Import(view.size, rows, 0);
-  });
+  WithRequests(self, [&](auto& rows) { rows.Import(view, data); });
 }
 
 void ExportParts(const PyTable& self, const py::function& take, bool with_state) {

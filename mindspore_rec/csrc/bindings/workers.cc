@@ -22,14 +22,15 @@ namespace {
 
 using Released = py::gil_scoped_release;
 
-// Prints the stacks of all threads of Python, without Python's lock: by what faulthandler uses.
+// Prints the stacks of all threads of Python without Python's lock, by the function of
+// faulthandler.
 void PrintStacks(int fd) {
   using Dump = const char* (*)(int, PyInterpreterState*, PyThreadState*);
   static const auto dump = reinterpret_cast<Dump>(dlsym(RTLD_DEFAULT, "_Py_DumpTracebackThreads"));
   if (dump != nullptr) dump(fd, PyInterpreterState_Main(), nullptr);
 }
 
-// A group and how Python holds it: that of the process lives on, others end with their last name.
+// A group as Python holds it. The group of the process is never destroyed.
 using GroupPointer = std::shared_ptr<WorkerGroup>;
 
 GroupPointer Started() {

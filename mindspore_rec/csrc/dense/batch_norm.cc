@@ -189,7 +189,7 @@ void Normalization::Backward(const SliceRun& slice) const {
   if (!is_moving_ && inputs_[0].adds) {
     throw std::logic_error("others read what is normalized by its batch");
   }
-  // Where the batch normalizes, `BatchStatistics` makes the gradient of the input of it.
+  // `BatchStatistics` turns it into the gradient of the input where the batch normalizes.
   elementwise.normalized_gradient(norm_.activation, slice.real_rows(), width(),
                                   slice.value(norm_.input), vectors.mean, norm_.masks.Rows(slice),
                                   slice.value(norm_.output), g, sums, sums + width(),

@@ -49,8 +49,8 @@ void Normalize(Activation a, int64_t rows, int64_t width, Block x, const Normali
 #undef CALL
 }
 
-// A row of it; without masks or of the gradient in place where `mask` or `gradient` is null. Each
-// is a loop of its own, in which no two pointers are the same, so that it is made of vectors.
+// A row of NormalizedGradient. `mask` null: no masks; `gradient` null: it is in `result`. Each case
+// is a loop in which no two pointers are the same, so that compilers turn it into vector code.
 template <typename A>
 MSREC_INLINE void NormalizedGradientRow(int64_t width, const float* __restrict in,
                                         const float* __restrict mean, const float* __restrict mask,

@@ -15,9 +15,9 @@ struct TileShape {
   int64_t rows, columns, depth;
 };
 
-// The shape that is fastest: oneDNN copies both factors of a product, which in float32 costs least
-// where 128 x 256 numbers of the left one stay in the cache. Each tile reads the batch anew, which
-// counts for batches that no cache holds, and so wide tiles for them.
+// Returns the fastest shape. oneDNN copies both factors of a product; in float32 that costs least
+// if 128 x 256 numbers of the left one stay in the cache. Each tile reads the batch anew, so tiles
+// are wide for batches that no cache holds.
 TileShape TileFor(FactorType type, int64_t batch) {
   constexpr int64_t kLargeBatch = 8192;
   if (type == FactorType::kFloat32) return {128, 1024, 256};

@@ -84,9 +84,9 @@ struct BatchRun {
 };
 
 // Rows of a batch's slices: at most 256, so that a slice's values stay in the cache and there are
-// enough slices for many threads; fewer for small batches, and where slices of 256 would leave
-// threads idle at the end. A multiple of 16; of 2 where a batch has more than 2048 rows, which are
-// cut into slices of even size.
+// enough slices for many threads. Fewer for small batches, and for batches whose slices of 256
+// would leave threads idle at the end. A multiple of 16; of 2 for batches of more than 2048 rows,
+// which are cut into slices of even size.
 int64_t SliceRows(int64_t batch);
 
 class DenseProgram {

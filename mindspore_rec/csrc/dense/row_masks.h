@@ -17,8 +17,8 @@ struct RowMasks {
   int64_t count = 0;  // of masks
 
   bool any() const { return masks >= 0; }
-  // Returns the further inputs of a layer with these masks. Throws std::invalid_argument where
-  // there are none of a legal number.
+  // Returns the further inputs of a layer with these masks. Throws std::invalid_argument unless
+  // `count` is in [1, 2^32].
   std::vector<ExtraInput> Extras(int64_t width) const;
   // Returns the masks of a slice's rows, where there are any.
   MaskRows Rows(const SliceRun& slice) const;
@@ -26,8 +26,8 @@ struct RowMasks {
   const float* Row(const SliceRun& slice, int64_t row, int64_t width) const;
 };
 
-// Whether an activation's slope can be found in its output after a dropout, or after rounding: by
-// the sign. Where a unit was dropped its gradient is 0 anyway.
+// Whether the sign of the output, even after a dropout or rounding, tells an activation's slope.
+// The gradient of a dropped unit is 0 anyway.
 inline bool DropsInPlace(Activation activation) {
   return activation == Activation::kNone || activation == Activation::kRelu ||
          activation == Activation::kLeakyRelu;

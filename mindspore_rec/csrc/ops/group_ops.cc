@@ -2,7 +2,7 @@
 //
 // Operators: several tables at once.
 #include "ops/operator.h"
-#include "util/thread_pool.h"
+#include "table/table_tasks.h"
 
 namespace msrec {
 namespace {
@@ -21,32 +21,22 @@ class Group {
     }
     for (int d = 0; d < at; ++d) rows_ *= static_cast<size_t>(args.shapes[tensor][d]);
     for (size_t column = 0; column < columns_; ++column) {
-      const auto found = std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& task) {
-        return Descriptor(task[0]).table_id() == Descriptor(column).table_id();
-      });
-      if (found == tasks_.end()) {
-        tasks_.push_back({column});
-      } else {
-        found->push_back(column);
-      }
+      tasks_.Add(Descriptor(column).table_id());
     }
   }
 
   size_t rows() const { return rows_; }
-  // Throws what a lookup of one of the tables would throw for what it was given, before a lookup of
-  // another has inserted rows.
+  // Throws as a lookup of one of the tables would, before a lookup of another has inserted rows.
   void CheckLookups(bool train) const {
-    for (const auto& task : tasks_) {
-      for (const size_t column : task) {
-        Call table(Descriptor(column), OpKind::kCount);
-        table->CheckLookup(Ids(table, column), table.filter(), train);
-      }
+    for (size_t column = 0; column < columns_; ++column) {
+      Call table(Descriptor(column), OpKind::kCount);
+      table->CheckLookup(Ids(table, column), table.filter(), train);
     }
   }
   bool over_workers() const {
     return columns_ > 0 && Call(Descriptor(0), OpKind::kCount).over_workers() != nullptr;
   }
-  // Look up all columns by one exchange between workers; fill tickets where `train`.
+  // Look up all columns by one exchange between workers; with `train`, fill the tickets.
   void LookUpOverWorkers(bool train, float* out, int64_t* tickets) const {
     std::vector<Call> tables;
     std::vector<LookupRequest> requests;
@@ -63,15 +53,12 @@ class Group {
       tickets[column] = requests[column].ticket;
     }
   }
-  // In parallel over tables; columns of one table one after another, so that no result depends on
-  // the number of threads.
+  // Call fn(table, column) with all columns, in parallel over tables.
   template <typename Fn>
-  void ForEach(OpKind kind, Fn fn) const {
-    ThreadPool::Global().ParallelFor(static_cast<int64_t>(tasks_.size()), [&](int64_t task) {
-      for (const size_t column : tasks_[task]) {
-        Call table(Descriptor(column), kind);
-        fn(table, column);
-      }
+  void ForEach(OpKind kind, const Fn& fn) const {
+    tasks_.ForEach([&](size_t column) {
+      Call table(Descriptor(column), kind);
+      fn(table, column);
     });
   }
   IdView Ids(const Call& table, size_t column) const {
@@ -92,7 +79,7 @@ class Group {
   const int64_t* descriptors_;
   size_t columns_ = 0;
   size_t rows_ = 1;
-  std::vector<std::vector<size_t>> tasks_;  // columns of one table
+  TableTasks<int64_t> tasks_;  // columns by table id
 };
 
 }  // namespace
@@ -151,7 +138,8 @@ MSREC_OP(MsrGroupAccumulate) {
   const int64_t* tickets = args.Data<int64_t>(1);
   group.ForEach(OpKind::kAccumulate, [&](Call& table, size_t column) {
     table.RequireFloat(args, 0, "gradient");
-    table.Accumulate(tickets[column], args.Data<float>(0) + column * table->dim(), group.rows());
+    const float* gradient = args.Data<float>(0) + column * table->dim();
+    table.ByExchange([&](auto& rows) { rows.Accumulate(tickets[column], gradient, group.rows()); });
   });
   *args.Data<float>(3) = 0.0f;
   return 0;

@@ -15,7 +15,9 @@ MSREC_EXPORT std::vector<Shape> MsrLookupTrainInferShape(int* ndims, int64_t** s
 MSREC_OP(MsrLookupTrain) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kLookup);
-  *args.Data<int64_t>(5) = table.LookupTrain(table.Ids(args, 0, "ids"), args.Data<float>(4));
+  const auto ids = table.Ids(args, 0, "ids");
+  *args.Data<int64_t>(5) = table.ByExchange(
+      [&](auto& rows) { return rows.LookupTrain(ids, table.filter(), args.Data<float>(4)); });
   return 0;
 }
 
@@ -26,12 +28,13 @@ MSREC_EXPORT Shape MsrLookupEvalInferShape(int* ndims, int64_t** shapes, void*) 
 MSREC_OP(MsrLookupEval) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kLookup);
-  table.LookupEval(table.Ids(args, 0, "ids"), args.Data<float>(4));
+  const auto ids = table.Ids(args, 0, "ids");
+  table.ByExchange([&](auto& rows) { rows.LookupEval(ids, table.filter(), args.Data<float>(4)); });
   return 0;
 }
 
-// (gradient, descriptor) -> never: runs where somebody asks for the gradient of a lookup in
-// evaluation mode, which would leave the table silently untrained.
+// (gradient, descriptor) -> never: refuses the gradient of a lookup in evaluation mode, which would
+// leave the table silently untrained.
 MSREC_EXPORT Shape MsrRefuseGradientInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrRefuseGradient) {
   const Args args{params, ndims, shapes, dtypes};
@@ -56,7 +59,8 @@ MSREC_OP(MsrAccumulate) {
     throw msrec::NoOptimizer("table '" + table->config().name +
                              "' got a gradient but no optimizer of mindspore_rec.optim covers it");
   }
-  table.Accumulate(ticket, args.Data<float>(0), args.Size(0) / dim);
+  table.ByExchange(
+      [&](auto& rows) { rows.Accumulate(ticket, args.Data<float>(0), args.Size(0) / dim); });
   *args.Data<float>(3) = 0.0f;
   return 0;
 }

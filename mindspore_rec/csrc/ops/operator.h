@@ -18,7 +18,8 @@
 #include <vector>
 
 #include "table/registry.h"
-#include "workers/sharded_table.h"
+#include "workers/all_rows.h"
+#include "workers/made_tables.h"
 
 namespace msrec {
 
@@ -27,7 +28,7 @@ using Shape = std::vector<int64_t>;
 // Names a table, its padding and its pooling to an operator: a view of an int64 tensor
 //   [0] table id  [1] 1 if there is a padding key  [2] padding key  [3] combiner  [4] 1 if weighted
 //   [5] 1 if keys are int32: int64 ids are then an error, since they might not fit
-//   [6] what an occurrence counts for
+//   [6] weight of an occurrence in a key's count
 class LookupDescriptor {
  public:
   static constexpr size_t kSize = 7;
@@ -101,37 +102,15 @@ class Call {
   }
 
   Table* operator->() { return registered_->table.get(); }
-  // The table over all workers; null where it is this process's alone.
+  // The table over all workers; null if there is only this one.
   ShardedTable* over_workers() const { return registered_->over_workers.get(); }
-  // What the table's methods of these names do, over all workers where there are others.
-  int64_t LookupTrain(const IdView& ids, float* out) {
-    return over_workers() != nullptr ? over_workers()->LookupTrain(ids, filter(), out)
-                                     : (*this)->LookupTrain(ids, filter(), out);
+  template <typename Fn>
+  auto ByExchange(const Fn& fn) const {
+    return msrec::ByExchange(*registered_, fn);
   }
-  void LookupEval(const IdView& ids, float* out) {
-    if (over_workers() != nullptr) {
-      over_workers()->LookupEval(ids, filter(), out);
-    } else {
-      (*this)->LookupEval(ids, filter(), out);
-    }
-  }
-  int64_t PoolTrain(const IdView& ids, const BagView& bags, float* out) {
-    return over_workers() != nullptr ? over_workers()->PoolTrain(ids, filter(), bags, out)
-                                     : (*this)->PoolTrain(ids, filter(), bags, out);
-  }
-  void PoolEval(const IdView& ids, const BagView& bags, float* out) {
-    if (over_workers() != nullptr) {
-      over_workers()->PoolEval(ids, filter(), bags, out);
-    } else {
-      (*this)->PoolEval(ids, filter(), bags, out);
-    }
-  }
-  void Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
-    if (over_workers() != nullptr) {
-      over_workers()->Accumulate(ticket, grad, grad_rows);
-    } else {
-      (*this)->Accumulate(ticket, grad, grad_rows);
-    }
+  template <typename Fn>
+  auto ByRequests(const Fn& fn) const {
+    return msrec::ByRequests(*registered_, fn);
   }
   const LookupDescriptor& descriptor() const { return descriptor_; }
   IdFilter filter() const { return descriptor_.filter(); }

@@ -50,8 +50,10 @@ MSREC_OP(MsrPoolTrain) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 3, OpKind::kLookup);
   const Bags bags(args, 0, 1, 2, table);
-  *args.Data<int64_t>(7) =
-      table.PoolTrain(table.Ids(args, 0, "ids"), bags.view, args.Data<float>(6));
+  const auto ids = table.Ids(args, 0, "ids");
+  *args.Data<int64_t>(7) = table.ByExchange([&](auto& rows) {
+    return rows.PoolTrain(ids, table.filter(), bags.view, args.Data<float>(6));
+  });
   return 0;
 }
 
@@ -63,6 +65,8 @@ MSREC_OP(MsrPoolEval) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 3, OpKind::kLookup);
   const Bags bags(args, 0, 1, 2, table);
-  table.PoolEval(table.Ids(args, 0, "ids"), bags.view, args.Data<float>(6));
+  const auto ids = table.Ids(args, 0, "ids");
+  table.ByExchange(
+      [&](auto& rows) { rows.PoolEval(ids, table.filter(), bags.view, args.Data<float>(6)); });
   return 0;
 }

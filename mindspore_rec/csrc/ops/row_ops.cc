@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators: rows by key, as MapParameter has them.
+// Operators: rows by key, as MapParameter has them. One worker may run them while the others do
+// something else, so they ask by requests; but a lookup that is trained is part of a step of all.
 #include "ops/operator.h"
-#include "workers/all_rows.h"
+#include "util/bytes.h"
 
 using msrec::Args;
 using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
 
-namespace {
-
-// Call fn with the rows of all workers, where the table is over several, else with the table.
-template <typename Fn>
-auto WithRows(Call* table, Fn fn) {
-  if (auto all = msrec::RowsOverWorkers(table->operator->())) return fn(*all);
-  return fn(*table->operator->());
-}
-
-}  // namespace
-
-// (ids, descriptor, like, anchor) -> (rows, ticket): what MapParameter.get does. It inserts whether
-// or not there is an optimizer, and is trained where there is one.
+// (ids, descriptor, like, anchor) -> (rows, ticket): MapParameter.get. Inserts with or without an
+// optimizer, and is trained by one.
 MSREC_EXPORT std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }
@@ -32,10 +22,11 @@ MSREC_OP(MsrMapGet) {
   const auto keys = table.Ids(args, 0, "key");
   int64_t ticket = 0;
   if (table->has_optimizer()) {
-    ticket = table.LookupTrain(keys, args.Data<float>(4));
+    ticket = table.ByExchange(
+        [&](auto& rows) { return rows.LookupTrain(keys, table.filter(), args.Data<float>(4)); });
   } else {
-    WithRows(&table,
-             [&](auto& rows) { rows.Get(keys, table.filter(), true, args.Data<float>(4)); });
+    table.ByRequests(
+        [&](auto& rows) { rows.Get(keys, table.filter(), true, args.Data<float>(4)); });
   }
   *args.Data<int64_t>(5) = ticket;
   return 0;
@@ -50,7 +41,7 @@ MSREC_OP(MsrFind) {
   Call table(args, 1, OpKind::kMap);
   table.RequireRows();
   const auto keys = table.Ids(args, 0, "key");
-  WithRows(&table, [&](auto& rows) { rows.Get(keys, table.filter(), false, args.Data<float>(3)); });
+  table.ByRequests([&](auto& rows) { rows.Get(keys, table.filter(), false, args.Data<float>(3)); });
   return 0;
 }
 
@@ -66,7 +57,7 @@ MSREC_OP(MsrPut) {
                 "value must have the shape of key, " + args.ShapeText(0) +
                     ", followed by that of a " + "row, " + std::to_string(dim) + " elements, got " +
                     args.ShapeText(1));
-  WithRows(&table, [&](auto& rows) { rows.Put(keys, args.Data<float>(1), keys.size); });
+  table.ByRequests([&](auto& rows) { rows.Put(keys, args.Data<float>(1), keys.size); });
   *args.Data<int32_t>(3) = 0;
   return 0;
 }
@@ -77,7 +68,7 @@ MSREC_OP(MsrErase) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
   const auto keys = table.Ids(args, 0, "key");
-  WithRows(&table, [&](auto& rows) { rows.Erase(keys); });
+  table.ByRequests([&](auto& rows) { rows.Erase(keys); });
   *args.Data<int32_t>(2) = 0;
   return 0;
 }
@@ -90,7 +81,7 @@ MSREC_OP(MsrContains) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
   const auto keys = table.Ids(args, 0, "key");
-  WithRows(&table, [&](auto& rows) { rows.Contains(keys, args.Data<bool>(2)); });
+  table.ByRequests([&](auto& rows) { rows.Contains(keys, args.Data<bool>(2)); });
   return 0;
 }
 
@@ -100,7 +91,7 @@ MSREC_OP(MsrSize) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 0, OpKind::kMap);
   *args.Data<int64_t>(1) =
-      static_cast<int64_t>(WithRows(&table, [](auto& rows) { return rows.Size(); }));
+      static_cast<int64_t>(table.ByRequests([](auto& rows) { return rows.Size(); }));
   return 0;
 }
 
@@ -109,10 +100,10 @@ MSREC_EXPORT Shape MsrKeysInferShape(int*, int64_t** shapes, void*) { return {sh
 MSREC_OP(MsrKeys) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
-  const std::vector<int64_t> keys = WithRows(&table, [](auto& rows) { return rows.Keys(); });
+  const std::vector<int64_t> keys = table.ByRequests([](auto& rows) { return rows.Keys(); });
   if (keys.size() != args.Size(0))
     throw std::runtime_error("the table changed while its keys were read");
-  std::memcpy(params[2], keys.data(), keys.size() * sizeof(int64_t));
+  msrec::CopyBytes(params[2], keys.data(), keys.size() * sizeof(int64_t));
   return 0;
 }
 
@@ -124,9 +115,9 @@ MSREC_EXPORT Shape MsrValuesInferShape(int*, int64_t** shapes, void*) {
 MSREC_OP(MsrValues) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kMap);
-  const msrec::ExportedRows rows = WithRows(&table, [](auto& all) { return all.Export(false); });
+  const msrec::ExportedRows rows = table.ByRequests([](auto& all) { return all.Export(false); });
   if (rows.n != args.Size(0))
     throw std::runtime_error("the table changed while its values were read");
-  std::memcpy(params[3], rows.values.get(), rows.n * rows.dim * sizeof(float));
+  msrec::CopyBytes(params[3], rows.values.get(), rows.n * rows.dim * sizeof(float));
   return 0;
 }

@@ -33,9 +33,8 @@ MSREC_EXPORT Shape MsrGradNormInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrGradNorm) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kStep);
-  *args.Data<float>(2) = static_cast<float>(table.over_workers() != nullptr
-                                                ? table.over_workers()->GradientSquaredNorm()
-                                                : table->GradientSquaredNorm());
+  *args.Data<float>(2) =
+      static_cast<float>(table.ByExchange([](auto& rows) { return rows.GradientSquaredNorm(); }));
   return 0;
 }
 
@@ -45,11 +44,7 @@ MSREC_EXPORT Shape MsrStepInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrStep) {
   const Args args{params, ndims, shapes, dtypes};
   Call table(args, 1, OpKind::kStep);
-  if (table.over_workers() != nullptr) {
-    table.over_workers()->Step(ReadStep(args, table));
-  } else {
-    table->Step(ReadStep(args, table));
-  }
+  table.ByExchange([&](auto& rows) { rows.Step(ReadStep(args, table)); });
   *args.Data<float>(7) = 0.0f;
   return 0;
 }

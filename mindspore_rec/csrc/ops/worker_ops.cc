@@ -83,7 +83,7 @@ MSREC_OP_N(MsrAverageGradients) {
 }
 
 // (token, step int32 [1], every int32 [1], names uint8, parameters ...) -> token. Compares the
-// parameters of all workers where the step is a multiple of `every`.
+// parameters of all workers in steps that are multiples of `every`.
 MSREC_EXPORT Shape MsrCompareParametersInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP_N(MsrCompareParameters) {
   const Args args{params, ndims, shapes, dtypes};

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <stdexcept>
 #include <vector>
 
+#include "util/bytes.h"
 #include "util/thread_pool.h"
 
 namespace msrec {
@@ -22,15 +24,12 @@ struct Histogram {
 };
 
 template <typename Id, typename Visit>
-void VisitShards(const Id* ids, size_t stride, size_t begin, size_t end, const IdFilter& filter,
+void VisitShards(const Id* ids, size_t stride, size_t begin, size_t end, IdFilter filter,
                  Visit visit) {
-  const bool bounded = filter.bounded();
   const bool identity = filter.identity;
   for (size_t i = begin; i < end; ++i) {
     const auto key = static_cast<int64_t>(ids[i * stride]);
-    const bool dropped =
-        (filter.has_padding && key == filter.padding_key) || (bounded && !filter.Inside(key));
-    visit(i, key, dropped ? kDropped : ShardOf(key, HashKey(key), identity));
+    visit(i, key, filter.Drops(key) ? kDropped : ShardOf(key, HashKey(key), identity));
   }
 }
 
@@ -44,6 +43,19 @@ void VisitShards(const IdView& ids, size_t begin, size_t end, const IdFilter& fi
 }
 
 }  // namespace
+
+void CheckBatchSize(const IdView& ids, const std::string& table) {
+  const size_t places = ids.size * ids.stride;
+  if (places < std::numeric_limits<uint32_t>::max()) return;
+  throw std::invalid_argument("table '" + table +
+                              "': a batch must have fewer than 2^32 - 1 ids, got " +
+                              std::to_string(places));
+}
+
+void ZeroRows(float* out, size_t n, size_t stride, size_t dim) {
+  if (stride == 1) return ZeroBytes(out, n * dim * sizeof(float));
+  for (size_t i = 0; i < n; ++i) ZeroBytes(out + i * stride * dim, dim * sizeof(float));
+}
 
 void Batch::Partition(const IdView& ids, const IdFilter& filter) {
   const size_t blocks = (ids.size + kBlock - 1) / kBlock;

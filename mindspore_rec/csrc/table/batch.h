@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "util/buffer.h"
 #include "util/hash.h"
@@ -46,14 +47,24 @@ struct IdFilter {
   bool identity = false;   // keys are their own index
   bool has_padding = false;
   int64_t padding_key = 0;   // dropped where has_padding
-  uint32_t coefficient = 1;  // what an occurrence counts for
-  // How many occurrences each id stands for; null: one. Borrowed until the batch's keys are made
-  // distinct.
+  uint32_t coefficient = 1;  // weight of an occurrence in a key's count
+  // Number of occurrences that each id stands for; null: 1. The batch borrows it until its keys
+  // are made distinct.
   const uint32_t* counts = nullptr;
 
   bool bounded() const { return vocabulary > 0; }
   bool Inside(int64_t key) const { return key >= 0 && key < vocabulary; }
+  // Whether a key reads zeros, and gets no row.
+  bool Drops(int64_t key) const {
+    return (has_padding && key == padding_key) || (bounded() && !Inside(key));
+  }
 };
+
+// Throw std::invalid_argument, which names the table, unless a batch has places for so many ids.
+void CheckBatchSize(const IdView& ids, const std::string& table);
+
+// Zero the rows that a lookup of n ids of that stride gives out.
+void ZeroRows(float* out, size_t n, size_t stride, size_t dim);
 
 struct Batch {
   int64_t ticket = 0;

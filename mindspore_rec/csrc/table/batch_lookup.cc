@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table/batch_lookup.h"
 
-#include <cstring>
-
 #include "cache/row_cache.h"
 #include "table/for_shards.h"
 #include "util/headroom.h"
@@ -39,10 +37,7 @@ void BatchLookup::Run(Batch* batch, LookupPurpose purpose, const float* unknown,
   const int dim = core_.config.dim;
   if (!batch->on_device) core_.RequireWrittenBack();
   if (out != nullptr && batch->begin[kNumShards] < batch->n) {
-    for (size_t i = 0; i < (batch->stride == 1 ? 1 : batch->n); ++i) {
-      const size_t rows = batch->stride == 1 ? batch->n : 1;
-      std::memset(out + i * batch->stride * dim, 0, rows * dim * sizeof(float));
-    }
+    ZeroRows(out, batch->n, batch->stride, dim);
   }
   bool unique = true;
   if (core_.cache != nullptr) {

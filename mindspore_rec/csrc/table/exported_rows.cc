@@ -3,26 +3,26 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "util/thread_pool.h"
 
 namespace msrec {
 
-ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state) {
+ExportedRows NewRows(size_t n, int32_t dim, int32_t state_width) {
   ExportedRows out;
   out.n = n;
-  out.dim = layout.dim;
-  out.state_width = with_state ? layout.state_width : 0;
-  const size_t dim = out.dim;
-  const size_t width = out.state_width;
-  out.keys.reset(new int64_t[out.n]);
-  out.values.reset(new float[out.n * dim]);
-  out.states.reset(new float[out.n * width]);
-  out.counts.reset(new uint32_t[out.n]);
-  out.last_steps.reset(new uint32_t[out.n]);
-  out.last_times.reset(new uint32_t[out.n]);
-  out.present.reset(new bool[out.n]);
+  out.dim = dim;
+  out.state_width = state_width;
+  ForEachArray(out, [n](auto& array, size_t width) {
+    using T = std::remove_reference_t<decltype(array[0])>;
+    array.reset(new T[n * width]);
+  });
   return out;
+}
+
+ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state) {
+  return NewRows(n, layout.dim, with_state ? layout.state_width : 0);
 }
 
 void Pack(const KeyedRows& rows, size_t from, ExportedRows* to) {

@@ -25,7 +25,20 @@ struct ExportedRows {
   std::unique_ptr<bool[]> present;  // false: the key is deleted and its other entries are zero
 };
 
+// Call fn(array, width) with each array, which has `width` entries a row.
+template <typename Rows, typename Fn>
+void ForEachArray(Rows& rows, const Fn& fn) {
+  fn(rows.keys, size_t{1});
+  fn(rows.values, static_cast<size_t>(rows.dim));
+  fn(rows.states, static_cast<size_t>(rows.state_width));
+  fn(rows.counts, size_t{1});
+  fn(rows.last_steps, size_t{1});
+  fn(rows.last_times, size_t{1});
+  fn(rows.present, size_t{1});
+}
+
 // Return room for n rows. Throws std::bad_alloc.
+ExportedRows NewRows(size_t n, int32_t dim, int32_t state_width);
 ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state);
 
 // Copy rows to places `from` and on, as far as there is room.

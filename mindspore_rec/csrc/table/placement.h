@@ -18,6 +18,8 @@ enum class PlacementKind : int32_t {
 };
 
 struct Placement {
+  static constexpr uint32_t kMostWorkers = 4096;  // a handle has 12 bits for the worker
+
   PlacementKind kind = PlacementKind::kSharded;
   uint32_t workers = 1;  // 1: there are no others, and the kind has no effect
   uint32_t rank = 0;     // this worker, below `workers`

@@ -15,6 +15,7 @@ constexpr int kPlaceBits = 36;
 constexpr int kTagBits = 40;  // those in the second number
 constexpr int kWorkerBits = 12;
 constexpr int kWorkerAt = kPlaceBits + 12;  // above the 12 bits of the tag that are left
+static_assert(Placement::kMostWorkers <= 1u << kWorkerBits);
 constexpr uint64_t kNumberMask = (uint64_t{1} << 23) - 1;
 
 constexpr uint64_t Low(int bits) { return (uint64_t{1} << bits) - 1; }

@@ -5,11 +5,11 @@
 //       without a row, its gradient is dropped
 //   [1] the table's number, 23 bits << 40 | tag, its lower 40 bits
 // Of a table over workers the upper 12 of the tag's upper 24 bits give way to the number of the
-// worker that has the row; who is given a handle of another worker's puts its own table's number
-// in. The tag is a hash, under a key that only the table has, of the row's key and place and of the
-// structure version in which the handle was given: no other handle passes for one that was given.
-// The version changes whenever a row leaves the table or rows are laid out anew, so a handle that
-// passes names the row it was given for. A part of a table, under its mutex.
+// worker that has the row; a worker that gets another one's handle writes its own table's number
+// into it. The tag is a hash, under a key that only the table has, of the row's key and place and
+// of the structure version in which the handle was given: no other handle passes for one that was
+// given. The version changes whenever a row leaves the table or rows are laid out anew, so a handle
+// that passes names the row it was given for. A part of a table, under its mutex.
 #pragma once
 
 #include <cstddef>

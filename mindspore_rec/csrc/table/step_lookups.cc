@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table/step_lookups.h"
 
-#include <limits>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -33,10 +32,7 @@ void StepLookups::ReserveSpare() { spare_.reserve(kMaxSpare); }
 // ---------------------------------------------------------------- batches
 
 std::unique_ptr<Batch> StepLookups::NewBatch(const IdView& ids, const IdFilter& filter) {
-  if (ids.size * ids.stride >= std::numeric_limits<uint32_t>::max()) {
-    throw std::invalid_argument(core_->Where("a batch must have fewer than 2^32 - 1 ids, got " +
-                                             std::to_string(ids.size * ids.stride)));
-  }
+  CheckBatchSize(ids, core_->config.name);
   std::unique_ptr<Batch> batch;
   if (spare_.empty()) {
     batch = std::make_unique<Batch>();

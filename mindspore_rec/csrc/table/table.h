@@ -133,7 +133,7 @@ class Table {
   void CheckHandles(const int64_t* handles, size_t n);
   // Combines rows that are elsewhere. Requires: the table outlives it.
   BagPooling NewPooling() const { return BagPooling(&core_); }
-  // Throw what CheckLookup throws for ids, where a lookup's filter has dropped some.
+  // Throw as CheckLookup does for ids, those that a lookup's filter has dropped.
   void CheckIds(const IdView& ids, const IdFilter& filter) const { core_.CheckIds(ids, filter); }
 
   // ---- rows by key ----
@@ -181,6 +181,8 @@ class Table {
   void ImportSketch(const char* data, size_t bytes);
   // Put rows; null arrays as in Shard::Import. Throws when state_width does not fit the optimizer.
   void Import(size_t n, const RowArrays& rows, int32_t state_width);
+  // Put rows with fresh optimizer state. Requires: ids of int64, one after another.
+  void Import(const IdView& ids, const float* values);
   // Remove all rows. If a tier fails it throws std::runtime_error: the table is empty then, and
   // the tier is cleared before it is used again. If memory runs out, all rows are still there.
   void Clear();

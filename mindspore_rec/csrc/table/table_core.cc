@@ -38,6 +38,11 @@ TableCore::TableCore(const TableConfig& given) : config(given), mutex(Where(""))
     throw std::invalid_argument(
         Where("vocabulary must be in [0, 2^35], got " + std::to_string(given.vocabulary)));
   }
+  if (given.placement.workers > Placement::kMostWorkers) {
+    throw std::invalid_argument(Where("must be on at most " +
+                                      std::to_string(Placement::kMostWorkers) + " workers, got " +
+                                      std::to_string(given.placement.workers)));
+  }
   CheckAdmission(given.admission, Where(""));
   CheckEviction(given.eviction, Where(""));
   config.initializer.seed = Mix64(given.seed ^ HashBytes(given.name.data(), given.name.size()));

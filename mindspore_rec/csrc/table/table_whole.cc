@@ -160,6 +160,13 @@ void Table::Import(size_t n, const RowArrays& rows, int32_t state_width) {
   });
 }
 
+void Table::Import(const IdView& ids, const float* values) {
+  RowArrays rows;  // which an import reads only
+  rows.keys = const_cast<int64_t*>(static_cast<const int64_t*>(ids.data));
+  rows.values = const_cast<float*>(values);
+  Import(ids.size, rows, 0);
+}
+
 void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
                         int32_t state_width) {
   const CallScope call(this);

@@ -15,4 +15,7 @@ inline void ZeroBytes(void* to, size_t bytes) {
   if (bytes > 0) std::memset(to, 0, bytes);
 }
 
+// Return the bytes of a message's part in front of one that must begin at a multiple of 8.
+inline size_t Padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
+
 }  // namespace msrec

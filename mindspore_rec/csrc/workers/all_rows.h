@@ -5,17 +5,16 @@
 // others may be at anything else.
 //
 // Of a replicated table this worker has all rows: it reads its own, and changes those of all
-// workers. What fails on one worker may have been done on others, as messages say.
+// workers. A call that fails on one worker may have been done on others; the message names the one.
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
+#include "table/registry.h"
 #include "table/table.h"
 #include "workers/group.h"
-#include "workers/row_messages.h"
+#include "workers/sharded_table.h"
 
 namespace msrec {
 
@@ -27,7 +26,6 @@ class AllRows {
   // As Table::Get: out is [ids.size, dim].
   void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out);
   void Put(const IdView& ids, const float* values, size_t value_rows);
-  // Put rows with fresh optimizer state, as Table::Import without states.
   void Import(const IdView& ids, const float* values);
   size_t Erase(const IdView& ids);
   void Contains(const IdView& ids, bool* out);
@@ -42,27 +40,39 @@ class AllRows {
   // The ids of one worker.
   struct Part {
     std::vector<int64_t> keys;
-    std::vector<size_t> at;  // where each is among the caller's ids
+    std::vector<size_t> at;  // place of each among the caller's ids
   };
 
   const Placement& placement() const { return table_.placement(); }
   bool Mine(int worker) const { return worker == group_.rank(); }
   // Return the ids by owner; those that the filter drops are of this worker, which says so.
   std::vector<Part> ByOwner(const IdView& ids, const IdFilter& filter) const;
-  // Workers that have rows to read: all, or this one of a replicated table.
-  std::vector<int> Readers() const;
-  // Workers that a change of ids goes to, each with its part.
-  std::vector<Part> ByChanged(const IdView& ids) const;
-  MessageWriter Begin(RowRequest what) const;
-  // Ask a worker, and return its reply without the status.
-  std::string Ask(int worker, RowRequest what, const std::string& arguments) const;
+  // Return the ids by the worker that is to change their rows.
+  std::vector<Part> ByChanged(const IdView& ids, const IdFilter& filter) const;
+  // Return the rows of a part, of values [ids.size, dim].
+  std::vector<float> Gather(const Part& part, const float* values) const;
+
+  // Call fn(rows) with the rows of a worker: this one's Table, or RemoteRows.
+  template <typename Fn>
+  void OnWorker(int worker, const Fn& fn);
+  // Call fn(worker, part, rows) for each part that has ids.
+  template <typename Fn>
+  void ForParts(const std::vector<Part>& parts, const Fn& fn);
+  // Call fn(rows) with the rows of each worker; of a replicated table, with those of this one.
+  template <typename Fn>
+  void ForReaders(const Fn& fn);
 
   Table& table_;
   WorkerGroup& group_;
 };
 
-// Return the rows of all workers of this process's group, or nothing where the table's rows are all
-// here because there is no other worker.
-std::optional<AllRows> RowsOverWorkers(Table* table);
+// Call fn with the rows of all workers where the table is over several, else with the table. Other
+// workers need not call.
+template <typename Fn>
+auto ByRequests(const Registered& registered, const Fn& fn) {
+  if (registered.over_workers == nullptr) return fn(*registered.table);
+  AllRows all(registered.table.get(), registered.over_workers->exchange().group);
+  return fn(all);
+}
 
 }  // namespace msrec

@@ -5,7 +5,7 @@
 // exception, the others one that begins with "worker r: ".
 //
 //   Collective all(&exchange, "lookup of", "table 'x'");
-//   all.Try([&] { ... });                 // what may fail on this worker
+//   all.Try([&] { ... });                 // may fail on this worker
 //   all.Begin(bytes_to_each);             // throws on all where it failed on one
 //   all.Exchange(send, all.memory().recv.data());
 //   all.Try([&] { ... });
@@ -32,8 +32,7 @@ struct OtherWorkerFailed : WorkerError {
   using WorkerError::WorkerError;
 };
 
-// What the operations of one process take turns to use: the channel, their number, memory that is
-// kept between them.
+// The channel, the memory and the count of the operations of one process, which take turns.
 struct TableExchange {
   // Requires: the group outlives it.
   explicit TableExchange(WorkerGroup* given, Channel used = Channel::kStep)
@@ -58,7 +57,7 @@ class Collective {
   int size() const { return group().size(); }
   int rank() const { return group().rank(); }
   TableExchange& memory() { return *exchange_; }
-  // For what has collective calls of its own, after Begin.
+  // For collective calls of the operation's own, after Begin.
   Communicator& channel() { return channel_; }
 
   // Call fn, unless something has failed here, and remember what it throws.
@@ -74,7 +73,7 @@ class Collective {
   bool failed() const { return error_ != nullptr; }
 
   // Tell each worker how many bytes it is to get from this one by the next Exchange, and make room
-  // in memory().recv for what they will send. Throws where the operation failed on a worker, and
+  // in memory().recv for those that come. Throws where the operation failed on a worker, and
   // WorkerError where they are at different operations.
   void Begin(const std::vector<size_t>& send_bytes);
   // Number of bytes that each worker will send to this one, and their sum.

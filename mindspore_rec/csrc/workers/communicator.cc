@@ -69,6 +69,10 @@ class Communicator::CollectiveCall {
   Clock::time_point start_;
 };
 
+std::string WorkerPrefix(int rank, int size) {
+  return "worker " + std::to_string(rank) + " of " + std::to_string(size) + ": ";
+}
+
 Communicator::Communicator(int rank, int size, std::string name)
     : rank_(rank), size_(size), name_(std::move(name)) {}
 
@@ -143,10 +147,6 @@ WorkerMessage Communicator::Receive(int from, int tag) {
   }
 }
 
-std::string Communicator::Me() const {
-  return "worker " + std::to_string(rank_) + " of " + std::to_string(size_) + ": ";
-}
-
 void Communicator::TimedOut(double seconds, const std::vector<int>& missing) const {
   throw WorkerError(Me() + WaitText(seconds, missing));
 }
@@ -185,7 +185,7 @@ void Communicator::CheckRank(int rank) const {
 }
 
 std::vector<std::string> GatherBytes(Communicator& channel, const std::string& mine) {
-  // What is short goes with its length, in one round; what is longer follows in a second one.
+  // One round brings the lengths and all short texts; a second one brings longer texts.
   struct Head {
     uint64_t bytes = 0;
     char data[248] = {};

@@ -16,15 +16,15 @@
 
 namespace msrec {
 
-// What went wrong between workers: begins with the rank, and names what was waited for.
+// A failure between workers. The message begins with the rank, and names what was waited for.
 struct WorkerError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 constexpr double kDefaultWaitLimit = 300;  // seconds
 
-// Says what the calling thread exchanges while it lives, for messages and reports of workers that
-// hang. Scopes nest: the innermost counts. Both texts must outlive it.
+// Names the exchange that the calling thread is in while the scope lives, for messages and reports
+// of workers that hang. Scopes nest: the innermost counts. Both texts must outlive it.
 class ExchangeScope {
  public:
   explicit ExchangeScope(const char* what, const char* table = "");
@@ -32,7 +32,7 @@ class ExchangeScope {
   ExchangeScope(const ExchangeScope&) = delete;
   ExchangeScope& operator=(const ExchangeScope&) = delete;
 
-  // Returns what this thread exchanges, such as "keys of table 'user'"; "" outside of any scope.
+  // Returns the name of this thread's exchange, "keys of table 'user'"; "" outside of any scope.
   static std::string Text();
 
  private:
@@ -48,13 +48,16 @@ struct WorkerMessage {
   std::string data;
 };
 
-// What a channel has done since it was made. Collective calls only.
+// Counts of a channel's collective calls since it was made.
 struct ChannelStatistics {
   uint64_t calls = 0;
   uint64_t bytes_sent = 0;      // to other workers
   uint64_t bytes_received = 0;  // from other workers
   double seconds = 0;           // in the calls: waiting for others and moving bytes
 };
+
+// Returns "worker 1 of 4: ", the beginning of messages.
+std::string WorkerPrefix(int rank, int size);
 
 class Communicator {
  public:
@@ -87,8 +90,8 @@ class Communicator {
   // overlap.
 
   // Sends part r of `send` to worker r, and receives the parts for this worker into `recv`, those
-  // of worker 0 first. Both are `size()` parts one after another, of the sizes given; what worker a
-  // sends to b must be what b expects of a. One's own part is copied.
+  // of worker 0 first. Both are `size()` parts one after another, of the sizes given; the bytes
+  // that worker a sends to b must be as many as b expects of a. A worker's own part is copied.
   void AllToAllV(const void* send, const size_t* send_bytes, void* recv, const size_t* recv_bytes);
   // Writes the `bytes` bytes of each worker to `all`, those of worker 0 first.
   void AllGather(const void* mine, size_t bytes, void* all);
@@ -109,13 +112,12 @@ class Communicator {
   WorkerMessage Receive(int from, int tag);
 
  protected:
-  // Throws WorkerError that says what this worker waited for in vain.
+  // Throws WorkerError: this worker waited for the missing ones in vain.
   [[noreturn]] void TimedOut(double seconds, const std::vector<int>& missing) const;
   // Returns "waited 5 s for worker 1 on channel 'step', to exchange keys of table 'user'".
   std::string WaitText(double seconds, const std::vector<int>& missing) const;
-  // Returns "worker 1 of 4: ".
-  std::string Me() const;
-  // Sets what `waiting` returns.
+  std::string Me() const { return WorkerPrefix(rank_, size_); }
+  // Sets the text that `waiting` returns.
   void SetWaiting(std::string text);
 
  private:

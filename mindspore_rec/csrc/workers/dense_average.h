@@ -16,8 +16,8 @@ namespace msrec {
 void AverageOverWorkers(TableExchange* exchange, const std::vector<const float*>& gradients,
                         const std::vector<FloatSpan>& sums);
 
-// Throws WorkerError, on all workers, where they hold different bits; the message has the name of
-// the first parameter that differs.
+// Throws WorkerError on all workers unless they hold the same bits; the message names the first
+// parameter that differs.
 void CheckSameOverWorkers(TableExchange* exchange, const std::vector<ByteSpan>& parameters,
                           const std::vector<std::string>& names);
 

@@ -9,40 +9,20 @@
 
 #include "util/bfloat16.h"
 #include "util/bytes.h"
-#include "util/thread_pool.h"
+#include "util/for_blocks.h"
 #include "workers/sharded_table.h"
 
 namespace msrec {
 namespace {
 
-constexpr int64_t kBlockFloats = 1 << 16;
+constexpr size_t kBlockFloats = 1 << 16;  // of one task of the pool
 
-size_t Padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
-
-// What stands before the gradients of one lookup in a message.
+// Stands before the gradients of one lookup in a message.
 struct GradientHeader {
   uint64_t table;  // its place among the operation's tables
   int64_t ticket;
   uint64_t rows;
 };
-
-std::string Subject(const std::vector<ShardedTable*>& tables) {
-  std::string names = tables.size() == 1 ? "table " : "tables ";
-  for (size_t t = 0; t < tables.size(); ++t) {
-    names += (t == 0 ? "'" : ", '") + tables[t]->name() + "'";
-  }
-  return names;
-}
-
-// Call fn(begin, end) with pieces of n floats, in parallel.
-template <typename Fn>
-void ForBlocks(size_t n, const Fn& fn) {
-  const auto blocks = static_cast<int64_t>((n + kBlockFloats - 1) / kBlockFloats);
-  ThreadPool::Global().ParallelFor(blocks, [&](int64_t block) {
-    fn(static_cast<size_t>(block * kBlockFloats),
-       std::min(n, static_cast<size_t>((block + 1) * kBlockFloats)));
-  });
-}
 
 }  // namespace
 
@@ -51,7 +31,7 @@ class GradientExchange {
   GradientExchange(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow)
       : tables_(tables),
         narrow_(narrow),
-        subject_(Subject(tables)),
+        subject_(TableNames({tables.begin(), tables.end()})),
         all_(&tables[0]->exchange(), "exchange of gradients of", subject_) {}
 
   void Run();
@@ -102,7 +82,7 @@ size_t GradientExchange::Send(int worker, char* at) {
       for (int p = 0; !replicated && p < worker; ++p) before += lookup->keys.count(p);
       const float* from = lookup->sums.data() + Floats(t, before);
       char* to = at + total + sizeof(header);
-      ForBlocks(Floats(t, rows), [&](size_t begin, size_t end) {
+      ForBlocks(Floats(t, rows), kBlockFloats, [&](size_t begin, size_t end) {
         if (narrow_[t]) {
           auto* half = reinterpret_cast<uint16_t*>(to);
           for (size_t i = begin; i < end; ++i) half[i] = ToBfloat16(weight * from[i]);
@@ -151,7 +131,7 @@ void GradientExchange::Accumulate() {
       for (int r = 0; r < all_.size(); ++r) {
         const size_t floats = Floats(t, lookup.received[r]);
         const char* from = parts[r];
-        ForBlocks(floats, [&](size_t begin, size_t end) {
+        ForBlocks(floats, kBlockFloats, [&](size_t begin, size_t end) {
           if (from == nullptr) {
             ZeroBytes(to + begin, (end - begin) * sizeof(float));
           } else if (narrow_[t]) {
@@ -193,14 +173,7 @@ void GradientExchange::Run() {
     }
     throw;
   }
-  for (ShardedTable* table : tables_) {
-    for (auto& [ticket, lookup] : table->kept_) {
-      if (table->spare_.size() < ShardedTable::kMaxSpare) {
-        table->spare_.push_back(std::move(lookup));
-      }
-    }
-    table->kept_.clear();
-  }
+  for (ShardedTable* table : tables_) table->ForgetLocked();
 }
 
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "util/bytes.h"
 #include "workers/sharded_table.h"
 
 namespace msrec {
@@ -28,7 +29,7 @@ void ShardedTable::LookupWithHandles(const IdView& ids, const IdFilter& filter, 
 // A message to a worker: its handles, then their gradients.
 void ShardedTable::AccumulateByHandle(const int64_t* handles, size_t n, const float* grad) {
   RequireSpread(*this);
-  const std::string subject = "table '" + name() + "'";
+  const std::string subject = TableNames({this});
   Collective all(exchange_, "gradients by handle of", subject);
   const size_t dim = static_cast<size_t>(table_->dim());
   const size_t bytes_each = 2 * sizeof(int64_t) + dim * sizeof(float);
@@ -42,7 +43,7 @@ void ShardedTable::AccumulateByHandle(const int64_t* handles, size_t n, const fl
     size_t total = 0;
     std::vector<char*> handle_at(all.size()), grad_at(all.size());
     for (int r = 0; r < all.size(); ++r) {
-      bytes[r] = (counts[r] * bytes_each + 7) / 8 * 8;
+      bytes[r] = Padded(counts[r] * bytes_each);
       total += bytes[r];
     }
     char* at = all.memory().send.Reset(total);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables of a process that is one of several workers: how they are made, and what its operators
-// exchange by.
+// Makes the tables of a process that is one of several workers, and the exchange of its operators.
 #pragma once
 
 #include <memory>
@@ -11,10 +10,17 @@
 
 namespace msrec {
 
-// Returns what the operators of this process exchange by; null where it is the only worker.
+// Returns the exchange of this process's operators; null where it is the only worker.
 TableExchange* TheExchange();
 // Returns what the thread that reads ahead exchanges by, beside operators; null likewise.
 TableExchange* TheExchangeAhead();
+
+// Calls fn with the table over all workers where there are several, else with the table. All
+// workers call, in the same order.
+template <typename Fn>
+auto ByExchange(const Registered& registered, const Fn& fn) {
+  return registered.over_workers != nullptr ? fn(*registered.over_workers) : fn(*registered.table);
+}
 
 // Makes a table as CreateTable does; where there are other workers, this one's part of a table over
 // all of them. Its placement's kind counts, and `owner` modulo the number of workers.

@@ -27,7 +27,7 @@ constexpr int kPieceTags = 1 << 13;  // MPI grants 32767 tags
 
 constexpr size_t kLeastMessage = 64;  // bytes that are always sent in one piece
 
-// What a single message begins with. A long one goes on in pieces of a tag of its own, so that
+// The beginning of a single message. A long one goes on in pieces of a tag of its own, so that
 // messages that several threads send do not mix.
 struct MessageHead {
   uint64_t bytes = 0;
@@ -65,6 +65,12 @@ std::vector<size_t> Starts(const size_t* bytes, int parts) {
 MpiCommunicator::MpiCommunicator(MpiJob* job, MpiHandle handle, const std::string& name)
     : Communicator(job->rank(), job->size(), name), job_(job), handle_(handle) {}
 
+void MpiCommunicator::Messages::Add(MpiRequest request, int peer, int64_t bytes_expected) {
+  requests.push_back(request);
+  peers.push_back(peer);
+  expected.push_back(bytes_expected);
+}
+
 void MpiCommunicator::Messages::Clear() {
   requests.clear();
   peers.clear();
@@ -78,34 +84,32 @@ void MpiCommunicator::Check(int code, const char* what) const {
   job_->EndBroken(std::string(what) + " on channel '" + name() + "' failed: " + text);
 }
 
-void MpiCommunicator::StartSend(const char* data, size_t bytes, int to, int tag,
-                                Messages* messages) {
+template <typename Fn>
+void MpiCommunicator::ForPieces(size_t bytes, const Fn& fn) const {
   size_t at = 0;
   do {
     const size_t piece = std::min(bytes - at, job_->most_bytes());
-    MpiRequest request = 0;
-    Check(job_->mpi().send(handle_, data + at, static_cast<int>(piece), to, tag, &request),
-          "sending");
-    messages->requests.push_back(request);
-    messages->peers.push_back(to);
-    messages->expected.push_back(-1);
+    fn(at, static_cast<int>(piece));
     at += piece;
   } while (at < bytes);
 }
 
+void MpiCommunicator::StartSend(const char* data, size_t bytes, int to, int tag,
+                                Messages* messages) {
+  ForPieces(bytes, [&](size_t begin, int piece) {
+    MpiRequest request = 0;
+    Check(job_->mpi().send(handle_, data + begin, piece, to, tag, &request), "sending");
+    messages->Add(request, to, Messages::kSent);
+  });
+}
+
 void MpiCommunicator::StartReceive(char* data, size_t bytes, int from, int tag,
                                    Messages* messages) {
-  size_t at = 0;
-  do {
-    const size_t piece = std::min(bytes - at, job_->most_bytes());
+  ForPieces(bytes, [&](size_t begin, int piece) {
     MpiRequest request = 0;
-    Check(job_->mpi().receive(handle_, data + at, static_cast<int>(piece), from, tag, &request),
-          "receiving");
-    messages->requests.push_back(request);
-    messages->peers.push_back(from);
-    messages->expected.push_back(static_cast<int64_t>(piece));
-    at += piece;
-  } while (at < bytes);
+    Check(job_->mpi().receive(handle_, data + begin, piece, from, tag, &request), "receiving");
+    messages->Add(request, from, piece);
+  });
 }
 
 std::vector<int> MpiCommunicator::Missing(const Messages& messages) const {
@@ -238,9 +242,7 @@ void MpiCommunicator::DoSend(int to, int tag, const char* data, size_t bytes) {
   Check(job_->mpi().send(handle_, begin, static_cast<int>(first), to, kFirstMessageTag + tag,
                          &request),
         "sending");
-  message.messages.requests.push_back(request);
-  message.messages.peers.push_back(to);
-  message.messages.expected.push_back(-1);
+  message.messages.Add(request, to, Messages::kSent);
   if (is_long) StartSend(begin + first, bytes, to, head.piece_tag, &message.messages);
 }
 
@@ -285,9 +287,7 @@ std::optional<WorkerMessage> MpiCommunicator::DoTryReceive(int from, int tag) {
   Messages messages;
   MpiRequest request = 0;
   Check(job_->mpi().receive_matched(matched, first.data(), bytes, &request), "receiving");
-  messages.requests.push_back(request);
-  messages.peers.push_back(sender);
-  messages.expected.push_back(bytes);
+  messages.Add(request, sender, bytes);
   Wait(&messages);
   MessageHead head;
   std::memcpy(&head, first.data(), sizeof(head));

@@ -24,7 +24,9 @@ class MpiCommunicator final : public Communicator {
   struct Messages {
     std::vector<MpiRequest> requests;
     std::vector<int> peers;
-    std::vector<int64_t> expected;  // bytes to be received; -1 of one that is sent
+    std::vector<int64_t> expected;  // bytes to be received; kSent of one that is sent
+    static constexpr int64_t kSent = -1;
+    void Add(MpiRequest request, int peer, int64_t bytes_expected);
     void Clear();
   };
   // A single message on its way, and its memory.
@@ -40,7 +42,10 @@ class MpiCommunicator final : public Communicator {
   void DoSend(int to, int tag, const char* data, size_t bytes) override;
   std::optional<WorkerMessage> DoTryReceive(int from, int tag) override;
 
-  // Starts to send or to receive, in pieces of at most MpiJob::most_bytes; 0 bytes are a message.
+  // Calls fn(begin, bytes) with pieces of at most MpiJob::most_bytes; 0 bytes are a piece.
+  template <typename Fn>
+  void ForPieces(size_t bytes, const Fn& fn) const;
+  // Starts to send or to receive, in such pieces.
   void StartSend(const char* data, size_t bytes, int to, int tag, Messages* messages);
   void StartReceive(char* data, size_t bytes, int from, int tag, Messages* messages);
   // Waits for all. Ends the job where that takes too long, or a worker is gone; throws WorkerError

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include "util/background.h"
@@ -19,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::duration;
 using std::chrono::milliseconds;
 
-// What a worker says to another on the job's own communicator: one byte, whose tag is the kind.
+// Messages on the job's own communicator: one byte, whose tag is the kind.
 enum NoteKind { kReportNote = 1, kLeftNote = 2, kNeededNote = 3 };
 
 std::atomic<MpiJob*> the_job{nullptr};
@@ -62,6 +64,10 @@ class Deadline {
 MpiJob* MpiJob::The() { return the_job.load(std::memory_order_acquire); }
 
 MpiJob* MpiJob::Start(const MpiJobOptions& options) {
+  if (options.most_bytes < 1 || options.most_bytes > std::numeric_limits<int>::max()) {
+    throw std::invalid_argument("most_bytes must be in [1, 2^31 - 1], got " +
+                                std::to_string(options.most_bytes));
+  }
   if (The() != nullptr) throw WorkerError("MPI was started before in this process");
   std::unique_ptr<MpiJob> job(new MpiJob(options));
   job->Open();
@@ -114,10 +120,6 @@ void MpiJob::MakeChannels() {
     channels_.back()->set_wait_limit(options_.wait_limit);
     watched_.push_back(channels_.back().get());
   }
-}
-
-std::string MpiJob::Me() const {
-  return "worker " + std::to_string(rank_) + " of " + std::to_string(size_) + ": ";
 }
 
 std::string MpiJob::library() const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // This process as a worker of a job that Open MPI's launcher has started: MPI itself, the channels,
-// how the job ends well, and how it ends when a worker fails or hangs.
+// the end of a job that succeeds, and of one in which a worker fails or hangs.
 //
 // MPI has no way to go on without a worker, so every failure ends the whole job, and a new one
 // starts from the last checkpoint. MPI_Finalize waits for all workers; a worker that failed must
@@ -29,7 +29,7 @@ struct MpiJobOptions {
   std::string shim;                        // path of _mpi.so
   double wait_limit = kDefaultWaitLimit;   // seconds
   double start_limit = kDefaultWaitLimit;  // seconds in which all workers must have started
-  size_t most_bytes = size_t{1} << 30;     // of one message of MPI; longer ones are sent in pieces
+  size_t most_bytes = size_t{1} << 30;  // of one message of MPI, an int; longer ones go in pieces
   // Prints the stacks of all threads of Python to a file descriptor; may be called by any thread.
   void (*print_stacks)(int fd) = nullptr;
 };
@@ -39,9 +39,9 @@ class MpiJob {
   // Exit code of a worker that ends the job because it waited for too long.
   static constexpr int kHangCode = 124;
 
-  // Starts MPI and makes the channels, once in a process. Throws WorkerError where the shim cannot
-  // be opened, MPI does not start, or cannot be called by many threads. The job lives as long as
-  // the process.
+  // Starts MPI and makes the channels, once in a process. The job lives as long as the process.
+  // Throws std::invalid_argument unless most_bytes is a positive int, and WorkerError if the shim
+  // cannot be opened, or MPI does not start or cannot be called by many threads.
   static MpiJob* Start(const MpiJobOptions& options);
   // Returns the job that was started, or null.
   static MpiJob* The();
@@ -69,7 +69,7 @@ class MpiJob {
   // Ends the job's own thread, which must not outlive the Python interpreter.
   void StopWatching();
 
-  // Ends the job: prints why, what this worker does and its stacks, then ends the process.
+  // Ends the job: prints why, this worker's waits and stacks, then ends the process.
   // EndHung has all other workers print the same first. EndLeft lets worker `left`, which is at
   // its end, end first, so that the job's exit code is its own.
   [[noreturn]] void EndHung(const std::string& why);
@@ -85,7 +85,7 @@ class MpiJob {
   void Watch();
   void TakeNotes();
   void Note(int to, int kind);
-  std::string Me() const;
+  std::string Me() const { return WorkerPrefix(rank_, size_); }
   void PrintReport(const std::string& why);
   void ClaimEnd();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the shim library gives: the few functions of MPI that channels need, as a table of C
+// The interface of the shim library: the few functions of MPI that channels need, as a table of C
 // functions. The shim alone is compiled against mpi.h and linked to MPI, and it is opened under a
 // launcher only, so that the native core neither needs MPI nor knows which one it is.
 #pragma once

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workers/packed_keys.h"
 
-
 #include "table/for_shards.h"
 #include "table/row_layout.h"
 #include "util/bytes.h"
@@ -33,7 +32,7 @@ void PackedKeys::Plan(Batch* batch, const Placement& placement) {
     for (int s = 0; s < kNumShards; ++s) {
       size_t& slot = written_[s * parts + p];
       const size_t count = slot;
-      slot = total_;  // now: where this shard's keys begin
+      slot = total_;  // from now on the place of the shard's next key
       total_ += count;
     }
     counts_[p] = total_ - begin_[p];

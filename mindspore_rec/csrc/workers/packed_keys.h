@@ -26,8 +26,7 @@ class PackedKeys {
   // Number of keys of all parts.
   size_t total() const { return total_; }
 
-  // Write the keys, and how many occurrences each counts for: those of part p to keys[p] and
-  // occurrences[p].
+  // Write the keys and their occurrences, of part p to keys[p] and occurrences[p].
   void Write(const Batch& batch, int64_t* const* keys, uint32_t* const* occurrences) const;
   // Make the batch's rows those at rows[p] + i * dim floats, i counted within the part. There must
   // be the size of a row's metadata in front of rows[p].
@@ -39,7 +38,7 @@ class PackedKeys {
 
  private:
   // Both by the batch's place of the key.
-  Buffer<uint16_t> part_of_;
+  Buffer<uint16_t> part_of_;     // below Placement::kMostWorkers
   Buffer<uint32_t> number_;      // within all parts
   std::vector<size_t> counts_;   // by part
   std::vector<size_t> begin_;    // of each part

@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 
 #include "util/aligned.h"
 #include "util/bfloat16.h"
 #include "util/crc32c.h"
-#include "util/thread_pool.h"
+#include "util/for_blocks.h"
 
 namespace msrec {
 namespace {
@@ -17,18 +16,10 @@ namespace {
 constexpr size_t kTask = 1 << 15;  // floats of one task of the pool
 constexpr size_t kLine = 16;       // floats of a cache line
 
-void InParallel(size_t n, const std::function<void(size_t, size_t)>& fn) {
-  if (n <= kTask) return fn(0, n);
-  ThreadPool::Global().ParallelFor(static_cast<int64_t>((n + kTask - 1) / kTask), [&](int64_t t) {
-    const size_t begin = static_cast<size_t>(t) * kTask;
-    fn(begin, std::min(n, begin + kTask));
-  });
-}
-
 float Load(const float* from) { return *from; }
 float Load(const uint16_t* from) { return FromBfloat16(*from); }
 
-// Where the part of each worker begins: whole cache lines, as even as they can be.
+// Returns the beginnings of the workers' parts: whole cache lines, as even as they can be.
 std::vector<size_t> PartStarts(size_t n, int parts) {
   const size_t lines = (n + kLine - 1) / kLine;
   std::vector<size_t> starts;
@@ -41,7 +32,7 @@ std::vector<size_t> PartStarts(size_t n, int parts) {
 // Writes sum over r of weights[r] * received[r * n + i] to sum[i].
 template <typename T>
 void AddUp(const T* received, size_t n, int size, const float* weights, float* sum) {
-  InParallel(n, [&](size_t begin, size_t end) {
+  ForBlocks(n, kTask, [&](size_t begin, size_t end) {
     std::fill(sum + begin, sum + end, 0.0f);
     for (int r = 0; r < size; ++r) {
       const float weight = weights[r];
@@ -80,7 +71,7 @@ void SumParts(Communicator& channel, T* values, size_t n, const float* weights) 
   } else {
     auto* sum = static_cast<float*>(scratch.sum.AtLeast(mine * sizeof(float) + 1));
     AddUp(received, mine, size, weights, sum);
-    InParallel(mine, [&](size_t begin, size_t end) {
+    ForBlocks(mine, kTask, [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) part[i] = ToBfloat16(sum[i]);
     });
   }
@@ -93,11 +84,11 @@ void WeightedSum(Communicator& channel, float* data, size_t n, const float* weig
                  WireType wire) {
   if (wire == WireType::kFloat32) return SumParts(channel, data, n, weights);
   auto* rounded = static_cast<uint16_t*>(ThreadScratch().sent.AtLeast(n * sizeof(uint16_t) + 1));
-  InParallel(n, [&](size_t begin, size_t end) {
+  ForBlocks(n, kTask, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) rounded[i] = ToBfloat16(data[i]);
   });
   SumParts(channel, rounded, n, weights);
-  InParallel(n, [&](size_t begin, size_t end) {
+  ForBlocks(n, kTask, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) data[i] = FromBfloat16(rounded[i]);
   });
 }

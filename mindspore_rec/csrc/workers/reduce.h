@@ -12,7 +12,7 @@
 
 namespace msrec {
 
-// How floats travel between workers.
+// The type of floats on their way between workers.
 enum class WireType { kFloat32, kBFloat16 };
 
 // Floats in memory.
@@ -45,7 +45,7 @@ struct ByteSpan {
   size_t size = 0;
 };
 
-// Where workers differ.
+// The place of a difference between workers.
 struct WorkerDifference {
   size_t place = 0;          // the first of the spans that differs
   std::vector<int> workers;  // those that differ from worker 0

@@ -30,18 +30,40 @@ void MessageWriter::PutString(const std::string& text) {
   PutBytes(text.data(), text.size());
 }
 
+void WriteIds(const IdView& ids, MessageWriter* out) {
+  out->Put(static_cast<uint64_t>(ids.size));
+  out->PutBytes(ids.data, ids.size * sizeof(int64_t));
+}
+
+std::vector<int64_t> ReadIds(MessageReader* in) {
+  const auto n = in->Take<uint64_t>();
+  in->CheckLeft(n, sizeof(int64_t));
+  std::vector<int64_t> ids(n);
+  in->TakeTo(ids.data(), n);
+  return ids;
+}
+
+void WriteFilter(const IdFilter& filter, MessageWriter* out) {
+  out->Put(filter.has_padding);
+  out->Put(filter.padding_key);
+  out->Put(filter.coefficient);
+}
+
+IdFilter ReadFilter(MessageReader* in) {
+  IdFilter filter;
+  filter.has_padding = in->Take<bool>();
+  filter.padding_key = in->Take<int64_t>();
+  filter.coefficient = in->Take<uint32_t>();
+  return filter;
+}
+
 void WriteRows(const ExportedRows& rows, MessageWriter* out) {
-  const size_t n = rows.n;
-  out->Put(static_cast<uint64_t>(n));
+  out->Put(static_cast<uint64_t>(rows.n));
   out->Put(rows.dim);
   out->Put(rows.state_width);
-  out->PutBytes(rows.keys.get(), n * sizeof(int64_t));
-  out->PutBytes(rows.values.get(), n * rows.dim * sizeof(float));
-  out->PutBytes(rows.states.get(), n * rows.state_width * sizeof(float));
-  out->PutBytes(rows.counts.get(), n * sizeof(uint32_t));
-  out->PutBytes(rows.last_steps.get(), n * sizeof(uint32_t));
-  out->PutBytes(rows.last_times.get(), n * sizeof(uint32_t));
-  out->PutBytes(rows.present.get(), n * sizeof(bool));
+  ForEachArray(rows, [&](const auto& array, size_t width) {
+    out->PutBytes(array.get(), rows.n * width * sizeof(array[0]));
+  });
 }
 
 ExportedRows ReadRows(MessageReader* in) {
@@ -49,13 +71,10 @@ ExportedRows ReadRows(MessageReader* in) {
   rows.n = in->Take<uint64_t>();
   rows.dim = in->Take<int32_t>();
   rows.state_width = in->Take<int32_t>();
-  rows.keys = in->TakeArray<int64_t>(rows.n);
-  rows.values = in->TakeArray<float>(rows.n * rows.dim);
-  rows.states = in->TakeArray<float>(rows.n * rows.state_width);
-  rows.counts = in->TakeArray<uint32_t>(rows.n);
-  rows.last_steps = in->TakeArray<uint32_t>(rows.n);
-  rows.last_times = in->TakeArray<uint32_t>(rows.n);
-  rows.present = in->TakeArray<bool>(rows.n);
+  ForEachArray(rows, [&](auto& array, size_t width) {
+    using T = std::remove_reference_t<decltype(array[0])>;
+    array = in->TakeArray<T>(rows.n * width);
+  });
   return rows;
 }
 

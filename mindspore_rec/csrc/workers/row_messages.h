@@ -9,16 +9,18 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <vector>
 
+#include "table/batch.h"
 #include "table/exported_rows.h"
 #include "util/bytes.h"
 
 namespace msrec {
 
-// What a request asks of the worker that owns rows.
+// Requests to the worker that owns rows: arguments -> reply.
 enum class RowRequest : uint32_t {
-  kFind,        // ids -> values, as an evaluation lookup reads them
-  kInsert,      // ids -> values, after keys without a row got one
+  kFind,        // ids, filter -> values, as an evaluation lookup reads them
+  kInsert,      // ids, filter -> values, after keys without a row got one
   kPut,         // ids, values
   kErase,       // ids -> number of rows there were
   kContains,    // ids -> bool
@@ -30,7 +32,7 @@ enum class RowRequest : uint32_t {
   kExplain,     // key -> Explanation
 };
 
-// How a reply begins; the text of an error follows, or what was asked for.
+// The beginning of a reply; the text of an error follows, or the reply of the request.
 enum class RowReply : uint32_t { kDone, kInvalid, kFailed };
 
 // Reads values off a message, and throws std::runtime_error where it is too short.
@@ -47,19 +49,26 @@ class MessageReader {
     return value;
   }
   std::string TakeString();
+  // Reads n values to a place, or to a new array.
+  template <typename T>
+  void TakeTo(T* to, size_t n) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    CheckLeft(n, sizeof(T));
+    CopyBytes(to, TakeBytes(n * sizeof(T)), n * sizeof(T));
+  }
   template <typename T>
   std::unique_ptr<T[]> TakeArray(size_t n) {
     CheckLeft(n, sizeof(T));
     std::unique_ptr<T[]> array(new T[n]);
-    CopyBytes(array.get(), TakeBytes(n * sizeof(T)), n * sizeof(T));
+    TakeTo(array.get(), n);
     return array;
   }
   const char* TakeBytes(size_t n);
   size_t left() const { return message_.size() - at_; }
-
- private:
+  // Throws where fewer than n values of `width` bytes are left.
   void CheckLeft(size_t n, size_t width) const;
 
+ private:
   const std::string& message_;
   size_t at_ = 0;
 };
@@ -79,6 +88,14 @@ class MessageWriter {
  private:
   std::string message_;
 };
+
+// Requires: ids of int64, one after another.
+void WriteIds(const IdView& ids, MessageWriter* out);
+std::vector<int64_t> ReadIds(MessageReader* in);
+
+// The padding key and the coefficient; the owner of rows knows the vocabulary.
+void WriteFilter(const IdFilter& filter, MessageWriter* out);
+IdFilter ReadFilter(MessageReader* in);
 
 void WriteRows(const ExportedRows& rows, MessageWriter* out);
 ExportedRows ReadRows(MessageReader* in);

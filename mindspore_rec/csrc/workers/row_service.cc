@@ -24,48 +24,39 @@ constexpr auto kTableLimit = std::chrono::seconds(10);
 std::mutex the_mutex;
 std::unique_ptr<RowService> the_service;
 
-IdView View(const std::unique_ptr<int64_t[]>& ids, size_t n) { return {ids.get(), n, true}; }
+IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
 
-// Do what the request asks of the table, and write the reply.
+// Run the request on the table, and write the reply.
 void Handle(Table& table, RowRequest what, MessageReader* in, MessageWriter* out) {
   const size_t dim = table.dim();
   switch (what) {
     case RowRequest::kFind:
     case RowRequest::kInsert: {
-      const auto n = in->Take<uint64_t>();
-      const auto ids = in->TakeArray<int64_t>(n);
-      std::vector<float> values(n * dim);
-      table.Get(View(ids, n), {}, what == RowRequest::kInsert, values.data());
+      const std::vector<int64_t> ids = ReadIds(in);
+      const IdFilter filter = ReadFilter(in);
+      std::vector<float> values(ids.size() * dim);
+      table.Get(View(ids), filter, what == RowRequest::kInsert, values.data());
       out->PutBytes(values.data(), values.size() * sizeof(float));
       return;
     }
-    case RowRequest::kPut:
+    case RowRequest::kPut: {
+      const std::vector<int64_t> ids = ReadIds(in);
+      table.Put(View(ids), in->TakeArray<float>(ids.size() * dim).get(), ids.size());
+      return;
+    }
     case RowRequest::kImport: {
-      const auto n = in->Take<uint64_t>();
-      const auto ids = in->TakeArray<int64_t>(n);
-      const auto values = in->TakeArray<float>(n * dim);
-      if (what == RowRequest::kPut) {
-        table.Put(View(ids, n), values.get(), n);
-      } else {
-        RowArrays rows;
-        rows.keys = ids.get();
-        rows.values = values.get();
-        table.Import(n, rows, 0);
-      }
+      const std::vector<int64_t> ids = ReadIds(in);
+      table.Import(View(ids), in->TakeArray<float>(ids.size() * dim).get());
       return;
     }
-    case RowRequest::kErase: {
-      const auto n = in->Take<uint64_t>();
-      const auto ids = in->TakeArray<int64_t>(n);
-      out->Put(static_cast<uint64_t>(table.Erase(View(ids, n))));
+    case RowRequest::kErase:
+      out->Put(static_cast<uint64_t>(table.Erase(View(ReadIds(in)))));
       return;
-    }
     case RowRequest::kContains: {
-      const auto n = in->Take<uint64_t>();
-      const auto ids = in->TakeArray<int64_t>(n);
-      const auto found = std::make_unique<bool[]>(n);
-      table.Contains(View(ids, n), found.get());
-      out->PutBytes(found.get(), n);
+      const std::vector<int64_t> ids = ReadIds(in);
+      const auto found = std::make_unique<bool[]>(ids.size());
+      table.Contains(View(ids), found.get());
+      out->PutBytes(found.get(), ids.size());
       return;
     }
     case RowRequest::kSize:
@@ -76,16 +67,12 @@ void Handle(Table& table, RowRequest what, MessageReader* in, MessageWriter* out
       out->PutBytes(keys.data(), keys.size() * sizeof(int64_t));
       return;
     }
-    case RowRequest::kExport: {
-      const auto with_state = in->Take<bool>();
-      WriteRows(table.Export(with_state), out);
+    case RowRequest::kExport:
+      WriteRows(table.Export(in->Take<bool>()), out);
       return;
-    }
     case RowRequest::kExportKeys: {
       const auto with_state = in->Take<bool>();
-      const auto n = in->Take<uint64_t>();
-      const auto ids = in->TakeArray<int64_t>(n);
-      WriteRows(table.ExportKeys(View(ids, n), with_state), out);
+      WriteRows(table.ExportKeys(View(ReadIds(in)), with_state), out);
       return;
     }
     case RowRequest::kExplain:
@@ -93,6 +80,13 @@ void Handle(Table& table, RowRequest what, MessageReader* in, MessageWriter* out
       return;
   }
   throw std::runtime_error("a request of an unknown kind came: do all workers run one version?");
+}
+
+MessageWriter ErrorReply(RowReply status, const char* text) {
+  MessageWriter reply;
+  reply.Put(status);
+  reply.PutString(text);
+  return reply;
 }
 
 }  // namespace
@@ -115,7 +109,7 @@ void RowService::Run() {
     try {
       request = channel_.TryReceive(Communicator::kAny, kRequestTag);
     } catch (const std::exception&) {
-      return;  // the channel is broken: whoever waits for an answer says so
+      return;  // the channel is broken, as workers that wait for an answer say
     }
     AnswerWaiting();
     if (request) {
@@ -149,24 +143,19 @@ bool RowService::Answer(const WorkerMessage& request, bool last) {
     if (table == nullptr) {
       throw std::runtime_error("table '" + name + "' is not there (yet, or any more)");
     }
-    MessageWriter done;
-    Handle(*table, what, &in, &done);
     reply.Put(RowReply::kDone);
-    reply.PutBytes(done.message().data(), done.message().size());
+    Handle(*table, what, &in, &reply);
   } catch (const std::invalid_argument& error) {
-    reply.Put(RowReply::kInvalid);
-    reply.PutString(error.what());
+    reply = ErrorReply(RowReply::kInvalid, error.what());
   } catch (const std::bad_alloc&) {
-    reply.Put(RowReply::kFailed);
-    reply.PutString("out of memory");
+    reply = ErrorReply(RowReply::kFailed, "out of memory");
   } catch (const std::exception& error) {
-    reply.Put(RowReply::kFailed);
-    reply.PutString(error.what());
+    reply = ErrorReply(RowReply::kFailed, error.what());
   }
   try {
     channel_.Send(request.from, tag, reply.message().data(), reply.message().size());
   } catch (const std::exception&) {
-    // The worker that asked is gone, or says itself that it waited in vain.
+    // The worker that asked is gone, or says that it waited in vain.
   }
   return true;
 }

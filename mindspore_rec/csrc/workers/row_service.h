@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowService: a thread that answers what other workers ask about the rows that this worker owns. So
+// RowService: a thread that answers other workers' requests for the rows that this worker owns. So
 // a worker reads and changes any row of a table at any time, while the others do something else.
 //
-// A request is one message: the tag of its reply, what to do, the table's name, and arguments
+// A request is one message: the tag of its reply, its kind, the table's name, and arguments
 // (row_messages.h). The reply is one message with that tag. Nothing here waits in a table's lock
 // for another worker, so an answer never waits for more than an operation of the table itself.
 #pragma once

@@ -15,28 +15,29 @@ ShardedTable::ShardedTable(TableExchange* exchange, std::shared_ptr<Table> table
 
 // ---------------------------------------------------------------- lookups
 
-int64_t ShardedTable::LookupTrain(const IdView& ids, const IdFilter& filter, float* out) {
-  std::vector<LookupRequest> one{{this, ids, filter, nullptr, out, 0}};
-  LookUpOverWorkers(&one, true);
+int64_t ShardedTable::LookUp(const IdView& ids, const IdFilter& filter, const BagView* bags,
+                             bool train, float* out) {
+  std::vector<LookupRequest> one{{this, ids, filter, bags, out}};
+  LookUpOverWorkers(&one, train);
   return one[0].ticket;
 }
 
+int64_t ShardedTable::LookupTrain(const IdView& ids, const IdFilter& filter, float* out) {
+  return LookUp(ids, filter, nullptr, true, out);
+}
+
 void ShardedTable::LookupEval(const IdView& ids, const IdFilter& filter, float* out) {
-  std::vector<LookupRequest> one{{this, ids, filter, nullptr, out, 0}};
-  LookUpOverWorkers(&one, false);
+  LookUp(ids, filter, nullptr, false, out);
 }
 
 int64_t ShardedTable::PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags,
                                 float* out) {
-  std::vector<LookupRequest> one{{this, ids, filter, &bags, out, 0}};
-  LookUpOverWorkers(&one, true);
-  return one[0].ticket;
+  return LookUp(ids, filter, &bags, true, out);
 }
 
 void ShardedTable::PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags,
                             float* out) {
-  std::vector<LookupRequest> one{{this, ids, filter, &bags, out, 0}};
-  LookUpOverWorkers(&one, false);
+  LookUp(ids, filter, &bags, false, out);
 }
 
 std::unique_ptr<KeptLookup> ShardedTable::NewLookup() {
@@ -63,10 +64,23 @@ int64_t ShardedTable::Keep(std::unique_ptr<KeptLookup> lookup) {
 
 void ShardedTable::Forget() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  ForgetLocked();
+}
+
+void ShardedTable::ForgetLocked() {
   for (auto& [ticket, lookup] : kept_) {
     if (spare_.size() < kMaxSpare) spare_.push_back(std::move(lookup));
   }
   kept_.clear();
+}
+
+std::string TableNames(const std::vector<const ShardedTable*>& tables) {
+  std::string names = tables.size() == 1 ? "table " : "tables ";
+  for (const ShardedTable* table : tables) {
+    if (names.back() != ' ') names += ", ";
+    names += "'" + table->name() + "'";
+  }
+  return names;
 }
 
 // ---------------------------------------------------------------- gradients and the step
@@ -98,7 +112,7 @@ void ShardedTable::Accumulate(int64_t ticket, const float* grad, size_t grad_row
 
 double ShardedTable::GradientSquaredNorm() {
   if (!placement().spread()) return table_->GradientSquaredNorm();
-  const std::string subject = "table '" + name() + "'";
+  const std::string subject = TableNames({this});
   Collective all(exchange_, "gradient norm of", subject);
   double mine = 0.0;
   all.Try([&] { mine = table_->GradientSquaredNorm(); });

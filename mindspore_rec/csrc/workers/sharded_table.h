@@ -7,9 +7,9 @@
 //
 // The way of a step: training lookups give tickets; Accumulate takes a lookup's gradient;
 // ExchangeGradients brings those of all tables to the owners; then Step is this worker's alone.
-// Each but Accumulate and Step is called by all workers in the same order. What fails on a worker
-// throws on all (collective.h): nothing was looked up where it failed before rows were; else what
-// other workers had inserted stays.
+// Each but Accumulate and Step is called by all workers in the same order. A failure on one worker
+// throws on all (collective.h). Before rows are looked up it changes nothing; later, rows that
+// other workers have inserted stay.
 //
 // A worker without a batch of its own in a step (WorkerGroup::idle) takes part without keys; its
 // training lookups read zeros and its gradients are dropped.
@@ -30,7 +30,7 @@
 
 namespace msrec {
 
-// A lookup; where it is a training lookup, until its gradient has been brought to the owners.
+// A lookup. A training lookup is kept until its gradient has been brought to the owners.
 struct KeptLookup {
   Batch batch;
   PackedKeys keys;     // of this worker's batch
@@ -40,7 +40,7 @@ struct KeptLookup {
   bool summed = false;  // `sums` is filled
   // Of the keys of all workers' batches that this worker owns, those of worker 0 first.
   int64_t owner_ticket = 0;
-  std::vector<size_t> received;  // how many each worker has sent
+  std::vector<size_t> received;  // number of each worker's
   size_t owned = 0;              // their number
   Buffer<int64_t> owned_keys;
   Buffer<uint32_t> occurrences;
@@ -100,11 +100,16 @@ class ShardedTable {
   void Recycle(std::unique_ptr<KeptLookup> lookup);
   // Keep a lookup; return its ticket, which is the same on all workers.
   int64_t Keep(std::unique_ptr<KeptLookup> lookup);
+  // Do one lookup by an exchange of its own; `bags` null: a row for each id. Return its ticket.
+  int64_t LookUp(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
+                 float* out);
+  // Forget all lookups.
   void Forget();
+  void ForgetLocked();  // the same, by who holds the mutex
 
   TableExchange* const exchange_;
   const std::shared_ptr<Table> table_;
-  std::mutex mutex_;  // of what follows; after the exchange's
+  std::mutex mutex_;  // of all members below; locked after the exchange's
   int64_t next_ticket_ = 1;
   Kept kept_;
   std::vector<std::unique_ptr<KeptLookup>> spare_;
@@ -121,13 +126,17 @@ struct LookupRequest {
   int64_t* handles = nullptr;  // to be filled instead: [ids.size, 2]; of an only lookup
 };
 
+// Return "table 'a'" or "tables 'a', 'b'", for messages.
+std::string TableNames(const std::vector<const ShardedTable*>& tables);
+
 // Do all lookups by one exchange. Those of one table are done in order. Requires: all tables have
 // one exchange, and there is at least one.
 void LookUpOverWorkers(std::vector<LookupRequest>* requests, bool train);
 
 // Bring the gradients that these tables' lookups have got to the owners of the rows, each worker's
-// times its weight in the step, by one exchange. Where `narrow` is true for a table, its gradients
-// travel as bfloat16. Where it fails, the tables have no gradients and lookups any more.
+// times its weight in the step, by one exchange. Gradients of tables with `narrow` travel as
+// bfloat16. After a failure the tables have no gradients and lookups any more. Requires: at least
+// one table, each once, all of one exchange.
 void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow);
 
 }  // namespace msrec

@@ -12,13 +12,13 @@
 namespace msrec {
 namespace {
 
-// What a worker hands to the others in one collective call.
+// Memory that a worker lends the others for one collective call.
 struct Offer {
   const char* data = nullptr;
   const size_t* bytes = nullptr;  // of each part
 };
 
-// What the channels of all workers share.
+// The state that the channels of all workers share.
 struct Meeting {
   explicit Meeting(int size) : offers(size), arrived(size, false), inboxes(size) {}
 
@@ -38,10 +38,12 @@ class ThreadCommunicator final : public Communicator {
       : Communicator(rank, size, name), meeting_(std::move(meeting)) {}
 
  private:
-  // Waits until all workers are here; what they wrote before is seen after.
+  // Waits until all workers are here, which then see all that each wrote before. Throws where one
+  // of them has waited in vain: its offer is gone.
   void Meet() {
     Meeting& m = *meeting_;
     std::unique_lock<std::mutex> lock(m.mutex);
+    if (m.broken) throw WorkerError(Me() + "channel '" + name() + "' was given up by a worker");
     m.arrived[rank()] = true;
     const uint64_t round = m.round;
     if (++m.count == size()) {
@@ -97,7 +99,7 @@ class ThreadCommunicator final : public Communicator {
         wrong = r;
         break;
       }
-      // What is in its place already is being read by the others.
+      // The others are reading a part that is in its place already.
       if (offer.data != all) CopyBytes(all, offer.data, all_bytes[r]);
       all += all_bytes[r];
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Workers that are threads of one process: what a test runs without a launcher.
+// Workers that are threads of one process, for tests without a launcher.
 #pragma once
 
 #include <memory>

@@ -24,25 +24,19 @@ struct Given {
   std::vector<int32_t> used{3};
 };
 
-std::vector<float> RandomFloats(int64_t n, Rng* rng) {
-  std::vector<float> found(static_cast<size_t>(n));
-  for (float& x : found) x = rng->Float(-1.0f, 1.0f);
-  return found;
-}
-
 std::unique_ptr<Given> RandomGiven(int64_t batch, bool normalizes, Rng* rng) {
   auto given = std::make_unique<Given>();
   Tensors& tensors = given->tensors;
   tensors.batch = batch;
-  tensors.inputs = {RandomFloats(batch * kIn, rng)};
-  tensors.parameters = {RandomFloats(kHidden * kIn, rng), RandomFloats(kHidden, rng)};
-  if (normalizes) tensors.parameters.push_back(RandomFloats(kHidden, rng));
-  tensors.parameters.push_back(RandomFloats(3 * kHidden, rng));
-  tensors.output_gradients = {RandomFloats(batch * 3, rng)};
+  tensors.inputs = {rng->Floats(batch * kIn)};
+  tensors.parameters = {rng->Floats(kHidden * kIn), rng->Floats(kHidden)};
+  if (normalizes) tensors.parameters.push_back(rng->Floats(kHidden));
+  tensors.parameters.push_back(rng->Floats(3 * kHidden));
+  tensors.output_gradients = {rng->Floats(batch * 3)};
   for (int64_t i = 0; i < kMasks * kHidden; ++i) {
     given->masks.push_back(rng->Float(0.0f, 1.0f) < 0.4f ? 0.0f : 1.25f);
   }
-  given->mean = RandomFloats(kHidden, rng);
+  given->mean = rng->Floats(kHidden);
   given->variance.assign(kHidden, 1.5f);
   tensors.extras = {given->masks.data(), given->used.data(), given->mean.data(),
                     given->variance.data()};

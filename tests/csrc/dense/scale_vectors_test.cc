@@ -15,12 +15,6 @@
 namespace msrec {
 namespace {
 
-std::vector<float> RandomFloats(int64_t n, Rng* rng) {
-  std::vector<float> found(static_cast<size_t>(n));
-  for (float& x : found) x = rng->Float(-1.0f, 1.0f);
-  return found;
-}
-
 // The scaled vectors stand behind other columns, an input.
 constexpr int64_t kBefore = 3;
 
@@ -39,9 +33,9 @@ std::unique_ptr<DenseProgram> Program(int64_t count, int64_t dim) {
 Tensors RandomTensors(int64_t batch, int64_t count, int64_t dim, Rng* rng) {
   Tensors given;
   given.batch = batch;
-  given.inputs = {RandomFloats(batch * kBefore, rng), RandomFloats(batch * count, rng)};
-  given.parameters = {RandomFloats(count * dim, rng)};
-  given.output_gradients = {RandomFloats(batch * (kBefore + count * dim), rng)};
+  given.inputs = {rng->Floats(batch * kBefore), rng->Floats(batch * count)};
+  given.parameters = {rng->Floats(count * dim)};
+  given.output_gradients = {rng->Floats(batch * (kBefore + count * dim))};
   return given;
 }
 

@@ -14,12 +14,6 @@
 namespace msrec {
 namespace {
 
-std::vector<float> RandomFloats(int64_t n, Rng* rng) {
-  std::vector<float> found(static_cast<size_t>(n));
-  for (float& x : found) x = rng->Float(-1.0f, 1.0f);
-  return found;
-}
-
 // The input is read `readers` times, so that all but one add to its gradient.
 std::unique_ptr<DenseProgram> Program(int64_t groups, int64_t width, int readers) {
   auto program = std::make_unique<DenseProgram>(Precision::kFloat32);
@@ -37,9 +31,9 @@ std::unique_ptr<DenseProgram> Program(int64_t groups, int64_t width, int readers
 Tensors RandomTensors(int64_t batch, int64_t groups, int64_t width, int readers, Rng* rng) {
   Tensors given;
   given.batch = batch;
-  given.inputs = {RandomFloats(batch * groups * width, rng)};
+  given.inputs = {rng->Floats(batch * groups * width)};
   for (int i = 0; i < readers; ++i) {
-    given.output_gradients.push_back(RandomFloats(batch * width, rng));
+    given.output_gradients.push_back(rng->Floats(batch * width));
   }
   return given;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a function as each worker of a channel, a thread for each.
+// Runs a function as each of several workers, a thread for each.
 #pragma once
 
 #include <functional>
@@ -15,15 +15,14 @@ namespace msrec {
 
 using Channels = std::vector<std::unique_ptr<Communicator>>;
 
-// Returns what each worker threw, "" for nothing.
-inline std::vector<std::string> OnWorkers(const Channels& channels,
-                                          const std::function<void(Communicator&)>& fn) {
-  std::vector<std::string> errors(channels.size());
+// Returns the messages of the exceptions that fn(worker) threw, "" for none.
+inline std::vector<std::string> OnThreads(size_t workers, const std::function<void(int)>& fn) {
+  std::vector<std::string> errors(workers);
   std::vector<std::thread> threads;
-  for (size_t r = 0; r < channels.size(); ++r) {
+  for (size_t r = 0; r < workers; ++r) {
     threads.emplace_back([&, r] {
       try {
-        fn(*channels[r]);
+        fn(static_cast<int>(r));
       } catch (const std::exception& error) {
         errors[r] = error.what();
       }
@@ -31,6 +30,12 @@ inline std::vector<std::string> OnWorkers(const Channels& channels,
   }
   for (auto& thread : threads) thread.join();
   return errors;
+}
+
+// The same of fn(channel).
+inline std::vector<std::string> OnWorkers(const Channels& channels,
+                                          const std::function<void(Communicator&)>& fn) {
+  return OnThreads(channels.size(), [&](int r) { fn(*channels[r]); });
 }
 
 }  // namespace msrec

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests share: seeded randomness, interesting keys, and the pool's size for a scope.
+// Shared by the tests: seeded randomness, interesting keys, and the pool's size for a scope.
 #pragma once
 
 #include <cstddef>

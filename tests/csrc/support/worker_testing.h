@@ -8,9 +8,9 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "on_workers.h"
 #include "table_testing.h"
 #include "workers/sharded_table.h"
 #include "workers/thread_group.h"
@@ -47,21 +47,8 @@ class Workers {
     for (const auto& group : groups_) group->BeginStep(step, samples);
   }
 
-  // Run fn(worker) on one thread for each worker; return what each threw, "" for nothing.
   std::vector<std::string> Try(const std::function<void(int)>& fn) {
-    std::vector<std::string> errors(groups_.size());
-    std::vector<std::thread> threads;
-    for (int r = 0; r < size(); ++r) {
-      threads.emplace_back([&, r] {
-        try {
-          fn(r);
-        } catch (const std::exception& error) {
-          errors[r] = error.what();
-        }
-      });
-    }
-    for (auto& thread : threads) thread.join();
-    return errors;
+    return OnThreads(groups_.size(), fn);
   }
   void Run(const std::function<void(int)>& fn) {
     for (const std::string& error : Try(fn)) EXPECT_EQ(error, "");

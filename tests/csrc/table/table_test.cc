@@ -276,6 +276,7 @@ TEST(Table, RefusesABadConfiguration) {
   refused([](TableConfig* c) { c->dim = 8193; });
   refused([](TableConfig* c) { c->vocabulary = -1; });
   refused([](TableConfig* c) { c->vocabulary = (int64_t{1} << 35) + 1; });
+  refused([](TableConfig* c) { c->placement.workers = Placement::kMostWorkers + 1; });
   refused([](TableConfig* c) { c->admission.threshold = -2; });
   refused([](TableConfig* c) { c->admission.threshold = int64_t{1} << 30; });
   refused([](TableConfig* c) { c->eviction.max_idle_steps = 0; });

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "testing.h"
+#include "workers/row_messages.h"
 #include "workers/row_service.h"
 #include "workers/thread_group.h"
 
@@ -126,6 +127,32 @@ TEST_P(AllRowsTest, AnyWorkerReadsAndChangesAsOneTableDoes) {
       const std::vector<float> row(model.values.get() + i * kDim,
                                    model.values.get() + (i + 1) * kDim);
       EXPECT_EQ(by_key[model.keys[i]], row);
+    }
+  }
+}
+
+TEST_P(AllRowsTest, EveryWorkerInsertsByTheFilter) {
+  const auto [size, kind] = GetParam();
+  Workers workers(size, kind);
+  TableConfig config;
+  config.name = "t";
+  config.dim = kDim;
+  Table one(config);
+  IdFilter filter;
+  filter.has_padding = true;
+  filter.padding_key = 3;
+  filter.coefficient = 5;
+  const std::vector<int64_t> keys = Range(0, 20), padding = {3};
+  std::vector<float> ours(keys.size() * kDim), expected(keys.size() * kDim);
+  workers.rows[0].Get(View(keys), filter, true, ours.data());
+  one.Get(View(keys), filter, true, expected.data());
+  EXPECT_EQ(ours, expected);
+  for (int r = 0; r < size; ++r) {
+    bool found = true;
+    workers.tables[r]->Contains(View(padding), &found);
+    EXPECT_FALSE(found) << r;
+    for (const int64_t key : keys) {
+      EXPECT_EQ(workers.rows[r].Explain(key).count, one.Explain(key).count) << r << " " << key;
     }
   }
 }

@@ -49,7 +49,7 @@ void Train(Workers* workers, int64_t step, int64_t n = 50) {
   });
 }
 
-// What each worker throws where `failing` throws the message.
+// The messages that workers throw when `failing` throws the given one.
 void ExpectFailure(const std::vector<std::string>& errors, int failing,
                    const std::string& message) {
   for (size_t r = 0; r < errors.size(); ++r) {
@@ -207,7 +207,7 @@ TEST(FaultsOfWorkers, ADeviceCacheIsForOneWorker) {
   }
 }
 
-// ---------------------------------------------------------------- what is set for the whole table
+// ---------------------------------------------------------------- settings of the whole table
 
 TEST(SharesOfWorkers, ACapacityIsOfAllWorkersTogether) {
   TableConfig config = NormalConfig("capacity", kDim);

@@ -128,7 +128,7 @@ size_t OutRows(const Plan::Lookup& lookup, const Plan::Batch& batch) {
 
 using Rows = std::map<int64_t, ExportedRow>;
 
-// What a life leaves: what each lookup read, by step, lookup and worker, and the rows.
+// The results of a life: the rows that each lookup read, by step, lookup and worker, and all rows.
 struct Outcome {
   std::vector<std::vector<float>> read, evaluated;
   std::vector<Rows> rows;                      // by table

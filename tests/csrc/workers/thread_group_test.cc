@@ -45,6 +45,16 @@ TEST(WorkerThreads, AllToAllVBringsEachPartToItsWorker) {
   }
 }
 
+TEST(WorkerThreads, WhoComesAfterAWorkerGaveUpThrowsToo) {
+  Channels channels = MakeThreadChannel(2, "step", 0.05);
+  int all[2] = {7, 7};
+  for (const auto& channel : channels) {
+    const int mine = channel->rank();
+    EXPECT_THROW(channel->AllGather(&mine, sizeof(mine), all), WorkerError);
+  }
+  EXPECT_EQ(all[0] + all[1], 14);
+}
+
 TEST(WorkerThreads, AllGatherIsInTheOrderOfRanks) {
   for (const int size : {1, 2, 4}) {
     Channels channels = MakeThreadChannel(size, "control");

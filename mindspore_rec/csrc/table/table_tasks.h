@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TableTasks: lookups of several tables at once. Tables run in parallel and the lookups of one
+// table one after another, so that no result depends on the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "util/thread_pool.h"
+
+namespace msrec {
+
+template <typename Id>  // of a table
+class TableTasks {
+ public:
+  // Add the next lookup, which gets the next number from 0 on.
+  void Add(const Id& table) {
+    const auto same = std::find(tables_.begin(), tables_.end(), table);
+    if (same == tables_.end()) {
+      tables_.push_back(table);
+      lookups_.push_back({next_++});
+    } else {
+      lookups_[same - tables_.begin()].push_back(next_++);
+    }
+  }
+  // Call fn(number) with all lookups.
+  template <typename Fn>
+  void ForEach(const Fn& fn) const {
+    ThreadPool::Global().ParallelFor(static_cast<int64_t>(lookups_.size()), [&](int64_t task) {
+      for (const size_t number : lookups_[task]) fn(number);
+    });
+  }
+
+ private:
+  std::vector<Id> tables_;
+  std::vector<std::vector<size_t>> lookups_;  // by table
+  size_t next_ = 0;
+};
+
+}  // namespace msrec

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "util/thread_pool.h"
+
+namespace msrec {
+
+// Calls fn(begin, end) with blocks of n elements in parallel: `block` each, the last one fewer.
+// Needs no memory.
+template <typename Fn>
+void ForBlocks(size_t n, size_t block, const Fn& fn) {
+  const auto run = [&](int64_t b) {
+    const size_t begin = static_cast<size_t>(b) * block;
+    fn(begin, std::min(n, begin + block));
+  };
+  ThreadPool::Global().ParallelFor(static_cast<int64_t>((n + block - 1) / block), std::cref(run));
+}
+
+}  // namespace msrec

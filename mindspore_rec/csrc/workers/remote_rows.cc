@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "workers/remote_rows.h"
+
+#include <atomic>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "workers/row_service.h"
+
+namespace msrec {
+namespace {
+
+void Nothing(MessageReader*) {}
+
+}  // namespace
+
+void RemoteRows::Ask(RowRequest what, const Write& write, const Read& read) const {
+  // A tag of its own: several threads may ask at a time.
+  static std::atomic<uint32_t> next{0};
+  constexpr int kTags = Communicator::kMaxTag - RowService::kFirstReplyTag;
+  const int tag = RowService::kFirstReplyTag + static_cast<int>(next++ % kTags);
+  const std::string& name = table_.config().name;
+  MessageWriter request;
+  request.Put(static_cast<int32_t>(tag));
+  request.Put(what);
+  request.PutString(name);
+  write(&request);
+  Communicator& channel = group_.channel(Channel::kService);
+  const ExchangeScope scope("rows by key", name.c_str());
+  channel.Send(worker_, RowService::kRequestTag, request.message().data(),
+               request.message().size());
+  const WorkerMessage reply = channel.Receive(worker_, tag);
+  MessageReader in(reply.data);
+  const auto status = in.Take<RowReply>();
+  if (status == RowReply::kDone) return read(&in);
+  const std::string error = "worker " + std::to_string(worker_) + ": " + in.TakeString();
+  if (status == RowReply::kInvalid) throw std::invalid_argument(error);
+  throw std::runtime_error(error);
+}
+
+void RemoteRows::Get(const IdView& ids, const IdFilter& filter, bool insert, float* out) const {
+  Ask(
+      insert ? RowRequest::kInsert : RowRequest::kFind,
+      [&](MessageWriter* request) {
+        WriteIds(ids, request);
+        WriteFilter(filter, request);
+      },
+      [&](MessageReader* reply) { reply->TakeTo(out, ids.size * table_.dim()); });
+}
+
+void RemoteRows::Put(const IdView& ids, const float* values, size_t value_rows) const {
+  Ask(
+      RowRequest::kPut,
+      [&](MessageWriter* request) {
+        WriteIds(ids, request);
+        request->PutBytes(values, value_rows * table_.dim() * sizeof(float));
+      },
+      Nothing);
+}
+
+void RemoteRows::Import(const IdView& ids, const float* values) const {
+  Ask(
+      RowRequest::kImport,
+      [&](MessageWriter* request) {
+        WriteIds(ids, request);
+        request->PutBytes(values, ids.size * table_.dim() * sizeof(float));
+      },
+      Nothing);
+}
+
+size_t RemoteRows::Erase(const IdView& ids) const {
+  size_t erased = 0;
+  Ask(
+      RowRequest::kErase, [&](MessageWriter* request) { WriteIds(ids, request); },
+      [&](MessageReader* reply) { erased = reply->Take<uint64_t>(); });
+  return erased;
+}
+
+void RemoteRows::Contains(const IdView& ids, bool* out) const {
+  Ask(
+      RowRequest::kContains, [&](MessageWriter* request) { WriteIds(ids, request); },
+      [&](MessageReader* reply) { reply->TakeTo(out, ids.size); });
+}
+
+size_t RemoteRows::Size() const {
+  size_t size = 0;
+  Ask(
+      RowRequest::kSize, [](MessageWriter*) {},
+      [&](MessageReader* reply) { size = reply->Take<uint64_t>(); });
+  return size;
+}
+
+std::vector<int64_t> RemoteRows::Keys() const {
+  std::vector<int64_t> keys;
+  Ask(
+      RowRequest::kKeys, [](MessageWriter*) {},
+      [&](MessageReader* reply) {
+        keys.resize(reply->left() / sizeof(int64_t));
+        reply->TakeTo(keys.data(), keys.size());
+      });
+  return keys;
+}
+
+ExportedRows RemoteRows::Export(bool with_state) const {
+  ExportedRows rows;
+  Ask(
+      RowRequest::kExport, [&](MessageWriter* request) { request->Put(with_state); },
+      [&](MessageReader* reply) { rows = ReadRows(reply); });
+  return rows;
+}
+
+ExportedRows RemoteRows::ExportKeys(const IdView& keys, bool with_state) const {
+  ExportedRows rows;
+  Ask(
+      RowRequest::kExportKeys,
+      [&](MessageWriter* request) {
+        request->Put(with_state);
+        WriteIds(keys, request);
+      },
+      [&](MessageReader* reply) { rows = ReadRows(reply); });
+  return rows;
+}
+
+Explanation RemoteRows::Explain(int64_t key) const {
+  Explanation explanation;
+  Ask(
+      RowRequest::kExplain, [&](MessageWriter* request) { request->Put(key); },
+      [&](MessageReader* reply) { explanation = reply->Take<Explanation>(); });
+  return explanation;
+}
+
+}  // namespace msrec

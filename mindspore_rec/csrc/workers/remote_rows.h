@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RemoteRows: the rows that one other worker owns, read and changed by requests to its RowService.
+// The methods are those of Table; ids must be int64, one after another.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "table/table.h"
+#include "workers/group.h"
+#include "workers/row_messages.h"
+
+namespace msrec {
+
+class RemoteRows {
+ public:
+  // Requires: table and group outlive it; the table is this worker's part.
+  RemoteRows(const Table& table, WorkerGroup* group, int worker)
+      : table_(table), group_(*group), worker_(worker) {}
+
+  void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out) const;
+  void Put(const IdView& ids, const float* values, size_t value_rows) const;
+  void Import(const IdView& ids, const float* values) const;
+  size_t Erase(const IdView& ids) const;
+  void Contains(const IdView& ids, bool* out) const;
+  size_t Size() const;
+  std::vector<int64_t> Keys() const;
+  ExportedRows Export(bool with_state) const;
+  ExportedRows ExportKeys(const IdView& keys, bool with_state) const;
+  Explanation Explain(int64_t key) const;
+
+ private:
+  using Write = std::function<void(MessageWriter*)>;
+  using Read = std::function<void(MessageReader*)>;
+
+  // Send a request with the arguments that `write` gives it, and call `read` with the reply. Throws
+  // the error of the other worker, with its number.
+  void Ask(RowRequest what, const Write& write, const Read& read) const;
+
+  const Table& table_;
+  WorkerGroup& group_;
+  const int worker_;
+};
+
+}  // namespace msrec
