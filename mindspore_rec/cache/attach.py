@@ -14,12 +14,15 @@ __all__ = ["attach"]
 _Open = Callable[[int, int], Any]
 
 
-def attach(table: Any, config: CacheConfig) -> None:
+def attach(table: Any, config: CacheConfig, worker: int = 0, workers: int = 1) -> None:
     """Limit a table's host memory and open its lower tiers, before the table has rows.
 
     Args:
         table: the native table.
         config: the tiers.
+        worker: number of this worker, whose rows are in a directory and in Redis keys of its own.
+            Default: 0.
+        workers: number of workers. Default: 1.
 
     Raises:
         ValueError: the SSD tier holds rows of an earlier run and `leftover` is 'refuse'; the config
@@ -29,11 +32,13 @@ def attach(table: Any, config: CacheConfig) -> None:
             rows of an earlier run.
     """
     levels: list[dict[str, Any]] = []
+    opens: _Open
     if config.remote is not None:
         most = -1 if config.remote_rows is None else config.remote_rows
-        levels.append({"kind": "remote", "open": _remote(table.name, config), "max_rows": most})
+        opens = _remote(table.name, config, worker, workers)
+        levels.append({"kind": "remote", "open": opens, "max_rows": most})
     if config.ssd_path is not None:
-        opens: _Open = SsdDirectory(table.name, config).open
+        opens = SsdDirectory(table.name, config, worker, workers).open
         levels.append({"kind": "ssd", "open": opens, "max_rows": -1})
     if levels:
         table.set_cache(
@@ -44,7 +49,7 @@ def attach(table: Any, config: CacheConfig) -> None:
         )
 
 
-def _remote(table_name: str, config: CacheConfig) -> _Open:
+def _remote(table_name: str, config: CacheConfig, worker: int, workers: int) -> _Open:
     # redis-py is optional, so this is not imported above.
     from mindspore_rec.cache.redis.link import need_redis, parse_target
     from mindspore_rec.cache.redis.tier import RedisTier
@@ -56,6 +61,14 @@ def _remote(table_name: str, config: CacheConfig) -> _Open:
     leftover: Any = config.leftover
 
     def opens(row_bytes: int, generation: int) -> RedisTier:
-        return RedisTier(url, table_name, row_bytes, generation, leftover=leftover)
+        return RedisTier(
+            url,
+            table_name,
+            row_bytes,
+            generation,
+            leftover=leftover,
+            worker=worker,
+            workers=workers,
+        )
 
     return opens

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The directory of a table's SSD tier: `<ssd_path>/<quoted table name>/rows-<generation>`.
 
+Each of several workers has one of its own there, `worker-<number>-of-<workers>/rows-<generation>`:
+which rows it has depends on both numbers.
+
 A generation is a row size: when an optimizer gives rows another size, the native core opens the
 next one and moves the rows over.
 """
@@ -21,6 +24,7 @@ __all__ = ["SsdDirectory"]
 
 MAX_NAME = 255  # bytes of a file's name on Linux
 _GENERATION = re.compile(r"rows-(\d+)")
+_WORKER = re.compile(r"worker-(\d+)-of-(\d+)")
 
 
 class _Leftover(NamedTuple):
@@ -37,9 +41,12 @@ class SsdDirectory:
     Args:
         table_name: the table's.
         config: has `ssd_path`, `ssd_bytes`, `leftover`, `ssd_direct`.
+        worker: number of this worker. Default: 0.
+        workers: number of workers. Default: 1.
 
     Raises:
-        ValueError: there are rows and `leftover` is 'refuse'; the table's name is too long.
+        ValueError: there are rows and `leftover` is 'refuse'; there are rows of another number of
+            workers and it is 'keep'; the table's name is too long.
         OSError: the directory cannot be made or read, or another process has the rows open.
 
     Example:
@@ -52,19 +59,39 @@ class SsdDirectory:
         /users%2Feu/rows-0
     """
 
-    def __init__(self, table_name: str, config: CacheConfig) -> None:
+    def __init__(
+        self, table_name: str, config: CacheConfig, worker: int = 0, workers: int = 1
+    ) -> None:
         assert config.ssd_path is not None
         self._table = table_name
         self._config = config
-        self.path = Path(config.ssd_path) / _file_name(table_name)
+        directory = Path(config.ssd_path) / _file_name(table_name)
+        self.path = _of_worker(directory, worker, workers)
         make_directories(self.path)
         leftovers = _leftovers(self.path)
         self._kept: _Leftover | None = None
-        if leftovers and config.leftover == "refuse":
+        # Each old directory is looked at by one worker, which is the only one to remove it.
+        others = [
+            (path, count, found)
+            for path, number, count in _workers_of(directory)
+            if count != workers and number % workers == worker and (found := _leftovers(path))
+        ]
+        if (leftovers or others) and config.leftover == "refuse":
+            where = self.path if leftovers else others[0][0]
             raise ValueError(
-                f"table '{table_name}': ssd_path has rows of an earlier run in {self.path}: give "
+                f"table '{table_name}': ssd_path has rows of an earlier run in {where}: give "
                 "leftover='keep' to go on with them, 'discard' to drop them, or another path"
             )
+        if others and config.leftover == "keep":
+            raise ValueError(
+                f"table '{table_name}': leftover='keep' asks for the rows in {others[0][0]}, which "
+                f"are those of {others[0][1]} worker{'s' if others[0][1] > 1 else ''}, and there "
+                f"{'are' if workers > 1 else 'is'} {workers}: start as many, or give "
+                "leftover='discard' and load a checkpoint"
+            )
+        for _, _, found in others:
+            for leftover in found:
+                _remove(leftover.path)
         if leftovers and config.leftover == "keep":
             self._kept = max(leftovers)
             leftovers.remove(self._kept)
@@ -121,6 +148,20 @@ def _file_name(table_name: str) -> str:
             f"when it is URL-quoted, got {len(name)}"
         )
     return name
+
+
+def _of_worker(directory: Path, worker: int, workers: int) -> Path:
+    return directory / f"worker-{worker}-of-{workers}" if workers > 1 else directory
+
+
+def _workers_of(directory: Path) -> list[tuple[Path, int, int]]:
+    """Return the directories of workers of all runs: path, number of the worker and of workers."""
+    found = [(directory, 0, 1)] if directory.is_dir() else []
+    for each in sorted(directory.glob("worker-*-of-*")):
+        match = _WORKER.fullmatch(each.name)
+        if match:
+            found.append((each, int(match[1]), int(match[2])))
+    return found
 
 
 def _generations(path: Path) -> list[tuple[int, Path]]:

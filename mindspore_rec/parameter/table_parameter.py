@@ -59,7 +59,8 @@ def _new_table(config: TableConfig) -> _native.Table:
     table = _named_table(config)
     if config.cache is not None:
         try:
-            attach(table, config.cache)
+            group = worker_group()
+            attach(table, config.cache, group.rank, group.size)
         except BaseException:
             table.close()
             raise

@@ -3,8 +3,9 @@
 
 Format. Row of key `k` of table `t`: field = the 8 little-endian bytes of `k`, value = the row's
 bytes, in hash `emb{t/g<generation>r<row_bytes>/p<bucket>}v`; the bucket is one of 64, chosen by a
-hash of the key. Each bucket also has two fields that mark it: `t`, the token of the opening that
-owns it, and `s`, the number of the last write to it.
+hash of the key. Worker w of several, N, has hashes of its own: `emb{t/w<w>of<N>/g...}v`. Each
+bucket also has two fields that mark it: `t`, the token of the opening that owns it, and `s`, the
+number of the last write to it.
 
 Guarantees.
 * A read never returns a wrong or an old row. The marker is read with each read of rows, and on each
@@ -74,6 +75,8 @@ class RedisTier:
             `"discard"` or `"keep"` them. Default: `"refuse"`.
         timeout: seconds that one answer of a server may take. Default: the URL's, else 5.
         retry_seconds: seconds of retries after which a call raises. Default: the URL's, else 30.
+        worker: number of this worker, which has rows of its own. Default: 0.
+        workers: number of workers; rows of another number of them are not found. Default: 1.
 
     Raises:
         ImportError: redis-py or hiredis is missing.
@@ -92,6 +95,8 @@ class RedisTier:
         leftover: Leftover = "refuse",
         timeout: float | None = None,
         retry_seconds: float | None = None,
+        worker: int = 0,
+        workers: int = 1,
     ) -> None:
         need_redis()
         if not isinstance(table, str) or not table:
@@ -99,6 +104,8 @@ class RedisTier:
         self.row_bytes = check_int("row_bytes", row_bytes, 1, 64 << 20)
         check_int("generation", generation, 0, 2**63 - 1)
         check_one_of("leftover", leftover, ("refuse", "discard", "keep"))
+        check_int("workers", workers, 1, 2**31 - 1)
+        check_int("worker", worker, 0, workers - 1)
         target = parse_target(url)
         timeout = target.timeout if timeout is None else timeout
         retry_seconds = target.retry_seconds if retry_seconds is None else retry_seconds
@@ -106,7 +113,7 @@ class RedisTier:
             raise ValueError(f"timeout must be positive, got {timeout}")
         if check_number("retry_seconds", retry_seconds) < 0:
             raise ValueError(f"retry_seconds must be at least 0, got {retry_seconds}")
-        self._names = bucket_names(table, generation, self.row_bytes)
+        self._names = bucket_names(table, generation, self.row_bytes, worker, workers)
         self._packer = Packer(self._names, self.row_bytes)
         self._subject = f"remote tier {target.shown}, table {table!r}"
         self._most_rows = max(1, SLICE_BYTES // self.row_bytes)

@@ -33,17 +33,23 @@ class Piece(NamedTuple):
     stop: int
 
 
-def bucket_names(table: str, generation: int, row_bytes: int) -> list[bytes]:
-    """Return the keys of a table's buckets on the server.
+def bucket_names(
+    table: str, generation: int, row_bytes: int, worker: int = 0, workers: int = 1
+) -> list[bytes]:
+    """Return the keys of a table's buckets on the server, those of one worker.
 
     The braces are a hash tag, from which a cluster computes the slot. Generation and row length are
-    part of the name, so rows of another layout are not found.
+    part of the name, so rows of another layout are not found; so are, where there are several, the
+    worker and their number, on which it depends who has which rows.
 
     Example:
         >>> bucket_names("user id", 0, 212)[5]
         b'emb{user%20id/g0r212/p5}v'
+        >>> bucket_names("item", 0, 212, worker=1, workers=4)[5]
+        b'emb{item/w1of4/g0r212/p5}v'
     """
-    stem = f"{quote(table, safe='')}/g{generation}r{row_bytes}"
+    place = f"w{worker}of{workers}/" if workers > 1 else ""
+    stem = f"{quote(table, safe='')}/{place}g{generation}r{row_bytes}"
     return [f"emb{{{stem}/p{number}}}v".encode() for number in range(BUCKETS)]
 
 

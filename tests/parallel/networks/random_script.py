@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains random networks one after the other, alone or as one of several workers.
+
+Usage: random_script.py DIRECTORY CASES [REDIS], where CASES is a file with a list of cases in JSON.
+Writes what each worker has after each of them to `<DIRECTORY>/<case>.<worker>.npz`.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor
+from mindspore.train import Callback
+
+from mindspore_rec import EvictCallback, RecModel
+from mindspore_rec.parallel import worker_group
+from tests.parallel.networks.random_case import Case, fresh_keys
+from tests.parallel.networks.random_network import (
+    Network,
+    Place,
+    data_of,
+    loss_of,
+    optimizer_of,
+)
+
+FIELDS = ("values", "states", "counts", "last_steps", "last_times")
+
+
+class Losses(Callback):
+    """The loss of each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[float] = []
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        self.seen.append(float(run_context.original_args().net_outputs.asnumpy()))
+
+
+def train(case: Case, place: Place) -> dict[str, np.ndarray]:
+    """Return losses, predictions, dense parameters and this worker's rows after a training."""
+    ms.set_context(
+        mode=ms.GRAPH_MODE if case["mode"] == "graph" else ms.PYNATIVE_MODE,
+        pynative_synchronize=case["seed"] % 4 > 0,
+    )
+    net = Network(case, place)
+    scale = None
+    if case["loss_scale"] != 1.0:
+        scale = ms.FixedLossScaleManager(case["loss_scale"], drop_overflow_update=False)
+    model = RecModel(net, loss_of(case), optimizer_of(case, net), loss_scale_manager=scale)
+    losses = Losses()
+    callbacks: list[Callback] = [losses]
+    by_callback = [
+        t for t in net.tables if getattr(t, "eviction", None) and t.eviction.trigger == "callback"
+    ]
+    if by_callback:
+        callbacks.append(
+            EvictCallback(evict_time_interval=None, evict_step_interval=case["evict_every"])
+        )
+    model.train(1, data_of(case, place), callbacks, progress=False)
+    found = {"losses": np.array(losses.seen)}
+    found["prediction"] = model.predict(*map(Tensor, fresh_keys(case))).asnumpy()
+    for parameter in model.train_network.get_parameters():
+        if getattr(parameter, "mindspore_rec_table", None) is None:
+            found["dense/" + parameter.name] = parameter.asnumpy()
+    for number, table in enumerate(net.tables):
+        found.update({f"table/{number}/{k}": v for k, v in contents(table).items()})
+        table.close()
+    return found
+
+
+def contents(table: Any) -> dict[str, np.ndarray]:
+    """Return this worker's rows and counters of a table, by key."""
+    native = table._synchronised()
+    rows = native.export_rows(with_state=True)
+    order = np.argsort(rows["keys"])
+    found = {"keys": rows["keys"][order]}
+    found |= {field: rows[field][order] for field in FIELDS if field in rows}
+    counters = table.export_counters()
+    order = np.argsort(counters["keys"])
+    found |= {"counted/" + field: values[order] for field, values in counters.items()}
+    found["clock"] = np.array([table.step, table.event_time or 0])
+    stats = native.stats()
+    found["moved"] = np.array([stats.get("prefetched_rows", 0), stats.get("written_down_rows", 0)])
+    return found
+
+
+def main() -> None:
+    directory, cases = Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text())
+    redis = sys.argv[3] if len(sys.argv) > 3 else None
+    group = worker_group()
+    for case in cases:
+        place = Place(group.rank, group.size, directory / "tiers" / str(case["seed"]), redis)
+        found = train(case, place)
+        np.savez(directory / f"{case['seed']}.{group.rank}.npz", **found)
+        gc.collect()
+    group.finish()
+
+
+if __name__ == "__main__":
+    main()
