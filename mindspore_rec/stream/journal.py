@@ -32,6 +32,9 @@ class Journal:
     Where nothing depends on the time, which is what a stream does unless asked otherwise, there are
     none.
 
+    Of several workers each has a journal of its own, whose file is beside `path`; its name ends
+    with the number of the worker and of workers.
+
     Args:
         path: the file; made where it is missing. None keeps them in memory only: a restart of the
             process then decides anew, with each row still trained once.
@@ -63,6 +66,24 @@ class Journal:
                 raise ValueError(f"{self._path}, line {number} is no decision: {error}") from error
         if torn:  # a crash while it was written: it had not taken effect
             os.truncate(self._path, len(text) - len(torn))
+
+    def of_worker(self, worker: int, workers: int) -> Journal:
+        """Return the journal of one of several workers, whose decisions are of its partitions.
+
+        Args:
+            worker: number of the worker, from 0.
+            workers: number of workers.
+
+        Returns:
+            The journal in this one's file with `.<worker>-of-<workers>` behind its name; for one
+            worker, or without a file, this one.
+
+        Raises:
+            ValueError, OSError: as for the constructor.
+        """
+        if workers == 1 or self._path is None:
+            return self
+        return Journal(self._path.with_name(f"{self._path.name}.{worker}-of-{workers}"))
 
     def append(self, decision: Decision) -> None:
         """Append a decision, which is on disk when this returns."""

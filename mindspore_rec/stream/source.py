@@ -83,7 +83,8 @@ class StreamSource:
         skip_idle_seconds: partitions wait so long for one that has nothing, then leave it out until
             it has. Default: None, for ever.
         max_wait_seconds: so long rows wait for their batch to be full. Default: None, for ever.
-        journal: see above. Default: one in memory.
+        journal: see above; each of several workers writes one of its own, beside it. Default: one
+            in memory.
         buffer_bytes: messages that are read ahead (default 64 MiB, as stored in the topic or, where
             that is more, decoded).
         stop: when to end by itself. Default: never.
@@ -157,8 +158,8 @@ class StreamSource:
         self._share = DeadShare(max_dead_share, on_dead_share, dead_share_messages, self.topic)
         self._sequence_of = sequence_of
         self._journal = journal if journal is not None else Journal()
-        if start == "latest" and len(self._journal):
-            raise ValueError("journal must be new where start is 'latest': it is of another stream")
+        self._begins_late = start == "latest"
+        self._restored = False  # whether a state was loaded
         self._order = self._new_order(self._partitions, turn)
         self._order.offsets = self._first_offsets(check_start(start, self._partitions))
         self._on_missing = check_one_of("on_missing", on_missing, ("warn", "stop"))
@@ -192,6 +193,10 @@ class StreamSource:
         order.on_good = self._share.good
         order.on_missing = self._report_missing
         return order
+
+    def _check_journal(self) -> None:
+        if self._begins_late and not self._restored and len(self._journal):
+            raise ValueError("journal must be new where start is 'latest': it is of another stream")
 
     # ---- workers
 
@@ -233,6 +238,8 @@ class StreamSource:
         if self.batch_size < workers:
             raise ValueError(f"batch_size must be at least 1 a worker, got {self.batch_size}")
         state = state_of(worker, workers, mine, self._worker_states or [self.state_dict()])
+        self._journal = self._journal.of_worker(worker, workers)
+        self._check_journal()
         self.batch_size = last - first
         self._partitions = mine
         self._order = self._new_order(mine, self._order.turn)
@@ -284,6 +291,7 @@ class StreamSource:
             return
         if self._only_split is not None:
             raise self._only_split
+        self._check_journal()
         self._check_kept()
         if self._dead_letters is not None:
             self._dead_letters.look_up(self.topic, self._order.offsets, self._dead_marks)
@@ -546,6 +554,7 @@ class StreamSource:
         if states is not None:
             for each in states:
                 check_state(each, self.topic, list(each["partitions"]))
+            self._restored = True
             self._worker_states, self._only_split = states, None
             try:
                 state = (
@@ -572,6 +581,7 @@ class StreamSource:
         self._dead_marks = state["dead_marks"]
         self._share.load_state_dict(state.get("dead_share"))
         self._states.clear()
+        self._restored = True
 
     def _snapshot(self) -> dict[str, Any]:
         if self._schema is None and self.format.schema is not None:

@@ -103,7 +103,8 @@ class Run:
         steps: number of training steps.
         every_steps, delta_every_steps: steps between two checkpoints of each kind.
         dropout: rate of the dropout, whose masks are each worker's own.
-        eps: of the Adam optimizer.
+        on_ssd: whether most rows of a table are on SSD, and read ahead.
+        learns: whether features learn of the stream, so that workers divide rows, not partitions.
     """
 
     brokers: str
@@ -114,7 +115,8 @@ class Run:
     every_steps: int = 12
     delta_every_steps: int = 3
     dropout: float = 0.25
-    eps: float = 1e-8
+    on_ssd: bool = False
+    learns: bool = False
 
     @property
     def root(self) -> Path:
@@ -145,7 +147,8 @@ class Run:
                 "every_steps": self.every_steps,
                 "delta_every_steps": self.delta_every_steps,
                 "dropout": self.dropout,
-                "eps": self.eps,
+                "on_ssd": self.on_ssd,
+                "learns": self.learns,
             }
         )
 
@@ -265,6 +268,10 @@ class Job:
         """Send a worker a signal, if it is still there."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pids[rank], number)
+
+    def kill_launcher(self) -> None:
+        """Kill the launcher, with which mpirun and the workers end."""
+        self._process.kill()
 
     def next_life(self) -> bool:
         """Wait until the workers that were killed are started again; False if the job ended."""

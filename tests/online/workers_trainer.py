@@ -26,6 +26,7 @@ from mindspore.train import Callback, RunContext
 from mindspore_rec import (
     FTRL,
     SGD,
+    CacheConfig,
     CombinedOptimizer,
     CountAdmission,
     Eviction,
@@ -39,7 +40,7 @@ from mindspore_rec import (
 )
 from mindspore_rec.nn.dropout import SeededDropout
 from mindspore_rec.parallel import worker_group
-from mindspore_rec.stream import KafkaSource, StreamingDataset
+from mindspore_rec.stream import FeaturePipeline, KafkaSource, StandardScale, StreamingDataset
 from tests.native_table import native_of
 from tests.online.workers_setting import SCHEMA
 
@@ -53,16 +54,21 @@ class Net(nn.Cell):
     """Wide and deep: one table for each placement, rows that wait for admission and leave by age,
     and a table that counts events."""
 
-    def __init__(self, dropout: float) -> None:
+    def __init__(self, dropout: float, rows_on_ssd: Path | None) -> None:
         super().__init__()
+        cache = rows_on_ssd and CacheConfig(
+            host_rows=40, ssd_path=rows_on_ssd, ssd_direct=False, prefetch=2,
+            leftover="discard",  # of a life that was killed: older than the checkpoint
+        )  # fmt: skip
 
         def table(name: str, dim: int, **more: Any) -> HashEmbeddingLookup:
             config = TableConfig(dim, name=f"kills.{name}", **more)
             return HashEmbeddingLookup(config=config)
 
         self.user = table(
-            "user", 4, admission=CountAdmission(2), eviction=Eviction(max_idle_seconds=400)
-        )
+            "user", 4, admission=CountAdmission(2), eviction=Eviction(max_idle_seconds=400),
+            cache=cache,
+        )  # fmt: skip
         self.item = table(
             "item", 1, initializer="zeros", placement="replicated", admission=CountAdmission(3)
         )
@@ -103,8 +109,27 @@ def columns(rows: pa.RecordBatch) -> dict[str, np.ndarray]:
     }
 
 
+class Scaled:
+    """The same with numbers scaled by what was learned of the stream, of which every worker
+    therefore reads all."""
+
+    column_names = ("ids", "seen", "dense", "label")
+
+    def __init__(self) -> None:
+        self.numbers = FeaturePipeline({"dense": [StandardScale("x"), StandardScale("y")]})
+
+    def __call__(self, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
+        return {**columns(rows), **self.numbers(rows)}
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.numbers.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.numbers.load_state_dict(state)
+
+
 class Says(Callback):
-    """Worker 0 says each step, and where a marker is asked for, all wait in it for a while."""
+    """Worker 0 says each step."""
 
     def __init__(self, checkpoint: RecCheckpoint) -> None:
         super().__init__()
@@ -120,7 +145,8 @@ def train(options: dict[str, Any]) -> None:
     say(f"pid {os.getpid()}")
     ms.set_context(mode=ms.GRAPH_MODE)
     ms.set_seed(3 + group.rank)
-    net = Net(options["dropout"])
+    root = Path(options["root"])
+    net = Net(options["dropout"], root.with_suffix(".rows") if options["on_ssd"] else None)
     dense = [*net.hidden.trainable_params(), *net.out.trainable_params()]
     optimizer = CombinedOptimizer(
         [
@@ -129,7 +155,6 @@ def train(options: dict[str, Any]) -> None:
             LazyAdam(
                 [*net.user.trainable_params(), *net.shop.trainable_params(), *dense],
                 learning_rate=0.02,
-                eps=options["eps"],
             ),
         ]
     )
@@ -138,10 +163,10 @@ def train(options: dict[str, Any]) -> None:
         options["brokers"], options["topic"], SCHEMA, batch_size=options["batch"],
         event_time="t", dead_letters=options["dead"],
     )  # fmt: skip
-    data = StreamingDataset(source, columns)
+    data = StreamingDataset(source, Scaled() if options["learns"] else columns)
     validation = ProgressiveValidation(model, window=2000, every_rows=500)
     checkpoint = RecCheckpoint(
-        options["root"],
+        root,
         every_steps=options["every_steps"],
         delta_every_steps=options["delta_every_steps"],
         states={"validation": validation},
