@@ -101,8 +101,9 @@ class Line:
             self._rate = 0.0
 
 
-def _enough(options: Any, seconds: float, figures: dict[str, Any]) -> bool:
-    if options.events is not None and figures.get("freshness") is not None:
+def _enough(options: Any, seconds: float, figures: dict[str, Any], settled: bool) -> bool:
+    """Return whether the run has come to its limits; `settled`: no kill is ahead or not over."""
+    if options.events is not None and settled and figures.get("freshness") is not None:
         if figures["trained"] >= options.events:
             return True
     return options.seconds is not None and seconds >= options.seconds
@@ -113,7 +114,8 @@ def run(options: Any, parts: dict[str, Part], line: Line) -> None:
     began = time.monotonic()
     training_since: float | None = None
     kills = float("inf") if options.kills is None else options.kills
-    while not _enough(options, time.monotonic() - began, line.figures):
+    settled = False
+    while not _enough(options, time.monotonic() - began, line.figures, settled):
         for name, part in parts.items():
             finished = name == "producer" and Status(options.directory, name).read().get("all_sent")
             if not (finished and part.starts):
@@ -127,6 +129,8 @@ def run(options: Any, parts: dict[str, Part], line: Line) -> None:
             if now >= training_since + options.kill_every:
                 parts["trainer"].kill()
                 kills -= 1
+        spoken = parts["trainer"].has_spoken(options.directory)
+        settled = spoken and (options.kills is None or kills == 0)
         text = line.text(parts["trainer"].starts)
         end = "\r" if sys.stdout.isatty() else "\n"
         print(text + ("\x1b[K" if end == "\r" else ""), end=end, flush=True)
@@ -164,7 +168,7 @@ def main() -> None:
     made.add_argument(
         "--events",
         type=int,
-        help="end when so many are trained, over all runs, and the predictor follows",
+        help="end when so many are trained, over all runs, after all --kills, and are served",
     )
     made.add_argument("--json", type=Path, help="write the figures of all lines to this file")
     made.add_argument(

@@ -115,7 +115,7 @@ def test_predictor_follows_and_the_model_learns(runs):
     directory, (first, second), _ = runs
     last = second[-1]
     versions = {line["version"] for line in first if line["version"]}
-    assert len(versions) > 2
+    assert len(versions) > 1
     assert last["version"] > max(versions)
     assert last["freshness"] > 0
     assert last["auc"] > 0.6
