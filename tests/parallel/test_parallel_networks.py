@@ -48,6 +48,8 @@ def assert_all_alike(
     differ = [each for each in found if each]
     assert not differ, f"{len(differ)} of {len(cases)} cases differ:\n" + "\n\n".join(differ)
     for case in cases:
+        if case["evict_rows"]:
+            assert len(one[case["seed"]][0]["evictions"]) > 0
         if case in SHRUNK and case["tables"][0]["prefetch"] > 0:
             moved = sum(saved["table/0/moved"] for saved in many[case["seed"]])
             assert (moved > 0).all(), f"case {case}: rows read ahead and written down: {moved}"
