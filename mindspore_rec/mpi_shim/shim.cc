@@ -83,9 +83,9 @@ int Receive(MpiHandle communicator, void* data, int bytes, int from, int tag, Mp
   return code;
 }
 
-// One by one, not by MPI_Testsome: that of Open MPI 5.0 refuses requests which it takes for those of
-// different sessions, where some are null or were complete at once ("on a NULL communicator"; issue
-// 12942 of Open MPI).
+// One by one, not by MPI_Testsome: that of Open MPI 5.0 refuses requests which it takes for those
+// of different sessions, where some are null or were complete at once ("on a NULL communicator";
+// issue 12942 of Open MPI).
 int TestSome(int n, MpiRequest* requests, int* done, int* places, int* errors, int* bytes) {
   const MpiRequest null_request = ToHandle(MPI_REQUEST_NULL);
   bool active = false;
