@@ -113,7 +113,7 @@ def plain_case(seed: int, table: dict[str, Any] | None = None, **changes: Any) -
 
 # Cases in which workers once trained something else than one process.
 SHRUNK = (
-    plain_case(-1, loss="mse", reduction="sum"),
+    plain_case(-1, mode="graph", loss="mse", reduction="sum"),
     plain_case(-2, loss="fused bce", reduction="sum"),
     plain_case(-3, loss="bce"),
     # The rows of all workers are counted.
