@@ -4,7 +4,6 @@
 #include <mpi.h>
 
 #include <cstdio>
-#include <vector>
 
 #include "workers/mpi_shim.h"
 
@@ -35,6 +34,8 @@ int Init(int* rank, int* size, int* threads_are_safe, int* started) {
   if (code != MPI_SUCCESS) return code;
   *threads_are_safe = level == MPI_THREAD_MULTIPLE;
   code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  // Errors that belong to no communicator go to this one, and end the process by default.
+  if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   if (code == MPI_SUCCESS) code = MPI_Comm_rank(MPI_COMM_WORLD, rank);
   if (code == MPI_SUCCESS) code = MPI_Comm_size(MPI_COMM_WORLD, size);
   return code;
@@ -82,22 +83,32 @@ int Receive(MpiHandle communicator, void* data, int bytes, int from, int tag, Mp
   return code;
 }
 
+// One by one, not by MPI_Testsome: that of Open MPI 5.0 refuses requests which it takes for those
+// of different sessions, where some are null or were complete at once ("on a NULL communicator";
+// issue 12942 of Open MPI).
 int TestSome(int n, MpiRequest* requests, int* done, int* places, int* errors, int* bytes) {
-  thread_local std::vector<MPI_Request> handles;
-  thread_local std::vector<MPI_Status> statuses;
-  handles.resize(n);
-  statuses.resize(n);
-  for (int i = 0; i < n; ++i) handles[i] = FromHandle<MPI_Request>(requests[i]);
-  int count = 0;
-  const int code = MPI_Testsome(n, handles.data(), &count, places, statuses.data());
-  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) return code;
-  *done = count == MPI_UNDEFINED ? -1 : count;
-  for (int i = 0; i < *done; ++i) {
-    // Only MPI_ERR_IN_STATUS says that the errors in the statuses are set.
-    errors[i] = code == MPI_SUCCESS ? MPI_SUCCESS : statuses[i].MPI_ERROR;
-    MPI_Get_count(&statuses[i], MPI_BYTE, &bytes[i]);
-    requests[places[i]] = ToHandle(handles[places[i]]);
+  const MpiRequest null_request = ToHandle(MPI_REQUEST_NULL);
+  bool active = false;
+  *done = 0;
+  for (int i = 0; i < n; ++i) {
+    if (requests[i] == null_request) continue;
+    active = true;
+    auto handle = FromHandle<MPI_Request>(requests[i]);
+    MPI_Status status;
+    int complete = 0;
+    const int code = MPI_Test(&handle, &complete, &status);
+    if (complete == 0) {
+      if (code != MPI_SUCCESS) return code;
+      continue;
+    }
+    places[*done] = i;
+    errors[*done] = code;
+    bytes[*done] = 0;
+    if (code == MPI_SUCCESS) MPI_Get_count(&status, MPI_BYTE, &bytes[*done]);
+    requests[i] = null_request;
+    ++*done;
   }
+  if (!active) *done = -1;
   return MPI_SUCCESS;
 }
 

@@ -9,7 +9,7 @@ first one, `MINDSPORE_REC_NETWORKS_WORKERS` the numbers of workers: "1,2,3,4", a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ from tests.parallel.networks.comparison import (
 from tests.parallel.networks.random_case import SHRUNK, Case, draw_case
 from tests.run_workers import need_mpi
 
-FIRST = count("MINDSPORE_REC_NETWORKS_FIRST", 0)
+FIRST = count("MINDSPORE_REC_NETWORKS_FIRST", 97)  # the first six that have it all
 COUNT = count("MINDSPORE_REC_NETWORKS", 6)
 WORKERS = [int(n) for n in os.environ.get("MINDSPORE_REC_NETWORKS_WORKERS", "2,3").split(",")]
 CHANGES = os.environ.get("MINDSPORE_REC_NETWORKS_CHANGES", "2-3")
@@ -41,23 +41,44 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.kill()
 
 
-def assert_all_alike(
-    cases: list[Case], many: dict[int, list[Saved]], one: dict[int, list[Saved]]
-) -> None:
+Results = dict[int, list[Saved]]
+Alone = Callable[[list[Case]], Results]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory, redis: str) -> Alone:
+    """What one process has after cases, which are trained once for all tests."""
+    trained: Results = {}
+
+    def results(cases: list[Case]) -> Results:
+        missing = [case for case in cases if case["seed"] not in trained]
+        if missing:
+            directory = tmp_path_factory.mktemp("alone") / "run"
+            trained.update(run(directory, None, missing, redis_database(redis, 1)))
+        return trained
+
+    return results
+
+
+def assert_all_alike(cases: list[Case], many: Results, one: Results) -> None:
     found = [compare(case, many[case["seed"]], one[case["seed"]][0]) for case in cases]
     differ = [each for each in found if each]
     assert not differ, f"{len(differ)} of {len(cases)} cases differ:\n" + "\n\n".join(differ)
     for case in cases:
+        if case["evict_rows"]:
+            assert len(one[case["seed"]][0]["evictions"]) > 0
         if case in SHRUNK and case["tables"][0]["prefetch"] > 0:
             moved = sum(saved["table/0/moved"] for saved in many[case["seed"]])
             assert (moved > 0).all(), f"case {case}: rows read ahead and written down: {moved}"
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, A_START))
-def test_workers_train_what_one_process_trains(first: int, tmp_path: Path, redis: str) -> None:
+def test_workers_train_what_one_process_trains(
+    first: int, tmp_path: Path, redis: str, alone: Alone
+) -> None:
     cases: list[Case] = [draw_case(n) for n in range(first, min(first + A_START, FIRST + COUNT))]
     cases += SHRUNK if first == FIRST else ()
-    one = run(tmp_path / "one", None, cases, redis_database(redis, 1))
+    one = alone(cases)
     for workers in WORKERS:
         many = run(tmp_path / f"{workers}", workers, cases, redis_database(redis, 2))
         assert_all_alike(cases, many, one)
@@ -70,11 +91,13 @@ def test_workers_train_what_one_process_trains(first: int, tmp_path: Path, redis
 
 
 @pytest.mark.parametrize("change", CHANGES.split(","))
-def test_another_number_of_workers_goes_on(change: str, tmp_path: Path, redis: str) -> None:
+def test_another_number_of_workers_goes_on(
+    change: str, tmp_path: Path, redis: str, alone: Alone
+) -> None:
     """Half of the steps by some workers, the rest from their checkpoint by others."""
     before, after = (int(n) for n in change.split("-"))
     cases = [draw_case(n) for n in range(FIRST, FIRST + COUNT)]
-    one = run(tmp_path / "one", None, cases, redis_database(redis, 4))
+    one = alone(cases)
     half = tmp_path / "half"
     run(half, before, cases, redis_database(redis, 5), "first")
     many = run(tmp_path / "rest", after, cases, redis_database(redis, 6), "rest", half)

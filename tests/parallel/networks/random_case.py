@@ -83,6 +83,7 @@ def draw_case(seed: int, mode: str = "") -> Case:
         "drift": draw.between(25, 45) if tiers else draw.of(0, 1, 5),
         "event_times": draw.chance(0.7),
         "evict_every": draw.between(2, 5),
+        "evict_rows": None,  # instead of every so many steps
     }
     if mode:
         case["mode"] = mode
@@ -105,15 +106,25 @@ def plain_case(seed: int, table: dict[str, Any] | None = None, **changes: Any) -
         "optimizers": [{"kind": "SGD", "rate": 0.05, "weight_decay": 0.0}], "clip": None,
         "loss_scale": 1.0, "loss": "mse", "reduction": "mean", "split": "rows", "steps": 5,
         "rows": 5, "universe": 12, "drift": 0, "event_times": False, "evict_every": 2,
+        "evict_rows": None,
     }  # fmt: skip
     return case | changes
 
 
 # Cases in which workers once trained something else than one process.
 SHRUNK = (
-    plain_case(-1, loss="mse", reduction="sum"),
+    plain_case(-1, mode="graph", loss="mse", reduction="sum"),
     plain_case(-2, loss="fused bce", reduction="sum"),
     plain_case(-3, loss="bce"),
+    # The rows of all workers are counted.
+    plain_case(
+        -6,
+        {"eviction": {"max_idle_steps": 50, "trigger": "callback"}},
+        steps=6,
+        evict_rows=9,
+        universe=50,
+        drift=5,
+    ),
     # Rows come back from the tier, ahead of the steps that need them.
     plain_case(-4, {"tier": "ssd", "prefetch": 2}, steps=14, rows=6, universe=200, drift=35),
     plain_case(-5, {"tier": "redis", "prefetch": 1}, steps=14, rows=6, universe=200, drift=35),

@@ -68,7 +68,9 @@ def train(
         t for t in net.tables if getattr(t, "eviction", None) and t.eviction.trigger == "callback"
     ]
     if by_callback:
-        evict = EvictCallback(evict_time_interval=None, evict_step_interval=case["evict_every"])
+        rows = case["evict_rows"]
+        steps_between = None if rows else case["evict_every"]
+        evict = EvictCallback(True, None, steps_between, evict_rows=rows)
         callbacks.append(evict)
         states["evict"] = evict
     half = case["steps"] // 2
@@ -79,6 +81,8 @@ def train(
     if save is not None:
         save_checkpoint(model, save, states=states)
     found = {"losses": np.array(losses.seen)}
+    if "evict" in states and part == "all":
+        found["evictions"] = np.array([step for step, _ in states["evict"].evictions])
     found["prediction"] = model.predict(*map(Tensor, fresh_keys(case))).asnumpy()
     for parameter in model.train_network.get_parameters():
         if getattr(parameter, "mindspore_rec_table", None) is None:
