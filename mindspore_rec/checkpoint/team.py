@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Team: the workers that write or read a checkpoint together, each its part.
 
-What one of them cannot do fails for all of them, so that they go on alike.
+An action that fails on one of them fails on all, so that they go on alike.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.share import Shares
+from mindspore_rec.parallel.channel import Channel
 
-__all__ = ["ALONE", "Channel", "Team"]
+__all__ = ["ALONE", "Team"]
 
 _HEARTBEAT = 10.0  # seconds between two reports of a worker that is not ready
 _KINDS: dict[str, type[Exception]] = {
@@ -28,21 +29,6 @@ _KINDS: dict[str, type[Exception]] = {
 }
 
 T = TypeVar("T")
-
-
-class Channel(Protocol):
-    """Messages between workers: a `parallel.WorkerGroup`, or one of its channels."""
-
-    @property
-    def rank(self) -> int:
-        """Number of this worker, from 0."""
-
-    @property
-    def size(self) -> int:
-        """Number of workers."""
-
-    def all_gather(self, data: bytes) -> list[bytes]:
-        """Return the bytes of all workers, by rank."""
 
 
 class Team:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import IO
 
-from mindspore_rec._native import WorkerError
 from mindspore_rec.launch.mpirun import (
     Job,
     describe_hosts,
@@ -27,6 +25,7 @@ from mindspore_rec.launch.mpirun import (
 )
 from mindspore_rec.launch.output import End, Lines
 from mindspore_rec.parallel.launcher import STOP_SIGNAL
+from mindspore_rec.parallel.start import allow_files
 
 __all__ = ["Job", "Outcome", "run"]
 
@@ -96,20 +95,6 @@ def _in_mpirun() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _check_files(workers: int) -> None:
-    """Raise the limit of file descriptors to what mpirun needs."""
-    needed = _OWN_FILES + _FILES_A_WORKER * workers
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return
-    if hard != resource.RLIM_INFINITY and hard < needed:
-        raise WorkerError(
-            f"starting {workers} workers on a host needs {needed} file descriptors, and the limit "
-            f"here is {hard}: raise it with `ulimit -n {needed}`"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
 def _copy(source: IO[bytes], lines: Lines) -> None:
     for line in source:
         lines.take(line)
@@ -167,7 +152,8 @@ def run(job: Job, restarts: int = 0) -> Outcome:
     Raises:
         WorkerError: there is no mpirun, or too few file descriptors.
     """
-    _check_files(job.on_fullest_host())
+    workers = job.on_fullest_host()
+    allow_files(_OWN_FILES + _FILES_A_WORKER * workers, f"starting {workers} workers on a host")
     stop = _Stop()
     with stop.installed():
         for restart in range(restarts + 1):

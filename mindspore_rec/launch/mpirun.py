@@ -17,14 +17,14 @@ __all__ = ["Job", "find_mpirun", "mpirun_command", "worker_environment"]
 
 # Variables of an outer job, which would make the workers part of it.
 _OUTER = ("OMPI_COMM_WORLD_", "PMIX_", "PRTE_", "PMI_")
-# What workers of other hosts must have as the launcher has it.
+# Variables that workers of other hosts must have as the launcher has them.
 _HANDED_ON = ("MINDSPORE_REC_", "OMP_", "GLOG_", "MS_", "PYTHON")
 _HANDED_ON_NAMES = ("PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run on how many workers.
+    """A program to run, and on how many workers.
 
     Attributes:
         workers: number of workers.

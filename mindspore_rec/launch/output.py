@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers print, with their ranks, and what mpirun says about how they ended."""
+"""Output of a job: lines of the workers with their ranks, and mpirun's report of their end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What optimizers do where several workers train together: exchange gradients, start alike."""
+"""Parts of optimizers for several workers: exchange of gradients, equal first values."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore_rec.native import custom_op
 from mindspore_rec.optim.dense_step import as_float32
 from mindspore_rec.parallel import worker_group
+from mindspore_rec.parallel.shared_arrays import arrays_of_first
 
 __all__ = ["WorkerExchange", "start_alike"]
 
@@ -112,10 +113,7 @@ def start_alike(parameters: Sequence[Parameter]) -> None:
         return
     described = "; ".join(f"{p.name} {tuple(p.shape)} {p.dtype}" for p in parameters)
     group.require_equal("dense parameters", described)
-    arrays = [np.ascontiguousarray(p.init_data().asnumpy()) for p in parameters]
-    data = group.broadcast(b"".join(array.tobytes() for array in arrays))
-    at = 0
-    for p, array in zip(parameters, arrays, strict=True):
-        values = np.frombuffer(data, array.dtype, array.size, at).reshape(array.shape)
-        p.set_data(Tensor(values.copy(), p.dtype))
-        at += array.nbytes
+    first = arrays_of_first(group, {p.name: p.init_data().asnumpy() for p in parameters})
+    for p in parameters:
+        if p.name in first:
+            p.set_data(Tensor(first[p.name], p.dtype))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launcher has told this process in its environment."""
+"""Find out from the environment whether a launcher started this process, and which."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALONE = "MINDSPORE_REC_LAUNCHER"
 # Process id of the worker, which the processes that it starts inherit: they are no workers.
 WORKER_PROCESS = "MINDSPORE_REC_WORKER_PROCESS"
 
-# What the launcher sends to have the workers stop as on SIGTERM, which mpirun does not hand on.
+# The launcher sends it to have the workers stop as on SIGTERM, which mpirun does not hand on.
 STOP_SIGNAL = signal.SIGUSR2
 
 _HOW = "start it with `python -m mindspore_rec.launch -n N`, or with Open MPI's mpirun"

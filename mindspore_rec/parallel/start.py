@@ -25,6 +25,7 @@ __all__ = [
     "HANG_LIMIT",
     "SHIM",
     "THREADS",
+    "allow_files",
     "find_mpi",
     "hang_limit",
     "same_program",
@@ -102,16 +103,23 @@ def _open_library() -> None:
         ) from None
 
 
-def _check_files(size: int) -> None:
-    """Raise the soft limit of file descriptors to what the workers need, up to the hard limit."""
-    needed = _OTHER_FILES + _FILES_A_WORKER * size
+def allow_files(needed: int, what: str) -> None:
+    """Raise the soft limit of file descriptors to what is needed, up to the hard limit.
+
+    Args:
+        needed: number of file descriptors.
+        what: what needs them, for the message.
+
+    Raises:
+        WorkerError: the hard limit is lower.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise WorkerError(
-            f"a worker of {size} needs {needed} file descriptors, and the limit here is {hard}: "
-            f"raise it with `ulimit -n {needed}`"
+            f"{what} needs {needed} file descriptors, and the limit here is {hard}: raise it with "
+            f"`ulimit -n {needed}`"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
@@ -150,7 +158,8 @@ def start_mpi(told: Launched) -> _native.WorkerGroup:
         WorkerError: MPI is not there, does not start, or knows of other workers than the launcher.
     """
     limit = hang_limit()
-    _check_files(max(told.size, 1))
+    workers = max(told.size, 1)
+    allow_files(_OTHER_FILES + _FILES_A_WORKER * workers, f"a worker of {workers}")
     _check_shared_memory(told.local_size)
     _open_library()
     message = int(os.environ.get(_MESSAGE_BYTES, 1 << 30))

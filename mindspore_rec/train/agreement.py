@@ -12,42 +12,19 @@ import struct
 import time
 from collections.abc import Sequence
 from enum import IntEnum, IntFlag
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from mindspore_rec.parallel.agreed_error import raise_on
+from mindspore_rec.parallel.channel import Group
 
-__all__ = ["Agreement", "Flag", "Group", "Loss", "State", "Word", "any_worker"]
+__all__ = ["Agreement", "Flag", "Loss", "State", "Word"]
 
 _WORD = struct.Struct("<BBHIqqqII")
 _LOSS = struct.Struct("<dq")
 
 
-class Group(Protocol):
-    """What a training asks of the workers of its job; see `mindspore_rec.parallel`."""
-
-    @property
-    def rank(self) -> int:
-        """Number of this worker, from 0."""
-
-    @property
-    def size(self) -> int:
-        """Number of workers."""
-
-    def all_gather(self, data: bytes) -> list[bytes]:
-        """Return the bytes of all workers, in their order."""
-
-    def all_gather_json(self, value: Any) -> list[Any]:
-        """Return the JSON values of all workers, in their order."""
-
-    def broadcast(self, data: bytes | None, root: int = 0) -> bytes:
-        """Return the bytes of one worker."""
-
-    def begin_step(self, step: int, samples: list[int], summed: bool = False) -> None:
-        """Set how many samples each worker has in the step."""
-
-
 class State(IntEnum):
-    """What a worker has in a round."""
+    """State of a worker's data in a round."""
 
     BATCH = 0  # a batch of the data, maybe without rows
     ENDED = 1  # no more batches
@@ -57,7 +34,7 @@ class State(IntEnum):
 
 
 class Flag(IntFlag):
-    """What else a worker says in a round."""
+    """Further facts that a worker tells in a round."""
 
     STOP = 1  # end the training before the next step
     NEEDS_BATCH = 2  # has no batch with rows, now or before
@@ -67,7 +44,7 @@ class Flag(IntFlag):
 
 
 class Word(NamedTuple):
-    """What one worker says in one round.
+    """Message of one worker in one round.
 
     Args:
         purpose: what the round is about, a letter's code; the same on all workers.
@@ -212,13 +189,6 @@ def loss_of(losses: Sequence[tuple[float, int]], summed: bool) -> Loss:
     rows = sum(samples for _, _, samples in having)
     total = sum(value * samples for _, value, samples in having)
     return Loss(total / rows if rows else math.nan, bad)
-
-
-def any_worker(group: Group, flag: bool) -> bool:
-    """Return whether the flag is True on a worker; all workers must call it."""
-    if group.size == 1:
-        return flag
-    return b"1" in group.all_gather(b"1" if flag else b"0")
 
 
 def _place(word: Word) -> str:

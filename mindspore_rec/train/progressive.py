@@ -21,7 +21,7 @@ from mindspore_rec.metrics.inputs import (
     task_column,
 )
 from mindspore_rec.parallel.array_message import pack_arrays, unpack_arrays
-from mindspore_rec.train.agreement import Group
+from mindspore_rec.parallel.channel import Group
 from mindspore_rec.train.peers import current_group
 
 __all__ = ["ProgressiveValidation"]

@@ -19,10 +19,11 @@ from mindspore_rec.graph.cell_caller import CellCaller
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.optim import check_covered
 from mindspore_rec.parallel.agreed_error import raise_on
+from mindspore_rec.parallel.channel import Group
 from mindspore_rec.parameter import MapParameter
 from mindspore_rec.stream.batch_sources import batch_source
 from mindspore_rec.stream.batches import Batch, BatchSource
-from mindspore_rec.train.agreement import Agreement, Group
+from mindspore_rec.train.agreement import Agreement
 from mindspore_rec.train.callbacks import ProgressBar, StopOnNaN
 from mindspore_rec.train.cells import EvalCell, LossCell
 from mindspore_rec.train.hints import hint_mode, hint_sink_mode, hint_untrained

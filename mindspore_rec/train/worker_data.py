@@ -8,10 +8,10 @@ from itertools import combinations
 from typing import Any
 
 from mindspore_rec.parallel.agreed_error import raise_on
+from mindspore_rec.parallel.channel import Group
 from mindspore_rec.stream.batches import BatchSource
 from mindspore_rec.stream.source import StreamSource
 from mindspore_rec.stream.worker_split import WorkerSplit
-from mindspore_rec.train.agreement import Group
 
 __all__ = ["agreed_length", "worker_source"]
 

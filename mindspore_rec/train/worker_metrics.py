@@ -11,7 +11,7 @@ from mindspore import Tensor
 
 from mindspore_rec.metrics.base import BinaryMetric
 from mindspore_rec.parallel.array_message import pack_arrays, unpack_arrays
-from mindspore_rec.train.agreement import Group
+from mindspore_rec.parallel.channel import Group
 
 __all__ = ["WorkerMetrics", "whole_outputs"]
 
