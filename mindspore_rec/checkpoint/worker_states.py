@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.data_place import NAME as DATA
 from mindspore_rec.checkpoint.errors import CheckpointError, reading
@@ -18,7 +16,7 @@ from mindspore_rec.checkpoint.state_file import (
     derived_random_state,
     read_states,
 )
-from mindspore_rec.stream.worker_states import state_for
+from mindspore_rec.stream.worker_states import join_states, state_for
 
 __all__ = ["WorkerStates"]
 
@@ -61,7 +59,7 @@ class WorkerStates:
         """Return the state of the training data as they take it; None if there is none."""
         if DATA not in self.names:
             return None
-        return _joined([each[DATA] for each in self._objects])
+        return join_states([each[DATA] for each in self._objects])
 
     def load_all(self, owners: Mapping[str, Any]) -> None:
         """Load the states of objects, by name, into them; see `load`."""
@@ -91,7 +89,7 @@ class WorkerStates:
         elif hasattr(owner, "load_worker_states"):
             owner.load_worker_states(found, worker, workers)
         else:
-            owner.load_state_dict(state_for(_joined(found), worker, workers))
+            owner.load_state_dict(state_for(join_states(found), worker, workers))
 
     def random(self) -> dict[str, Any]:
         """Return the states of the random generators, after trying them.
@@ -107,25 +105,3 @@ class WorkerStates:
                 found = derived_random_state(self._states[0]["random"], worker)
             check_random_state(found)
         return dict(found)
-
-
-def _joined(states: list[Any]) -> Any:
-    """Return the states of all workers as one value; they may have arrays, unlike JSON values."""
-    if all(_same(each, states[0]) for each in states):
-        return states[0]
-    return {"batches": max(map(_batches, states)), "workers": states}
-
-
-def _batches(state: Any) -> int:
-    return int(state.get("batches", 0)) if isinstance(state, dict) else 0
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        both = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
-        return both and one.dtype == other.dtype and np.array_equal(one, other)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)

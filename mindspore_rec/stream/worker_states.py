@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 __all__ = ["join_states", "state_for", "states_in"]
 
 _KEYS = {"batches", "workers"}
@@ -20,7 +22,7 @@ def join_states(states: Sequence[Any]) -> Any:
     """Return the states of all workers as one.
 
     Args:
-        states: JSON values, one of each worker in order.
+        states: JSON values, which may have arrays in them, one of each worker in order.
 
     Returns:
         The state itself where all are equal; else a dict of `workers`, the list of all, and
@@ -38,7 +40,7 @@ def join_states(states: Sequence[Any]) -> Any:
     found = list(states)
     if not found:
         raise ValueError("states must have at least one, got none")
-    if all(each == found[0] for each in found):
+    if all(_same(each, found[0]) for each in found):
         return found[0]
     counts = [int(each.get("batches", 0)) for each in found if isinstance(each, Mapping)]
     return {"batches": max(counts, default=0), "workers": found}
@@ -80,3 +82,15 @@ def state_for(state: Any, worker: int, workers: int) -> Any:
             f"start as many workers as the saved training had"
         )
     return states[worker]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two values with arrays in them are equal, of dtypes too."""
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        both = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
+        return both and one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
