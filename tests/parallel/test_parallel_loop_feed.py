@@ -17,17 +17,14 @@ from mindspore import Tensor
 from mindspore_rec.stream import (
     Batch,
     BatchSource,
-    MemoryTopic,
     StopWhen,
-    StreamingDataset,
-    StreamSource,
     batch_source,
     pack,
     split_by_worker,
 )
 from mindspore_rec.stream.read_watch import reading
 from mindspore_rec.stream.worker_split import WorkerSplit
-from mindspore_rec.train.agreement import Agreement, State, any_worker, loss_of
+from mindspore_rec.train.agreement import Agreement, State, loss_of
 from mindspore_rec.train.tensors import as_tensors
 from mindspore_rec.train.worker_data import agreed_length, worker_source
 from mindspore_rec.train.worker_feed import WorkerBatch, WorkerFeed
@@ -38,6 +35,7 @@ from tests.parallel.loop_workers import (  # noqa: F401
     run_workers,
     short_grace,
 )
+from tests.parallel.topics import stream_of, topic_of
 
 
 class Lists(BatchSource):
@@ -268,26 +266,6 @@ def test_one_workers_split_is_the_data() -> None:
         split_by_worker(data, "row")
 
 
-def topic_of(messages: list[list[int]]) -> MemoryTopic:
-    """Return a topic with so many messages in each partition, each of so many rows."""
-    import pyarrow as pa
-
-    topic = MemoryTopic(len(messages))
-    for partition, sizes in enumerate(messages):
-        row = 0
-        for size in sizes:
-            rows = 1000 * partition + np.arange(row, row + size)
-            topic.append(pack(pa.table({"x": rows})), partition)
-            row += size
-    return topic
-
-
-def stream_of(topic: MemoryTopic, batch: int, **options: Any) -> StreamingDataset:
-    from mindspore_rec.stream import ArrowFormat
-
-    return StreamingDataset(StreamSource(topic.client(), ArrowFormat(), batch, **options))
-
-
 def test_a_silent_stream_stops_with_the_others_and_loses_nothing() -> None:
     """Worker 1 waits for messages that do not come when worker 0 asks to stop."""
     topic = topic_of([[4], [1]])
@@ -401,9 +379,7 @@ def test_workers_in_different_places_are_named() -> None:
     )
 
 
-def test_any_worker_and_losses() -> None:
-    assert run_workers(3, lambda group: any_worker(group, group.rank == 2)) == [True] * 3
-    assert run_workers(2, lambda group: any_worker(group, False)) == [False] * 2
+def test_losses() -> None:
     assert loss_of([(1.0, 4), (float("nan"), 2), (float("inf"), 1)], False).bad == 1
     assert loss_of([(1.0, 4), (2.5, 2), (9.0, 0)], True).value == 3.5
 

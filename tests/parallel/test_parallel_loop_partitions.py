@@ -6,33 +6,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindspore_rec.stream import ArrowFormat, MemoryTopic, StreamingDataset, StreamSource, pack
+from mindspore_rec.stream import StreamingDataset
 from mindspore_rec.stream.partition_split import partitions_of
 from mindspore_rec.stream.worker_states import join_states, state_for, states_in
+from tests.parallel.topics import stream_of, topic_of
 
 PARTITIONS = 4
-
-
-def topic_of(messages: list[list[int]]) -> MemoryTopic:
-    """Return a topic with messages of so many rows; a row is partition and number in it."""
-    topic = MemoryTopic(len(messages))
-    for partition, sizes in enumerate(messages):
-        row = 0
-        for size in sizes:
-            rows = 1000 * partition + np.arange(row, row + size)
-            topic.append(pack(pa.table({"x": rows})), partition)
-            row += size
-    return topic
-
-
-def stream_of(topic: MemoryTopic, batch: int = 6, **options: Any) -> StreamingDataset:
-    return StreamingDataset(StreamSource(topic.client(), ArrowFormat(), batch, **options))
 
 
 def batches_of(stream: StreamingDataset, most: int, left: int) -> list[int]:

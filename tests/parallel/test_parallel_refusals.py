@@ -27,12 +27,11 @@ def errors(text: str) -> set[str]:
     return {line.split("WorkerError: ")[1] for line in text.splitlines() if "WorkerError: " in line}
 
 
-def test_a_launcher_that_mpi_does_not_know(folder: Path) -> None:
-    """As under another MPI's launcher, each process is the only one for MPI."""
-    need_mpi()
+def refusal(folder: Path, **variables: str) -> str:
+    """Return the error with which the program ends in such an environment, without a launcher."""
     done = subprocess.run(
         [sys.executable, "program.py"],
-        env=environment(OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0"),
+        env=environment(**variables),
         cwd=folder,
         capture_output=True,
         text=True,
@@ -40,20 +39,18 @@ def test_a_launcher_that_mpi_does_not_know(folder: Path) -> None:
     )
     assert done.returncode == 1 and done.stdout == ""
     (error,) = errors(done.stderr)
+    return error
+
+
+def test_a_launcher_that_mpi_does_not_know(folder: Path) -> None:
+    """As under another MPI's launcher, each process is the only one for MPI."""
+    need_mpi()
+    error = refusal(folder, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0")
     assert error.startswith("the launcher started 2 workers, and MPI knows of 1: mpirun and the")
 
 
 def test_msrun(folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "program.py"],
-        env=environment(MS_WORKER_NUM="2", MS_ROLE="MS_WORKER", MS_NODE_ID="0"),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 1 and done.stdout == ""
-    (error,) = errors(done.stderr)
+    error = refusal(folder, MS_WORKER_NUM="2", MS_ROLE="MS_WORKER", MS_NODE_ID="0")
     assert error.startswith("msrun started 2 processes (MS_WORKER_NUM), of which each would train")
 
 
