@@ -61,10 +61,10 @@ class RecCheckpoint(Callback):
     training continues, and the next delta has all changes since the last one that was written.
 
     Several workers (see `mindspore_rec.launch`) write one run together, each the rows that it has,
-    and any number of workers goes on from it. What one of them cannot write fails for all. Random
-    generators and `states` are those of each worker; where their number has changed, an object with
-    a method `load_worker_states(states, worker, workers)` gets the states of all, and another one
-    must have had the same state on all.
+    and any number of workers goes on from it. A write that fails on one fails on all. Random
+    generators and `states` are those of each worker. Where the number of workers has changed, an
+    object with a method `load_worker_states(states, worker, workers)` gets the states of all; any
+    other object must have had the same state on all.
 
     Args:
         directory: directory of the run; made if missing. One process, or the workers of one job, at

@@ -2,8 +2,8 @@
 """Share: the part of a table's keys that belongs to one of several workers.
 
 A table of a checkpoint has either one part with all its keys, or, where several workers shared it,
-one part for each of them with the keys that it owned. Whoever reads it may be one of another number
-of workers.
+one part for each of them with the keys that it owned. A reader may be one of another number of
+workers.
 """
 
 from __future__ import annotations

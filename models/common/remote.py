@@ -15,9 +15,9 @@ _PORT = 6379
 def check_remote(config: Any) -> None:
     """Check that a server of the configuration's remote tier answers, if it has one.
 
-    A table would try for half a minute, as is right in the middle of a training. Whoever gives the
-    URL `retry_seconds` wants that at the start, too, and nothing is checked; nor is a URL that the
-    tier will refuse.
+    A table would try for half a minute, as is right in the middle of a training. Nothing is checked
+    where the URL has `retry_seconds`, which asks for such tries at the start, too, or where the
+    tier will refuse the URL.
 
     Args:
         config: configuration of a model.
