@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, nn
 
 from mindspore_rec.checks import check_one_of
-from mindspore_rec.nn import FusedGraph, NumberEmbedding
+from mindspore_rec.nn import NumberEmbedding
 from models.common.checks import check_least
 from models.common.embedding import EmbeddingConfig, FieldEmbedding, FieldSum
 
@@ -18,7 +18,7 @@ NUMBERS = ("concat", "embed")
 
 
 class InputLayer(nn.Cell):
-    r"""Embed the fields of a row as vectors, and return what a row consists of.
+    r"""Embed the fields of a row as vectors, and return the parts that a row consists of.
 
     Numbers are appended to the embeddings ('concat', as in the papers on Wide & Deep and DCN), or
     each is a field with a vector of its own that the number scales, :math:`x_n v_n` ('embed', as in
@@ -41,8 +41,8 @@ class InputLayer(nn.Cell):
         numbers: float32 Tensor `[B, N]`; none where N is 0.
 
     Outputs:
-        Tuple: the vectors, float32 `[B, fields, dim]`, and the parts of a row, a tuple of float32
-        Tensors `[B, ...]` with so many floats a row as `widths` says.
+        Tuple of the parts of a row, float32 Tensors `[B, ...]` with so many floats a row as
+        `widths` says.
 
     Attributes:
         fields: number of vectors of a row: F, or F + N with 'embed'.
@@ -62,9 +62,9 @@ class InputLayer(nn.Cell):
         >>> import numpy as np
         >>> layer = InputLayer(3, 2, EmbeddingConfig(dim=4), "embed", "doc.inputs")
         >>> ids = Tensor([[1, 2, 3]], ms.int64)
-        >>> vectors, parts = layer(ids, Tensor(np.ones((1, 2), np.float32)))
-        >>> vectors.shape, [part.shape for part in parts], layer.widths
-        ((1, 5, 4), [(1, 3, 4), (1, 2, 4)], (12, 8))
+        >>> parts = layer(ids, Tensor(np.ones((1, 2), np.float32)))
+        >>> [part.shape for part in parts], layer.widths
+        ([(1, 3, 4), (1, 2, 4)], (12, 8))
     """
 
     def __init__(
@@ -109,20 +109,18 @@ class InputLayer(nn.Cell):
         return (self.embedding(ids),)
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Any:
-        """Return the vectors, and the parts of a row."""
-        vectors = self.embedding(ids)
+        """Return the parts of a row."""
         if self.embeds:
-            scaled = self.scaled(numbers)
-            return ops.concat((vectors, scaled), 1), (vectors, scaled)
-        if self.concats:
-            return vectors, (vectors, numbers)
-        return vectors, (vectors,)
+            return self.embedding(ids), self.scaled(numbers)
+        return self.lookup(ids, numbers)
 
 
 class FirstOrder(nn.Cell):
-    r"""Compute the linear model over ids and numbers, :math:`b + \sum_f w_{i_f} + u^\top x`.
+    r"""Hold the linear model over ids and numbers, :math:`b + \sum_f w_{i_f} + u^\top x`.
 
-    All weights start at 0. Without numbers there is no b: the network beside it has a bias.
+    `lookup` sums the ids' weights; the rest is computed by the `FusedGraph` of the network, of
+    whose arguments `given`, `steps` and `terms` are a part. All weights start at 0. Without numbers
+    there is no b: the network beside it has a bias.
 
     Args:
         fields: number of categorical fields F, at least 1.
@@ -130,16 +128,6 @@ class FirstOrder(nn.Cell):
         embedding: description of the weights' tables, apart from its `dim` and `std`.
         name: name of the weights' table, or beginning of the tables' names.
         seed: seed of the table. Default: 0.
-
-    Inputs:
-        ids: int64 Tensor `[B, F]`.
-        numbers: float32 Tensor `[B, N]`; none where N is 0.
-
-    Outputs:
-        float32 Tensor `[B, 1]`.
-
-    For a network whose layers are one `FusedGraph`, `given`, `steps` and `terms` are a part of its
-    arguments, and `lookup` returns what it reads.
 
     Attributes:
         given: floats of the Tensor that `lookup` returns, by its name.
@@ -152,7 +140,6 @@ class FirstOrder(nn.Cell):
     ) -> None:
         super().__init__()
         self.ids = FieldSum(fields, embedding, name, seed)
-        self.has_numbers = dense > 0
         self.given = {"weights": 1}
         self.steps: dict[str, Any] = {}
         self.terms: tuple[str, ...] = ("weights",)
@@ -160,13 +147,7 @@ class FirstOrder(nn.Cell):
             self.numbers = nn.Dense(dense, 1, weight_init="zeros")
             self.steps["linear"] = (self.numbers, ("numbers",))
             self.terms = ("weights", "linear")
-            self.linear = FusedGraph({"numbers": dense}, self.steps)
 
     def lookup(self, ids: Tensor) -> Tensor:
         """Return the sum of the ids' weights, float32 `[B, 1]`."""
         return self.ids(ids)
-
-    def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """Return the linear model's logit."""
-        total = self.ids(ids)
-        return total + self.linear(numbers) if self.has_numbers else total

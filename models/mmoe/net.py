@@ -90,7 +90,7 @@ class MMoENet(nn.Cell):
 
     def construct(self, ids: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Return the logits of all tasks."""
-        _, parts = self.inputs(ids, numbers)
+        parts = self.inputs(ids, numbers)
         mixtures = self.mixture(*parts)
         logits: tuple[Tensor, ...] = ()
         for k in range(len(self.towers)):
