@@ -143,21 +143,23 @@ def alternate(
     return {name: np.array(spent) for name, spent in times.items()}
 
 
+def seconds_of(run: Callable[[int], Any]) -> Callable[[int], float]:
+    """Return a function that runs and returns the seconds."""
+
+    def seconds(i: int) -> float:
+        start = time.perf_counter()
+        run(i)
+        return time.perf_counter() - start
+
+    return seconds
+
+
 def timed(runs: Mapping[str, Callable[[int], Any]]) -> dict[str, Callable[[int], float]]:
     """Return runs for `alternate` that time the whole of each function.
 
     Args:
         runs: name -> function of the round's number.
     """
-
-    def seconds_of(run: Callable[[int], Any]) -> Callable[[int], float]:
-        def seconds(i: int) -> float:
-            start = time.perf_counter()
-            run(i)
-            return time.perf_counter() - start
-
-        return seconds
-
     return {name: seconds_of(run) for name, run in runs.items()}
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,16 @@ MODELS: dict[str, list[int] | None] = {
     "dlrm": None,
 }
 _CHUNK = 500_000
+
+
+def add_options(parser: argparse.ArgumentParser, models: Sequence[str]) -> None:
+    """Add the options on networks, batches and runs; `models` are measured by default."""
+    add = parser.add_argument
+    add("--models", nargs="+", choices=MODELS, default=list(models))
+    add("--batch", type=int, default=4096, help="samples in a worker's batch")
+    add("--rows", type=int, default=1_000_000, help="keys in each table before")
+    add("--steps", type=int, default=8, help="steps of a run")
+    add("--rounds", type=int, default=5, help="runs of each way")
 
 
 class WideDeep(nn.Cell):

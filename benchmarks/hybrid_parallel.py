@@ -30,7 +30,7 @@ from typing import Any
 import bench_common
 import mindspore as ms
 import numpy as np
-from hybrid_nets import MODELS
+from hybrid_nets import MODELS, add_options
 from hybrid_processes import Processes, alone, environment, launched
 
 import mindspore_rec as mr
@@ -201,11 +201,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = bench_common.parser(__doc__ or "")
     parser.add_argument("--workers", type=numbers_of, default=[1, 2], help="numbers of workers")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--batch", type=int, default=4096, help="samples in a worker's batch")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="keys in each table before")
-    parser.add_argument("--steps", type=int, default=8, help="steps of a run")
-    parser.add_argument("--rounds", type=int, default=5, help="runs of each way")
+    add_options(parser, list(MODELS))
     parser.add_argument("--balance", type=numbers_of, default=[2, 3, 4], help="numbers of workers")
     parser.add_argument("--balance-keys", type=int, default=1_000_000)
     args = parser.parse_args()

@@ -28,6 +28,7 @@ import bench_common
 import mindspore as ms
 import numpy as np
 import step_report
+from bench_common import seconds_of, timed
 from mindspore import Tensor, nn
 from model_step_nets import (
     FIELDS,
@@ -43,7 +44,7 @@ from model_step_nets import (
     to_vanilla,
 )
 from step_case import Run, StepCase
-from step_parts import dense_runs, table_run, timed
+from step_parts import dense_runs, table_run
 
 from mindspore_rec import tables_of
 from mindspore_rec.optim import LazyAdam
@@ -106,7 +107,7 @@ def with_rows(net: nn.Cell, rows: int, stack: ExitStack) -> nn.Cell:
 
 def step_run(step: nn.Cell, ids: list[Tensor], data: Data) -> Run:
     """Return the run of a whole step."""
-    return timed(lambda i: step(ids[i % BATCHES], data.numbers, data.label).asnumpy())
+    return seconds_of(lambda i: step(ids[i % BATCHES], data.numbers, data.label).asnumpy())
 
 
 def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> None:
@@ -125,7 +126,7 @@ def add_ours(case: StepCase, data: Data, precision: str, stack: ExitStack) -> No
 
     batch = (data.keys()[0], data.numbers, data.label)
     parts = dense_runs(given, lambda p: LazyAdam(list(p), RATE), batch)
-    runs = {name: timed(run) for name, run in parts.items()}
+    runs = timed(parts)
     case.add_ours(precision, step_run(step, data.keys(), data), tables_of(net), runs)
 
 
@@ -134,7 +135,7 @@ def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
     net = with_rows(network(data.name, f"{data.batch}.alone", "float32"), data.rows, stack)
     lookups = [cell for _, cell in lookups_of(net)]
     optimizer = LazyAdam(embedding_parameters(net), RATE)
-    case.add("tables", timed(table_run(lookups, optimizer, data.keys())))
+    case.add("tables", seconds_of(table_run(lookups, optimizer, data.keys())))
 
 
 def vanilla_run(data: Data) -> Run:

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 __all__ = ["WIRE_SHARE", "Hosts", "missing"]
 
@@ -71,7 +70,7 @@ class Hosts:
         try:
             self._make()
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
@@ -89,12 +88,7 @@ class Hosts:
         self._agent.write_text(text, encoding="utf-8")
         self._agent.chmod(0o755)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
         self._directory.cleanup()

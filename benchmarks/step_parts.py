@@ -23,7 +23,6 @@ which add up to the whole step.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -151,17 +150,6 @@ def table_run(
     step = TableStep(together, optimizer).set_train()
 
     return lambda i: step(ids[i % len(ids)], gradients).asnumpy()
-
-
-def timed(run: Callable[[int], Any]) -> Callable[[int], float]:
-    """Return a function that runs and returns the seconds."""
-
-    def seconds(i: int) -> float:
-        begin = time.perf_counter()
-        run(i)
-        return time.perf_counter() - begin
-
-    return seconds
 
 
 class TableTimes:

@@ -22,7 +22,7 @@ from typing import Any
 
 import bench_common
 import numpy as np
-from hybrid_nets import MODELS
+from hybrid_nets import add_options
 from hybrid_processes import Processes, launched
 from network_hosts import WIRE_SHARE, Hosts, missing
 
@@ -121,14 +121,8 @@ def show(model: str, found: dict[str, Any], gbits: list[float]) -> None:
 def main() -> None:
     """Run the benchmark."""
     parser = bench_common.parser(__doc__ or "")
-    parser.add_argument(
-        "--models", nargs="+", choices=MODELS, default=["wide_deep", "wide_deep_128"]
-    )
+    add_options(parser, ["wide_deep", "wide_deep_128"])
     parser.add_argument("--gbit", type=float, nargs="+", default=[10.0, 1.0], help="of the link")
-    parser.add_argument("--batch", type=int, default=4096, help="samples in a worker's batch")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="keys in each table before")
-    parser.add_argument("--steps", type=int, default=8, help="steps of a run")
-    parser.add_argument("--rounds", type=int, default=5, help="runs of each way")
     args = parser.parse_args()
     why = missing()
     if why:

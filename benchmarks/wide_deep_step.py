@@ -40,10 +40,11 @@ import mindspore as ms
 import numpy as np
 import step_report
 from bare_products import PRECISIONS, has, precisions_of, why_not
+from bench_common import seconds_of, timed
 from mindspore import Parameter, Tensor, nn
 from peer_process import WORKERS, Peer, installed
 from step_case import StepCase
-from step_parts import GivenRows, dense_runs, table_run, timed
+from step_parts import GivenRows, dense_runs, table_run
 from wide_deep_nets import (
     DIM,
     SHAPES,
@@ -113,7 +114,7 @@ def adam(parameters: Sequence[Parameter]) -> LazyAdam:
 def step_of(net: nn.Cell, optimizer: nn.Cell, ids: Sequence[Tensor], data: Data) -> Any:
     """Return the run of a network's whole step."""
     step = nn.TrainOneStepCell(net, optimizer).set_train()
-    return timed(lambda i: step(ids[i % BATCHES], *data.others).asnumpy())
+    return seconds_of(lambda i: step(ids[i % BATCHES], *data.others).asnumpy())
 
 
 def vanilla_run(data: Data) -> Callable[[int], float]:
@@ -136,7 +137,7 @@ def part_runs(data: Data, precision: str) -> dict[str, Callable[[int], float]]:
         return WideDeep(*given, data.shape, precision)
 
     runs = dense_runs(make, adam, (data.keys[0], *data.others))
-    return {name: timed(run) for name, run in runs.items()}
+    return timed(runs)
 
 
 def peer_of(name: str, python: str, data: Data, precision: str) -> Peer:
@@ -172,7 +173,7 @@ def add_tables(case: StepCase, data: Data, stack: ExitStack) -> None:
     for lookup in lookups:
         stack.callback(lookup.embedding_table.close)
     optimizer = adam([p for lookup in lookups for p in lookup.trainable_params()])
-    case.add("tables", timed(table_run(lookups, optimizer, data.keys)))
+    case.add("tables", seconds_of(table_run(lookups, optimizer, data.keys)))
 
 
 def add_peer(
