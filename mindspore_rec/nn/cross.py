@@ -11,21 +11,13 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import Normal
 
-from mindspore_rec.checks import check_int
-from mindspore_rec.nn.cross_parts import MOST_LAYERS, MOST_UNITS, glorot_normal, zeros
-from mindspore_rec.nn.fused import (
-    Columns,
-    FusedLayer,
-    Program,
-    check_inputs,
-    check_widths,
-    join,
-)
+from mindspore_rec.nn.cross_parts import CrossLayers, glorot_normal, zeros
+from mindspore_rec.nn.fused import Columns, Program
 
 __all__ = ["CrossNet", "CrossNetV2"]
 
 
-class CrossNet(FusedLayer):
+class CrossNet(CrossLayers):
     r"""Cross network of DCN: each layer multiplies the input by one learned number a row.
 
     .. math::
@@ -77,23 +69,16 @@ class CrossNet(FusedLayer):
         *,
         compute_dtype: str = "float32",
     ) -> None:
-        super().__init__(compute_dtype)
-        self.in_features = check_widths("in_features", in_features, MOST_UNITS)
-        width = sum(self.in_features)
-        self.layers = check_int("layers", layers, 1, MOST_LAYERS)
-        self.out_features = width
+        super().__init__(in_features, layers, compute_dtype)
+        width = self.out_features
         self.weight = glorot_normal("weight", (self.layers, width), width, 1)
         self.bias = zeros("bias", (self.layers, width))
         self.earlier = Tensor(np.tril(np.ones((self.layers, self.layers), np.float32), -1))
         self.products = ops.MatMul(transpose_b=True)
         self._fuse()
 
-    def construct(self, *inputs: Tensor) -> Tensor:
-        """Return the output of the last layer, float32 `[B, out_features]`."""
-        check_inputs(inputs, self.in_features)
-        if self.is_fused:
-            return self._run_fused((*inputs, *self.learned()))
-        x = join(inputs, self.in_features)
+    def plain(self, x: Tensor) -> Tensor:
+        """Return the output of the last layer by MindSpore's layers."""
         products = self.product(self.products(self.factor(x), self.factor(self.weight)))
         of_input = ops.split(products, 1, 1)
         of_biases = (self.products(self.weight, self.bias) * self.earlier).sum(1)
@@ -114,7 +99,7 @@ class CrossNet(FusedLayer):
         return program.cross_vectors(x, self.layers, weight, bias, output)
 
 
-class CrossNetV2(FusedLayer):
+class CrossNetV2(CrossLayers):
     r"""Cross network of DCN-V2: each layer multiplies the input by a linear map, unit by unit.
 
     .. math::
@@ -162,23 +147,19 @@ class CrossNetV2(FusedLayer):
         *,
         compute_dtype: str = "float32",
     ) -> None:
-        super().__init__(compute_dtype)
-        self.in_features = check_widths("in_features", in_features, MOST_UNITS)
-        width = sum(self.in_features)
-        count = check_int("layers", layers, 1, MOST_LAYERS)
-        self.out_features = width
+        super().__init__(in_features, layers, compute_dtype)
+        width = self.out_features
         weight = Normal(math.sqrt(1 / width))
         self.maps = nn.CellList(
-            [nn.Dense(width, width, weight_init=weight, bias_init="zeros") for _ in range(count)]
+            [
+                nn.Dense(width, width, weight_init=weight, bias_init="zeros")
+                for _ in range(self.layers)
+            ]
         )
         self._fuse()
 
-    def construct(self, *inputs: Tensor) -> Tensor:
-        """Return the output of the last layer, float32 `[B, out_features]`."""
-        check_inputs(inputs, self.in_features)
-        if self.is_fused:
-            return self._run_fused((*inputs, *self.learned()))
-        x = join(inputs, self.in_features)
+    def plain(self, x: Tensor) -> Tensor:
+        """Return the output of the last layer by MindSpore's layers."""
         crossed = x
         for linear in self.maps:
             crossed = x * self.through(linear, crossed) + crossed

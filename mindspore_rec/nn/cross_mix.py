@@ -11,16 +11,8 @@ from mindspore import Tensor, nn, ops
 from mindspore.common.initializer import Normal
 
 from mindspore_rec.checks import check_int, check_one_of
-from mindspore_rec.nn.cross_parts import MOST_LAYERS, MOST_UNITS, glorot_normal, zeros
-from mindspore_rec.nn.fused import (
-    Columns,
-    FusedLayer,
-    Part,
-    Program,
-    check_inputs,
-    check_widths,
-    join,
-)
+from mindspore_rec.nn.cross_parts import CrossLayers, glorot_normal, zeros
+from mindspore_rec.nn.fused import Columns, Part, Program
 from mindspore_rec.nn.mlp import ACTIVATIONS
 
 __all__ = ["CrossNetMix"]
@@ -29,7 +21,7 @@ _MOST_EXPERTS = 1024
 _HIGHEST_RANK = 8192
 
 
-class CrossNetMix(FusedLayer):
+class CrossNetMix(CrossLayers):
     r"""Cross network of DCN-V2 whose maps are mixtures of low-rank experts.
 
     .. math::
@@ -98,18 +90,18 @@ class CrossNetMix(FusedLayer):
         *,
         compute_dtype: str = "float32",
     ) -> None:
-        super().__init__(compute_dtype)
-        self.in_features = check_widths("in_features", in_features, MOST_UNITS)
-        width = sum(self.in_features)
-        count = check_int("layers", layers, 1, MOST_LAYERS)
+        super().__init__(in_features, layers, compute_dtype)
+        width = self.out_features
         self.experts = check_int("experts", experts, 1, _MOST_EXPERTS)
         self.rank = check_int("rank", rank, 1, _HIGHEST_RANK)
         if activation is not None:
             activation = check_one_of("activation", activation, ACTIVATIONS)
         self.activation = activation
-        self.out_features = width
         self.mixtures = nn.CellList(
-            [_LowRankExperts(width, self.experts, self.rank, activation) for _ in range(count)]
+            [
+                _LowRankExperts(width, self.experts, self.rank, activation)
+                for _ in range(self.layers)
+            ]
         )
         if self.experts > 1:
             self.gates = nn.Dense(
@@ -118,12 +110,8 @@ class CrossNetMix(FusedLayer):
         self.of_each = ops.BatchMatMul()
         self._fuse()
 
-    def construct(self, *inputs: Tensor) -> Tensor:
-        """Return the output of the last layer, float32 `[B, out_features]`."""
-        check_inputs(inputs, self.in_features)
-        if self.is_fused:
-            return self._run_fused((*inputs, *self.learned()))
-        x = join(inputs, self.in_features)
+    def plain(self, x: Tensor) -> Tensor:
+        """Return the output of the last layer by MindSpore's layers."""
         crossed = x
         for mixture in self.mixtures:
             crossed = x * self._mixed(mixture, crossed) + crossed

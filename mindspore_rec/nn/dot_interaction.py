@@ -63,6 +63,8 @@ class DotInteraction(FusedLayer):
         [[1.0, 0.0, 1.0, 3.0, 11.0, 5.0, 17.0, 39.0]]
     """
 
+    rounds_products = False
+
     def __init__(self, fields: int, dim: int, diagonal: bool = False, dense: bool = False) -> None:
         super().__init__("float32")
         for argument, value in (("diagonal", diagonal), ("dense", dense)):
@@ -103,11 +105,6 @@ class DotInteraction(FusedLayer):
     def joined(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the inputs in the order of the fused form: the dense vector is the first one."""
         return (inputs[1], inputs[0]) if self.with_dense else inputs
-
-    def _program(self, training: bool) -> nn.Cell:
-        program = Program("float32")  # without products that could be rounded
-        x = program.inputs(*self.joined(self.in_features))
-        return program.cell([self.add_to(program, x, training)], training)
 
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None

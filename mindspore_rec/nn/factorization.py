@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, ops
 
 from mindspore_rec.checks import check_int, check_one_of
 from mindspore_rec.nn.fused import (
@@ -70,6 +70,8 @@ class FactorizationMachine(FusedLayer):
         [[23.0, 44.0]]
     """
 
+    rounds_products = False
+
     def __init__(self, fields: int | Sequence[int], dim: int, reduction: str = "sum") -> None:
         super().__init__("float32")
         self.parts = check_widths("fields", fields, 4096)
@@ -99,11 +101,6 @@ class FactorizationMachine(FusedLayer):
         if self.sums:
             return 0.5 * ((total * total).sum(1, keepdims=True) - (x * x).sum(1, keepdims=True))
         return 0.5 * (total * total - ops.matmul(x * x, self.stacked))
-
-    def _program(self, training: bool) -> nn.Cell:
-        program = Program("float32")  # without products that could be rounded
-        x = program.inputs(*self.in_features)
-        return program.cell([self.add_to(program, x, training)], training)
 
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None

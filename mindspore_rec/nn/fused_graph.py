@@ -10,11 +10,16 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.checks import check_int
-from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_inputs, join
+from mindspore_rec.nn.fused import (
+    MOST_UNITS,
+    Columns,
+    FusedLayer,
+    Program,
+    check_inputs,
+    join,
+)
 
 __all__ = ["FusedGraph"]
-
-_MOST_UNITS = 1 << 20
 
 
 class FusedGraph(FusedLayer):
@@ -84,7 +89,7 @@ class FusedGraph(FusedLayer):
         super().__init__("float32")
         if not inputs or not steps:
             raise ValueError("inputs and steps must have at least one entry each")
-        widths = [check_int(f"inputs[{n!r}]", w, 1, _MOST_UNITS) for n, w in inputs.items()]
+        widths = [check_int(f"inputs[{n!r}]", w, 1, MOST_UNITS) for n, w in inputs.items()]
         self.in_features = tuple(widths)
         names = [*inputs]
         parts, reads = [], []

@@ -12,6 +12,7 @@ from mindspore.common.initializer import HeUniform, Initializer, XavierUniform
 from mindspore_rec.checks import check_int, check_one_of
 from mindspore_rec.nn.dropout import SeededDropout, check_rate
 from mindspore_rec.nn.fused import (
+    MOST_UNITS,
     Columns,
     FusedLayer,
     Program,
@@ -26,7 +27,6 @@ ACTIVATIONS = ("relu", "leakyrelu", "gelu", "tanh", "sigmoid")
 """Legal activations of an MLP, by MindSpore's names."""
 
 _RECTIFIERS = ("relu", "leakyrelu", "gelu")
-_MOST_UNITS = 1 << 20
 
 
 class MLP(FusedLayer):
@@ -90,10 +90,10 @@ class MLP(FusedLayer):
         compute_dtype: str = "float32",
     ) -> None:
         super().__init__(compute_dtype)
-        self.in_features = check_widths("in_features", in_features, _MOST_UNITS)
-        hidden = check_hidden(hidden, _MOST_UNITS)
+        self.in_features = check_widths("in_features", in_features, MOST_UNITS)
+        hidden = check_hidden(hidden, MOST_UNITS)
         if out_features is not None:
-            check_int("out_features", out_features, 1, _MOST_UNITS)
+            check_int("out_features", out_features, 1, MOST_UNITS)
         elif not hidden:
             raise ValueError("hidden must have at least one layer where out_features is None")
         self.activation = check_one_of("activation", activation, ACTIVATIONS)

@@ -12,13 +12,20 @@ from mindspore.common.initializer import Uniform
 
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.dropout import SeededDropout, check_rate
-from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_inputs, check_widths, join
+from mindspore_rec.nn.fused import (
+    MOST_UNITS,
+    Columns,
+    FusedLayer,
+    Program,
+    check_inputs,
+    check_widths,
+    join,
+)
 from mindspore_rec.nn.mlp import MLP, check_hidden
 
 __all__ = ["MMoE"]
 
 _MOST_EXPERTS = 1024
-_MOST_UNITS = 1 << 20
 
 
 class MMoE(FusedLayer):
@@ -93,11 +100,11 @@ class MMoE(FusedLayer):
         compute_dtype: str = "float32",
     ) -> None:
         super().__init__(compute_dtype)
-        self.in_features = check_widths("in_features", in_features, _MOST_UNITS)
+        self.in_features = check_widths("in_features", in_features, MOST_UNITS)
         inputs = sum(self.in_features)
         self.experts = check_int("experts", experts, 1, _MOST_EXPERTS)
         self.tasks = check_int("tasks", tasks, 1, _MOST_EXPERTS)
-        hidden = check_hidden(hidden, _MOST_UNITS // self.experts)
+        hidden = check_hidden(hidden, MOST_UNITS // self.experts)
         if not hidden:
             raise ValueError("hidden must have at least one layer, got none")
         width, *later = hidden

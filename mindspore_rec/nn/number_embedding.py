@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindspore import Parameter, Tensor, nn, ops
+from mindspore import Parameter, Tensor, ops
 from mindspore.common.initializer import Normal, initializer
 
 from mindspore_rec.checks import check_int, check_number
@@ -53,6 +53,8 @@ class NumberEmbedding(FusedLayer):
         [[[1.0, 2.0, 3.0], [40.0, 50.0, 60.0]]]
     """
 
+    rounds_products = False
+
     def __init__(self, numbers: int, dim: int, std: float = 0.01) -> None:
         super().__init__("float32")
         self.numbers = check_int("numbers", numbers, 1, 1 << 16)
@@ -78,11 +80,6 @@ class NumberEmbedding(FusedLayer):
     def learned(self) -> Any:
         """Return the parameters, in the order in which `add_to` asks for them."""
         return (self.vectors,)
-
-    def _program(self, training: bool) -> nn.Cell:
-        program = Program("float32")  # without products that could be rounded
-        x = program.inputs(self.numbers)
-        return program.cell([self.add_to(program, x, training)], training)
 
     def add_to(
         self, program: Program, x: Columns, training: bool, output: Columns | None = None

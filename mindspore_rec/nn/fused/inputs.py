@@ -10,7 +10,10 @@ from mindspore import Tensor, ops
 
 from mindspore_rec.checks import check_int
 
-__all__ = ["check_inputs", "check_widths", "join"]
+__all__ = ["MOST_UNITS", "check_inputs", "check_widths", "join"]
+
+MOST_UNITS = 1 << 20
+"""Greatest width of a layer."""
 
 
 def check_widths(argument: str, given: Any, most: int) -> tuple[int, ...]:

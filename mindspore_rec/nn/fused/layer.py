@@ -34,11 +34,14 @@ class FusedLayer(nn.Cell):
     A subclass sets `in_features`, the widths of its inputs, calls `_fuse` at the end of its
     `__init__`, and in `construct` asks `self.is_fused`. `add_to` describes its fused form.
     Its form of MindSpore's layers passes factors of products through `factor`, and products through
-    `product`, so that it has the same precision.
+    `product`, so that it has the same precision. A layer without products that could be rounded
+    says so by `rounds_products = False`.
 
     Args:
         compute_dtype: type of the products' factors, one of `COMPUTE_DTYPES`.
     """
+
+    rounds_products = True
 
     def __init__(self, compute_dtype: str) -> None:
         super().__init__()
@@ -87,8 +90,8 @@ class FusedLayer(nn.Cell):
 
     def _program(self, training: bool) -> nn.Cell:
         """Return the fused form."""
-        program = Program(self.compute_dtype)
-        x = program.inputs(*self.in_features)
+        program = Program(self.compute_dtype if self.rounds_products else "float32")
+        x = program.inputs(*self.joined(self.in_features))
         return program.cell([self.add_to(program, x, training)], training)
 
     def add_to(
