@@ -44,7 +44,7 @@ def check_collectives(group):
 
 def check_messages(group):
     """Requests from all to all while the channels are in use, long ones and short ones."""
-    channel = group.channel("service")
+    channel = group.channel("merge")
     done = threading.Event()
 
     def answer():
