@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["merged_state", "partitions_of", "row_share", "state_of"]
+__all__ = ["merged_state", "partitions_of", "row_share", "state_of", "state_of_partitions"]
 
 
 def partitions_of(worker: int, workers: int, partitions: Sequence[int]) -> list[int]:
@@ -102,21 +102,45 @@ def state_of(
     """
     if len(states) == workers and list(states[worker]["partitions"]) == list(partitions):
         return dict(states[worker])
+    return state_of_partitions(partitions, states)
+
+
+def state_of_partitions(
+    partitions: Sequence[int], states: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the state from which a stream of some partitions goes on.
+
+    What is counted over all partitions is in the state of whoever has the first of them.
+
+    Args:
+        partitions: ascending.
+        states: states of the workers of before, any number of them.
+
+    Raises:
+        ValueError: as `merged_state`, where partitions get another reader; nobody has read one of
+            the partitions.
+    """
     merged = merged_state(states)
     if list(merged["partitions"]) == list(partitions):
         return merged
     _check_mergeable([merged])
+    if not set(partitions) <= set(merged["partitions"]):
+        raise ValueError(
+            f"partitions must be among those of the state, {merged['partitions']}, got "
+            f"{list(partitions)}"
+        )
     kept = {str(p) for p in partitions}
     order = merged["order"]
     begun = {p: rows for p, rows in _begun(order).items() if p in kept}
     has_turn = order["turn_of"] in partitions
     turn_of = order["turn_of"] if has_turn else partitions[0]
-    counts = {name: order.get(name, 0) if worker == 0 else 0 for name in _COUNTS}
+    counts_all = partitions[0] == merged["partitions"][0]
+    counts = {name: order.get(name, 0) if counts_all else 0 for name in _COUNTS}
     return {
         **merged,
         "partitions": list(partitions),
-        "rows": merged["rows"] if worker == 0 else 0,
-        "dead": merged["dead"] if worker == 0 else {},
+        "rows": merged["rows"] if counts_all else 0,
+        "dead": merged["dead"] if counts_all else {},
         "dead_share": None,
         "order": {
             "offsets": _only(order["offsets"], kept),

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from mindspore_rec.checks import check_int, check_one_of
 from mindspore_rec.feature.arrow_columns import join_rows
+from mindspore_rec.parallel.group import worker_group
 from mindspore_rec.stream.client import LogClient, Message
 from mindspore_rec.stream.dead_letters import DeadLetters
 from mindspore_rec.stream.dead_share import DeadShare, TooManyDeadLettersError
@@ -21,7 +22,13 @@ from mindspore_rec.stream.fetcher import Fetcher, event_seconds
 from mindspore_rec.stream.formats import Format
 from mindspore_rec.stream.interleave import BadEntry, Interleaver, Sequence
 from mindspore_rec.stream.journal import Decision, Journal
-from mindspore_rec.stream.partition_split import merged_state, partitions_of, row_share, state_of
+from mindspore_rec.stream.partition_split import (
+    merged_state,
+    partitions_of,
+    row_share,
+    state_of,
+    state_of_partitions,
+)
 from mindspore_rec.stream.read_watch import check_read, still_waiting
 from mindspore_rec.stream.source_checks import (
     STATE_VERSION,
@@ -92,6 +99,7 @@ class StreamSource:
 
     Attributes:
         stop_reason: reason why iteration ended, or ''.
+        saved_partitions: partitions of all workers whose states were loaded; empty without.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -160,12 +168,15 @@ class StreamSource:
         self._journal = journal if journal is not None else Journal()
         self._begins_late = start == "latest"
         self._restored = False  # whether a state was loaded
+        self._decisions = 0  # of that state
+        self.saved_partitions: list[int] = []
         self._order = self._new_order(self._partitions, turn)
         self._order.offsets = self._first_offsets(check_start(start, self._partitions))
         self._on_missing = check_one_of("on_missing", on_missing, ("warn", "stop"))
         self._missing_reported = 0
         self._sends_letters = True
         self._split: tuple[int, int] | None = None  # the worker whose share it is, and how many
+        self._apart: tuple[int, int] | None = None  # the worker who reads it and no other
         self._worker_states: list[Any] = []  # that were loaded
         self._only_split: ValueError | None = None  # why they are of no use to one worker
         self._changed = threading.Condition()
@@ -238,14 +249,34 @@ class StreamSource:
         if self.batch_size < workers:
             raise ValueError(f"batch_size must be at least 1 a worker, got {self.batch_size}")
         state = state_of(worker, workers, mine, self._worker_states or [self.state_dict()])
-        self._journal = self._journal.of_worker(worker, workers)
-        self._check_journal()
+        self.read_apart(worker, workers)
         self.batch_size = last - first
         self._partitions = mine
         self._order = self._new_order(mine, self._order.turn)
         self._split, self._only_split = (worker, workers), None
         self.load_state_dict(state)
         return self
+
+    def read_apart(self, worker: int, workers: int) -> None:
+        """Read what no other worker reads, with decisions in a journal of this worker's own.
+
+        Args:
+            worker: number of this worker, from 0.
+            workers: number of workers.
+
+        Raises:
+            ValueError: the stream begins at the latest messages, and the journal is not new.
+            RuntimeError: batches have been taken.
+        """
+        if self._apart == (worker, workers):
+            return
+        if self._fetcher is not None:
+            raise RuntimeError("a stream must be given to a worker before its first batch")
+        self._apart = (worker, workers)
+        self._journal = self._journal.of_worker(worker, workers)
+        self._check_journal()
+        self._decided = min(self._decisions, len(self._journal))
+        self._states.clear()
 
     def read_alike(self, worker: int) -> None:
         """Read what all workers read: one of them, worker 0, sends the dead letters."""
@@ -551,17 +582,16 @@ class StreamSource:
         if self._fetcher is not None:
             raise RuntimeError("a state must be loaded before the first batch is taken")
         states = states_in(state)
+        if states is None and self._split is None and self._has_less_than(state):
+            states = [state]
         if states is not None:
             for each in states:
                 check_state(each, self.topic, list(each["partitions"]))
             self._restored = True
             self._worker_states, self._only_split = states, None
+            self.saved_partitions = sorted({p for each in states for p in each["partitions"]})
             try:
-                state = (
-                    merged_state(states)
-                    if self._split is None
-                    else state_of(*self._split, self._partitions, states)
-                )
+                state = self._own_state(states)
             except ValueError as error:
                 if self._split is not None:
                     raise
@@ -573,7 +603,8 @@ class StreamSource:
         if self.format.schema is None and schema is not None:
             self.format.schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema)))
         self._order.load_state_dict(state["order"])
-        self._decided = min(int(state["decisions"]), len(self._journal))
+        self._decisions = int(state["decisions"])
+        self._decided = min(self._decisions, len(self._journal))
         self._batches = int(state["batches"])
         self._rows = int(state["rows"])
         self._watermark = state["watermark"]
@@ -582,6 +613,23 @@ class StreamSource:
         self._share.load_state_dict(state.get("dead_share"))
         self._states.clear()
         self._restored = True
+
+    def _has_less_than(self, state: Any) -> bool:
+        """Return whether this is one of several workers, each with some of a state's partitions."""
+        saved = state.get("partitions", ()) if isinstance(state, Mapping) else ()
+        return set(self._partitions) < set(saved) and worker_group().size > 1
+
+    def _own_state(self, states: list[Any]) -> dict[str, Any]:
+        """Return the state from which this stream goes on, of the states of several workers."""
+        if self._split is not None:
+            return state_of(*self._split, self._partitions, states)
+        workers = worker_group().size
+        mine = [each for each in states if each["partitions"] == self._partitions]
+        if workers == len(states) and len(mine) == 1:
+            return dict(mine[0])
+        if workers > 1 and set(self._partitions) < set(self.saved_partitions):
+            return state_of_partitions(self._partitions, states)
+        return merged_state(states)
 
     def _snapshot(self) -> dict[str, Any]:
         if self._schema is None and self.format.schema is not None:

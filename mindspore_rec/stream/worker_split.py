@@ -81,7 +81,11 @@ class WorkerSplit(BatchWrapper):
                 "by='worker' says that each has its own: fit the features and give pipeline.apply"
             )
         self._place = (worker, workers)
-        if self.by != "worker" and workers > 1:
+        if self.by == "worker" and workers > 1:
+            for stream in self.source.covered_streams():
+                if hasattr(stream, "read_apart"):
+                    stream.read_apart(worker, workers)
+        elif workers > 1:
             self._check_streams(worker)
         return self
 

@@ -78,6 +78,7 @@ def _own_partitions(
     given = group.all_gather_json([[each.topic, each.partitions] for each in streams])
     if not streams or all(each == given[0] for each in given):
         return None
+    _check_all_read(streams, given, group, argument)
     for (one, mine), (other, theirs) in combinations(enumerate(given), 2):
         for (topic, some), (other_topic, others) in zip(mine, theirs, strict=False):
             both = sorted(set(some) & set(others)) if topic == other_topic else []
@@ -92,6 +93,24 @@ def _own_partitions(
                     ),
                 )
     return WorkerSplit(source, "worker").split_by_worker(group.rank, group.size)
+
+
+def _check_all_read(
+    streams: list[StreamSource], given: list[Any], group: Group, argument: str
+) -> None:
+    """Raise an error if a partition of the checkpoint is read by no worker any more."""
+    for number, stream in enumerate(streams):
+        read = {p for each in given if number < len(each) for p in each[number][1]}
+        left_out = sorted(set(stream.saved_partitions) - read)
+        if left_out:
+            raise_on(
+                group.rank,
+                0,
+                ValueError(
+                    f"{argument}: partitions {left_out} of topic {stream.topic!r} were read before "
+                    "the checkpoint, and are given to no worker now: give each to one"
+                ),
+            )
 
 
 def _rows_of(source: BatchSource, streams: list[StreamSource], group: Group) -> BatchSource:

@@ -190,7 +190,7 @@ def offsets(run: Run, workers: int) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("divided", ["partitions", "rows"])
+@pytest.mark.parametrize("divided", ["partitions", "rows", "given"])
 def test_other_numbers_of_workers(
     broker: Broker, topic: Callable[..., str], tmp_path: Path, divided: str
 ) -> None:
@@ -200,10 +200,9 @@ def test_other_numbers_of_workers(
     of workers; where they divide rows, all read the same batches.
     """
     steps = 60
-    learns = divided == "rows"
     name = topic(PARTITIONS)
-    fill(broker.address, name, messages(steps, even=not learns))
-    whole = Run(broker.address, name, tmp_path, "whole", steps, dropout=0.0, learns=learns)
+    fill(broker.address, name, messages(steps, even=divided != "rows"))
+    whole = Run(broker.address, name, tmp_path, "whole", steps, dropout=0.0, divided=divided)
     changed = replace(whole, name="changed")
     whole.finish(1)
     rng = np.random.default_rng(3)
@@ -217,5 +216,5 @@ def test_other_numbers_of_workers(
     assert trained_events(changed, 1) == trained_events(whole, 1)
     assert offsets(changed, 1) == offsets(whole, 1)
     assert letters(changed) == letters(whole)
-    assert bool(letters(whole)) == learns
+    assert bool(letters(whole)) == (divided == "rows")
     assert_close(changed, 1, whole)

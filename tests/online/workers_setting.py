@@ -104,7 +104,8 @@ class Run:
         every_steps, delta_every_steps: steps between two checkpoints of each kind.
         dropout: rate of the dropout, whose masks are each worker's own.
         on_ssd: whether most rows of a table are on SSD, and read ahead.
-        learns: whether features learn of the stream, so that workers divide rows, not partitions.
+        divided: what the workers divide: "partitions"; "rows", for features learn of the stream;
+            or "given", partitions that the program gives to each.
     """
 
     brokers: str
@@ -116,7 +117,7 @@ class Run:
     delta_every_steps: int = 3
     dropout: float = 0.25
     on_ssd: bool = False
-    learns: bool = False
+    divided: str = "partitions"
 
     @property
     def root(self) -> Path:
@@ -148,7 +149,7 @@ class Run:
                 "delta_every_steps": self.delta_every_steps,
                 "dropout": self.dropout,
                 "on_ssd": self.on_ssd,
-                "learns": self.learns,
+                "divided": self.divided,
             }
         )
 

@@ -42,7 +42,7 @@ from mindspore_rec.nn.dropout import SeededDropout
 from mindspore_rec.parallel import worker_group
 from mindspore_rec.stream import FeaturePipeline, KafkaSource, StandardScale, StreamingDataset
 from tests.native_table import native_of
-from tests.online.workers_setting import SCHEMA
+from tests.online.workers_setting import PARTITIONS, SCHEMA
 
 
 def say(text: str) -> None:
@@ -159,11 +159,14 @@ def train(options: dict[str, Any]) -> None:
         ]
     )
     model = RecModel(net, Loss(), optimizer)
+    partitions, batch = None, options["batch"]
+    if options["divided"] == "given":
+        partitions, batch = [*range(group.rank, PARTITIONS, group.size)], batch // group.size
     source = KafkaSource(
-        options["brokers"], options["topic"], SCHEMA, batch_size=options["batch"],
+        options["brokers"], options["topic"], SCHEMA, batch_size=batch, partitions=partitions,
         event_time="t", dead_letters=options["dead"],
     )  # fmt: skip
-    data = StreamingDataset(source, Scaled() if options["learns"] else columns)
+    data = StreamingDataset(source, Scaled() if options["divided"] == "rows" else columns)
     validation = ProgressiveValidation(model, window=2000, every_rows=500)
     checkpoint = RecCheckpoint(
         root,

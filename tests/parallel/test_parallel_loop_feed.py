@@ -22,8 +22,10 @@ from mindspore_rec.stream import (
     pack,
     split_by_worker,
 )
+from mindspore_rec.stream import source as source_module
 from mindspore_rec.stream.read_watch import reading
 from mindspore_rec.stream.worker_split import WorkerSplit
+from mindspore_rec.stream.worker_states import join_states
 from mindspore_rec.train.agreement import Agreement, State, loss_of
 from mindspore_rec.train.tensors import as_tensors
 from mindspore_rec.train.worker_data import agreed_length, worker_source
@@ -34,6 +36,7 @@ from tests.parallel.loop_workers import (  # noqa: F401
     only_error,
     run_workers,
     short_grace,
+    this_worker,
 )
 from tests.parallel.topics import stream_of, topic_of
 
@@ -359,6 +362,30 @@ def test_partitions_that_the_program_has_divided_stay() -> None:
         return isinstance(source, WorkerSplit) and source.by, stream.source.partitions
 
     assert run_workers(2, work) == [("worker", [0, 2]), ("worker", [1])]
+
+
+@pytest.mark.usefixtures("short_grace")
+def test_partitions_of_a_checkpoint_that_nobody_reads_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = topic_of([[3], [3], [3]])
+    monkeypatch.setattr(source_module, "worker_group", this_worker)
+
+    def begin(mine: list[list[int]], state: Any) -> list[Any]:
+        def work(group: ThreadGroup) -> Any:
+            stream = stream_of(topic, 2, partitions=mine[group.rank])
+            if state is not None:
+                stream.load_state_dict(state)
+            worker_source(stream, group, "train_dataset")
+            return stream.state_dict()
+
+        return run_workers(len(mine), work)
+
+    state = join_states(begin([[0, 2], [1]], None))
+    assert [each["source"]["partitions"] for each in begin([[0], [1, 2]], state)] == [[0], [1, 2]]
+    assert "partitions [2] of topic 'memory' were read before the checkpoint" in str(
+        begin([[0], [1]], state)[0]
+    )
 
 
 def test_batches_that_depend_on_the_time_are_not_divided_by_rows() -> None:

@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindspore_rec.stream import StreamingDataset
+from mindspore_rec.stream import Journal, MemoryTopic, StreamingDataset, pack, split_by_worker
+from mindspore_rec.stream import source as source_module
+from mindspore_rec.stream.journal import Decision
 from mindspore_rec.stream.partition_split import partitions_of
 from mindspore_rec.stream.worker_states import join_states, state_for, states_in
 from tests.parallel.topics import stream_of, topic_of
@@ -141,6 +147,94 @@ def test_decisions_by_time_need_the_same_number_of_workers() -> None:
         stream.load_state_dict(state)
         stream.split_by_worker(1, 2)
         assert stream.source.position == {1: 1}
+
+
+def test_each_worker_repeats_its_own_decisions(tmp_path: Path) -> None:
+    """With the journal of one path, as a script has it that knows nothing of workers."""
+    topic = topic_of([[], []])
+
+    def stream() -> StreamingDataset:
+        return stream_of(topic, 8, max_wait_seconds=0.05, journal=Journal(tmp_path / "journal"))
+
+    states: list[list[Any]] = []
+    expected = []
+    for worker in range(2):
+        with stream() as first:
+            first.split_by_worker(worker, 2)
+            found, places = [], []
+            for size in (1 + worker, 3 - worker, 2):
+                topic.append(pack(pa.table({"x": np.arange(size)})), worker)
+                found.append(next(first)[0].tolist())
+                places.append(first.state_dict())
+        assert [len(rows) for rows in found] == [1 + worker, 3 - worker, 2]  # each cut short of 4
+        states.append(places)
+        expected.append(found)
+    for worker in range(2):  # now all messages are there at once
+        with stream() as again:
+            again.load_state_dict(json.loads(json.dumps(join_states([s[0] for s in states]))))
+            again.split_by_worker(worker, 2)
+            assert [next(again)[0].tolist() for _ in range(2)] == expected[worker][1:]
+            assert again.state_dict()["source"] == states[worker][2]["source"]
+    names = ["journal.0-of-2", "journal.1-of-2"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_a_journal_of_another_stream_is_refused(tmp_path: Path) -> None:
+    """Where a stream begins late, and only if it begins anew."""
+    topic = topic_of([[3], [3]])
+    Journal(tmp_path / "journal.0-of-2").append(Decision(1, "cut", -1))
+
+    def stream(**options: Any) -> StreamingDataset:
+        return stream_of(topic, 8, start="latest", **options)
+
+    states = []
+    for worker in range(2):
+        with stream() as before:
+            before.split_by_worker(worker, 2)
+            states.append(before.state_dict())
+    with stream(journal=Journal(tmp_path / "journal")) as anew:
+        with pytest.raises(ValueError, match="journal must be new where start is 'latest'"):
+            anew.split_by_worker(0, 2)
+    with stream(journal=Journal(tmp_path / "journal")) as restored:
+        restored.load_state_dict(join_states(states))
+        assert restored.split_by_worker(0, 2) is restored
+    alone = Journal(tmp_path / "journal.0-of-2")
+    with stream(journal=alone) as anew, pytest.raises(ValueError, match="journal must be new"):
+        next(anew)
+
+
+def own_streams(topic: MemoryTopic, shares: list[list[int]], state: Any) -> list[Any]:
+    """Return the rows of the next batch, and the state after it, of workers that were given their
+    partitions by the program."""
+    found = []
+    for worker, partitions in enumerate(shares):
+        with stream_of(topic, 2 * len(partitions), partitions=partitions) as stream:
+            if state is not None:
+                stream.load_state_dict(json.loads(json.dumps(state)))
+            split_by_worker(stream, "worker").split_by_worker(worker, len(shares))
+            found.append((sorted(next(stream)[0].tolist()), stream.state_dict()))
+    return found
+
+
+def test_partitions_that_the_program_gives_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With as many workers as before, and with others."""
+    topic = topic_of([[2] * 8] * 4)
+    state: Any = None
+    changes = [
+        [[0, 2], [1, 3]], [[0, 2], [1, 3]], [[3], [0, 1], [2]], [[0, 1, 2, 3]], [[0, 1], [2, 3]],
+    ]  # fmt: skip
+    for step, shares in enumerate(changes):
+        workers = SimpleNamespace(size=len(shares), rank=0)
+        monkeypatch.setattr(source_module, "worker_group", lambda workers=workers: workers)
+        found = own_streams(topic, shares, state)
+        for (rows, _), partitions in zip(found, shares, strict=True):
+            assert rows == [1000 * p + 2 * step + i for p in partitions for i in range(2)]
+        state = join_states([each for _, each in found])
+    assert sum(each["source"]["rows"] for each in state["workers"]) == 5 * 8
+    monkeypatch.undo()
+    with stream_of(topic, 2, partitions=[0, 1]) as one:  # alone, it would leave out the others
+        with pytest.raises(ValueError, match=r"partitions \[0, 1\]; it is of"):
+            one.load_state_dict(state)
 
 
 def test_states_of_other_topics_or_partitions_do_not_fit() -> None:
