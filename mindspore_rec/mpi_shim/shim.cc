@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <cstdio>
+#include <vector>
 
 #include "workers/mpi_shim.h"
 
@@ -83,32 +84,22 @@ int Receive(MpiHandle communicator, void* data, int bytes, int from, int tag, Mp
   return code;
 }
 
-// One by one, not by MPI_Testsome: that of Open MPI 5.0 refuses requests which it takes for those
-// of different sessions, where some are null or were complete at once ("on a NULL communicator";
-// issue 12942 of Open MPI).
 int TestSome(int n, MpiRequest* requests, int* done, int* places, int* errors, int* bytes) {
-  const MpiRequest null_request = ToHandle(MPI_REQUEST_NULL);
-  bool active = false;
-  *done = 0;
-  for (int i = 0; i < n; ++i) {
-    if (requests[i] == null_request) continue;
-    active = true;
-    auto handle = FromHandle<MPI_Request>(requests[i]);
-    MPI_Status status;
-    int complete = 0;
-    const int code = MPI_Test(&handle, &complete, &status);
-    if (complete == 0) {
-      if (code != MPI_SUCCESS) return code;
-      continue;
-    }
-    places[*done] = i;
-    errors[*done] = code;
-    bytes[*done] = 0;
-    if (code == MPI_SUCCESS) MPI_Get_count(&status, MPI_BYTE, &bytes[*done]);
-    requests[i] = null_request;
-    ++*done;
+  thread_local std::vector<MPI_Request> handles;
+  thread_local std::vector<MPI_Status> statuses;
+  handles.resize(n);
+  statuses.resize(n);
+  for (int i = 0; i < n; ++i) handles[i] = FromHandle<MPI_Request>(requests[i]);
+  int count = 0;
+  const int code = MPI_Testsome(n, handles.data(), &count, places, statuses.data());
+  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) return code;
+  *done = count == MPI_UNDEFINED ? -1 : count;
+  for (int i = 0; i < *done; ++i) {
+    // Only MPI_ERR_IN_STATUS says that the errors in the statuses are set.
+    errors[i] = code == MPI_SUCCESS ? MPI_SUCCESS : statuses[i].MPI_ERROR;
+    MPI_Get_count(&statuses[i], MPI_BYTE, &bytes[i]);
+    requests[places[i]] = ToHandle(handles[places[i]]);
   }
-  if (!active) *done = -1;
   return MPI_SUCCESS;
 }
 

@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks for lookups in PyNative mode, which runs them behind the program, and ends at once."""
+"""Ends while something is still exchanged that the program does not wait for.
+
+Usage: pending_script.py finish|exit|thread. With the first two, lookups in PyNative mode, which
+runs them behind the program; the last, a thread.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
 
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 
 from mindspore_rec import HashEmbeddingLookup, TableConfig
-from mindspore_rec.parallel import worker_group
+from mindspore_rec.parallel import WorkerError, worker_group
 
 
-def main() -> None:
+def look_up(finish: bool) -> None:
+    """Ask for lookups, and end before the last of them are done."""
     group = worker_group()
     ms.set_context(mode=ms.PYNATIVE_MODE)
     lookup = HashEmbeddingLookup(config=TableConfig(4, name="pending", initializer=2.0))
@@ -21,12 +27,36 @@ def main() -> None:
     ids = Tensor(np.arange(200_000).reshape(-1, 4))
     lookup(ids).asnumpy()
     group.barrier()
-    found = [lookup(ids) for _ in range(30)]
-    if sys.argv[1] == "finish":
+    found = [lookup(ids) for _ in range(10)]
+    if finish:
         group.finish()
         assert all((each.asnumpy() == 2).all() for each in found)
-    print("asked", flush=True)
+
+
+def exchange() -> None:
+    """Finish while a thread exchanges without an end."""
+    group = worker_group()
+    channel = group.channel("ahead")
+    said: list[str] = []
+
+    def work() -> None:
+        try:
+            while True:
+                channel.all_gather(b"x" * 20_000_000)
+        except WorkerError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    group.barrier()
+    group.finish()
+    thread.join()
+    assert "the workers have ended" in said[0], said
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1] == "thread":
+        exchange()
+    else:
+        look_up(sys.argv[1] == "finish")
+    print("ended", flush=True)

@@ -47,7 +47,7 @@ std::string ExchangeScope::Text() {
 class Communicator::CollectiveCall {
  public:
   explicit CollectiveCall(Communicator* channel) : channel_(channel), start_(Clock::now()) {
-    if (channel_->busy_.exchange(true, std::memory_order_acquire)) {
+    if (channel_->busy_.exchange(true)) {
       throw WorkerError(channel_->Me() + "two threads call channel '" + channel_->name_ +
                         "' at the same time");
     }

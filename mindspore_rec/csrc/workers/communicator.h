@@ -81,7 +81,7 @@ class Communicator {
   ChannelStatistics statistics() const;
 
   // Returns whether a collective call is under way. From any thread.
-  bool busy() const { return busy_.load(std::memory_order_acquire); }
+  bool busy() const { return busy_.load(); }
 
   // Returns what a call has been waiting for for a while, "" where none is. From any thread.
   std::string waiting() const;

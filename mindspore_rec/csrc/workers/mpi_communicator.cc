@@ -184,6 +184,7 @@ void MpiCommunicator::Wait(Messages* messages) {
 void MpiCommunicator::DoAllToAllV(const char* send, const size_t* send_bytes, char* recv,
                                   const size_t* recv_bytes) {
   job_->owner().Require("channel '" + name() + "'");
+  job_->RequireMember();
   if (send_bytes[rank()] != recv_bytes[rank()]) {
     throw std::invalid_argument("a worker sends itself as many bytes as it receives");
   }
@@ -205,6 +206,7 @@ void MpiCommunicator::DoAllToAllV(const char* send, const size_t* send_bytes, ch
 
 void MpiCommunicator::DoAllGatherV(const char* mine, char* all, const size_t* all_bytes) {
   job_->owner().Require("channel '" + name() + "'");
+  job_->RequireMember();
   messages_.Clear();
   const std::vector<size_t> at = Starts(all_bytes, size());
   for (int i = 1; i < size(); ++i) {

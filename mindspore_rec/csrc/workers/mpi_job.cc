@@ -189,8 +189,13 @@ void MpiJob::StopWatching() {
 
 // ---- a good end
 
+void MpiJob::RequireMember() const {
+  if (leaving_.load()) throw WorkerError(Me() + "the workers have ended: finish() was called");
+}
+
 bool MpiJob::Leave() {
   owner_.Require("the job of workers");
+  leaving_.store(true);
   // Other threads finish what they exchange: MPI must not end under it. One that waits for longer
   // waits for a worker that waits for this one, perhaps.
   constexpr auto kPatience = std::chrono::seconds(5);

@@ -60,8 +60,12 @@ class MpiJob {
   // Whether a worker has said that it is at its end.
   bool HasLeft(int rank) const { return left_[rank].load(std::memory_order_acquire); }
 
+  // Throws WorkerError where this worker has said that it is at its end: exchanges are over.
+  void RequireMember() const;
+
   // Says that this worker is at its end, and waits until all others are. Returns false, without
-  // waiting longer, where another worker still waits for this one in an exchange.
+  // waiting longer, where another worker still waits for this one in an exchange. Exchanges of
+  // other threads are waited for, for a few seconds.
   bool Leave();
   // Leaves, then ends MPI; channels are of no more use. Throws WorkerError where another worker
   // waits for this one.
@@ -99,6 +103,7 @@ class MpiJob {
   std::vector<std::unique_ptr<Communicator>> channels_;
   std::vector<Communicator*> watched_;
   std::unique_ptr<std::atomic<bool>[]> left_;
+  std::atomic<bool> leaving_{false};
   std::atomic<bool> needed_{false};
   std::atomic<bool> ending_{false};
   bool reported_ = false;  // of TakeNotes

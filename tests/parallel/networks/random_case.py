@@ -77,10 +77,11 @@ def draw_case(seed: int, mode: str = "") -> Case:
         "loss": draw.of("mse", "bce", "fused bce"),
         "reduction": draw.of("mean", "mean", "sum"),
         "split": draw.of("rows", "worker"),
-        "steps": draw.between(12, 18) if tiers else draw.between(3, 12),
+        "steps": draw.between(14, 20) if tiers else draw.between(3, 12),
         "rows": draw.between(1, 6) if tiers else draw.of(2, 5, 12, 30),
-        "universe": 200 if tiers else draw.of(12, 50),
-        "drift": draw.between(25, 45) if tiers else draw.of(0, 1, 5),
+        "universe": 9 * 35 if tiers else draw.of(12, 50),
+        "window": 10 if tiers else 30,
+        "drift": 35 if tiers else draw.of(0, 1, 5),  # with tiers, keys come back after 9 steps
         "event_times": draw.chance(0.7),
         "evict_every": draw.between(2, 5),
         "evict_rows": None,  # instead of every so many steps
@@ -105,11 +106,13 @@ def plain_case(seed: int, table: dict[str, Any] | None = None, **changes: Any) -
         "seed": seed, "mode": "pynative", "tables": [given | (table or {})], "uses": [use],
         "optimizers": [{"kind": "SGD", "rate": 0.05, "weight_decay": 0.0}], "clip": None,
         "loss_scale": 1.0, "loss": "mse", "reduction": "mean", "split": "rows", "steps": 5,
-        "rows": 5, "universe": 12, "drift": 0, "event_times": False, "evict_every": 2,
+        "rows": 5, "universe": 12, "drift": 0, "window": 30, "event_times": False, "evict_every": 2,
         "evict_rows": None,
     }  # fmt: skip
     return case | changes
 
+
+COMING_BACK = {"steps": 32, "rows": 6, "universe": 14 * 35, "drift": 35, "window": 10}
 
 # Cases in which workers once trained something else than one process.
 SHRUNK = (
@@ -126,8 +129,8 @@ SHRUNK = (
         drift=5,
     ),
     # Rows come back from the tier, ahead of the steps that need them.
-    plain_case(-4, {"tier": "ssd", "prefetch": 2}, steps=14, rows=6, universe=200, drift=35),
-    plain_case(-5, {"tier": "redis", "prefetch": 1}, steps=14, rows=6, universe=200, drift=35),
+    plain_case(-4, {"tier": "ssd", "prefetch": 2}, **COMING_BACK),
+    plain_case(-5, {"tier": "redis", "prefetch": 1}, **COMING_BACK),
 )
 
 
@@ -218,13 +221,15 @@ def steps_of(case: Case) -> Iterator[dict[str, Any]]:
     `cuts` are shares of the rows, of which a worker has those between two.
     """
     rng = np.random.default_rng([abs(case["seed"]), 15])
-    keys = rng.integers(-(2**62), 2**62, case["universe"])
+    keys: np.ndarray = rng.integers(-(2**62), 2**62, case["universe"])
     keys[:6] = [-1, 0, 5, -(2**63), 2**63 - 1, -2]
     now = 1_000_000
     for step in range(case["steps"]):
         rows = int(rng.integers(1, case["rows"] + 1)) if rng.random() < 0.5 else case["rows"]
         # Some keys are hot, the others come from a window that moves.
-        near = (step * case["drift"] + rng.integers(0, 30, (rows, FIELDS))) % case["universe"]
+        near = (step * case["drift"] + rng.integers(0, case["window"], (rows, FIELDS))) % case[
+            "universe"
+        ]
         hot = rng.integers(0, 8, (rows, FIELDS)) % case["universe"]
         place = np.where(rng.random((rows, FIELDS)) < 0.3, hot, near)
         columns = (
@@ -281,7 +286,7 @@ def simpler_cases(case: Case) -> Iterator[Case]:
             if use.get(name, value) != value and (name, use["kind"]) != ("kind", "group"):
                 yield {**case, "uses": _replaced(case["uses"], place, {**use, name: value})}
     for place, table in enumerate(case["tables"]):
-        plain = {
+        plain: dict[str, Any] = {
             "admission": None, "eviction": None, "unknown": None, "frozen": False, "tier": None,
             "initializer": 0.25, "placement": "sharded", "owner": None, "prefetch": 0,
             "policy": "lru", "seed": 0, "dim": 1,
@@ -296,11 +301,11 @@ def simpler_cases(case: Case) -> Iterator[Case]:
             if optimizer[name] != value:
                 changed = {**optimizer, name: value}
                 yield {**case, "optimizers": _replaced(case["optimizers"], place, changed)}
-    plain = {
+    whole: dict[str, Any] = {
         "clip": None, "loss_scale": 1.0, "loss": "mse", "reduction": "mean", "split": "rows",
         "event_times": False, "drift": 0, "mode": "graph",
     }  # fmt: skip
-    for name, value in plain.items():
+    for name, value in whole.items():
         if case[name] != value:
             yield {**case, name: value}
     for name in ("steps", "rows"):

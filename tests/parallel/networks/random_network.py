@@ -101,10 +101,10 @@ def _cache(case: Case, number: int, place: Place) -> CacheConfig | None:
     if tier is None or (place.redis is None and tier == "redis"):
         return None
     columns = sum(_fields(use) for use in case["uses"] for t in use["tables"] if t == number)
-    # Of all keys of a step, 8 are hot and 30 in the window.
-    rows = (table["prefetch"] + 2) * min(case["rows"] * columns, 38) + 8
+    keys = min(case["rows"] * columns, case["window"] + 8)  # most in a step, of which 8 are hot
+    rows = (table["prefetch"] + 2) * keys + 8
     if table["placement"] == "sharded":
-        rows = max(24, 2 * rows // place.workers)
+        rows = max(24, min(rows, 2 * rows // place.workers))
     remote = {"remote": place.redis} if place.redis is not None and "redis" in tier else {}
     if tier == "redis over ssd" and remote:
         remote["remote_rows"] = 10  # type: ignore[assignment]
