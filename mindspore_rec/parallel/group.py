@@ -165,7 +165,8 @@ class WorkerGroup:
         """Return a channel for a thread of its own: 'ahead', 'checkpoint', 'merge', 'service'.
 
         It has `all_gather`, `all_to_all` and `barrier`, which are collective and for one thread,
-        and `send`, `poll` and `receive` of single messages, for any.
+        and `send`, `poll` and `receive` of single messages, for any. Their tags are 0 to 16383; on
+        'service', where requests for rows by key travel too, 0 to 8191.
 
         Raises:
             ValueError: there is no channel of that name.

@@ -61,11 +61,14 @@ def test_arguments_are_checked() -> None:
         group.broadcast(None)
     with pytest.raises(ValueError, match="there is no channel 'other'"):
         group.channel("other")
-    channel = group.channel("step")
+    channel, service = group.channel("step"), group.channel("service")
     with pytest.raises(ValueError, match="one item for each of the 1 workers, got 2"):
         channel.all_to_all([b"", b""])
     with pytest.raises(ValueError, match=r"tag must be in \[0, 16383\], got 16384"):
         channel.send(0, b"", tag=16384)
+    for call in (lambda tag: service.send(0, b"", tag=tag), service.poll, service.receive):
+        with pytest.raises(ValueError, match=r"tag must be in \[0, 8191\] on channel 'service'"):
+            call(tag=8192)
     with pytest.raises(ValueError, match="C-contiguous"):
         channel.find_difference([np.zeros((4, 4))[:, ::2]])
     with pytest.raises(WorkerError, match="over"):

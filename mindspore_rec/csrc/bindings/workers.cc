@@ -105,11 +105,20 @@ py::list AllToAll(Communicator& channel, const std::vector<std::string>& parts) 
   return result;
 }
 
+// Throws ValueError where a message of that tag would be taken for one of the library's own.
+void RequireFree(const Communicator& channel, int tag) {
+  const bool shared = channel.name() == kChannelNames[static_cast<size_t>(Channel::kService)];
+  if (!shared || tag < RowService::kRequestTag) return;
+  throw py::value_error("tag must be in [0, " + std::to_string(RowService::kRequestTag - 1) +
+                        "] on channel '" + channel.name() + "', got " + std::to_string(tag));
+}
+
 int RankOrAny(const py::object& from) {
   return from.is_none() ? Communicator::kAny : from.cast<int>();
 }
 
 py::object Poll(Communicator& channel, const py::object& from, int tag) {
+  RequireFree(channel, tag);
   const int rank = RankOrAny(from);
   std::optional<WorkerMessage> message;
   {
@@ -121,6 +130,7 @@ py::object Poll(Communicator& channel, const py::object& from, int tag) {
 }
 
 py::tuple Receive(Communicator& channel, const py::object& from, int tag) {
+  RequireFree(channel, tag);
   const int rank = RankOrAny(from);
   WorkerMessage message;
   {
@@ -189,6 +199,7 @@ void BindChannel(py::module_& m) {
       .def(
           "send",
           [](Communicator& channel, int to, const std::string& data, int tag) {
+            RequireFree(channel, tag);
             const Released release;
             channel.Send(to, tag, data.data(), data.size());
           },

@@ -33,9 +33,10 @@ class RowService {
   RowService(const RowService&) = delete;
   RowService& operator=(const RowService&) = delete;
 
-  // Tag of requests; those of replies are from kFirstReplyTag on.
-  static constexpr int kRequestTag = 1;
-  static constexpr int kFirstReplyTag = 2;
+  // Tag of requests; those of replies are from kFirstReplyTag on. Tags below are for other messages
+  // on the channel, which the service would take for requests.
+  static constexpr int kRequestTag = 8192;
+  static constexpr int kFirstReplyTag = kRequestTag + 1;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -197,6 +198,19 @@ TEST(AllRows, ErrorsOfAnotherWorkerNameIt) {
   workers.tables[1] = nullptr;
   const std::string gone = ErrorOf([&] { workers.rows[0].Size(); });
   EXPECT_NE(gone.find("is not there"), std::string::npos) << gone;
+}
+
+TEST(AllRows, TheServiceTakesRequestsOnly) {
+  Workers workers(2, PlacementKind::kSharded);
+  for (int tag = 0; tag < 4; ++tag) {
+    workers.groups[0]->channel(Channel::kService).Send(1, tag, "text", 4);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // ten naps of the service
+  for (int tag = 0; tag < 4; ++tag) {
+    const auto found = workers.groups[1]->channel(Channel::kService).TryReceive(0, tag);
+    ASSERT_TRUE(found.has_value()) << tag;
+    EXPECT_EQ(found->data, "text");
+  }
 }
 
 TEST(AllRows, IdsOutsideTheVocabularyChangeNothing) {
