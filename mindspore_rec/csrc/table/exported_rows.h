@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ExportedRows: rows that left a table, as arrays.
+// ExportedRows: rows that left a table, as arrays. Numbers are float32, whatever the table keeps
+// them as.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +30,6 @@ struct ExportedRows {
 ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state);
 
 // Copy rows to places `from` and on, as far as there is room.
-void Pack(const KeyedRows& rows, size_t from, ExportedRows* out);
+void Pack(const RowLayout& layout, const KeyedRows& rows, size_t from, ExportedRows* out);
 
 }  // namespace msrec
