@@ -31,8 +31,9 @@ COMPILE_FLAGS = [
     "-fno-trapping-math",
 ]
 # Run-time chosen row kernels: only these files may use more than the baseline.
-AVX2_FLAGS = ["-mavx2"]
+AVX2_FLAGS = ["-mavx2", "-mf16c"]
 AVX512_FLAGS = [
+    "-mf16c",
     "-mavx512f",
     "-mavx512bw",
     "-mavx512dq",

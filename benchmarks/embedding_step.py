@@ -5,13 +5,16 @@ A step is: look up batch x fields ids, hand the gradient back, sum it by key, on
 The table's cost is the time of the step minus that of the same graph with the rows as a plain
 input.
 Beside it: vanilla MindSpore (`nn.EmbeddingLookup(sparse=True, target="CPU")` with
-`nn.LazyAdam` on the CPU target, static ids), and the machine's floor (the bare memory work).
+`nn.LazyAdam` on the CPU target, static ids), and the machine's floor (the bare memory work). With
+`--value-dtype` or `--state-dtype` other than float32, a table of float32 takes steps in between,
+and the ratios to it are printed too.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("GLOG_v", "3")  # nn.LazyAdam warns that it is deprecated
@@ -131,6 +134,28 @@ def floor(batches: list[np.ndarray], rows: int, dim: int, rounds: int) -> dict[s
     return {name: float(np.median(spent)) for name, spent in times.items()}
 
 
+DTYPES = {"float32": ms.float32, "bfloat16": ms.bfloat16, "float16": ms.float16}
+
+
+def our_step(args: Any, name: str, value_dtype: str, state_dtype: str) -> tuple[TrainStep, Any]:
+    """Return the step of one of our tables with `args.rows` rows, and the table."""
+    config = mr.TableConfig(
+        args.dim,
+        name=name,
+        value_dtype=DTYPES[value_dtype],
+        state_dtype=DTYPES[state_dtype],
+        rounding=args.rounding,
+    )
+    net = Table(mr.HashEmbeddingLookup(config=config), Head(args.fields, args.dim))
+    step = TrainStep(net, LazyAdam(net.trainable_params(), learning_rate=1e-3)).set_train()
+    table = net.lookup.embedding_table
+    touch_memory(args.rows * (20 + 12 * args.dim) * 3 // 2)
+    for start in range(0, args.rows, 500_000):
+        numbers = np.arange(start, min(start + 500_000, args.rows))
+        table.insert_rows(bench_common.spread_keys(numbers))
+    return step, table
+
+
 def main() -> None:
     """Run the benchmark."""
     parser = bench_common.parser(__doc__ or "")
@@ -141,6 +166,9 @@ def main() -> None:
     parser.add_argument("--zipf", type=float, default=1.2, help="exponent of the ids")
     parser.add_argument("--rounds", type=int, default=40, help="counted steps of each kind")
     parser.add_argument("--new", type=float, default=0.1, help="share of new keys, second run")
+    parser.add_argument("--value-dtype", choices=tuple(DTYPES), default="float32")
+    parser.add_argument("--state-dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--rounding", choices=("stochastic", "nearest"), default="stochastic")
     parser.add_argument("--no-vanilla", action="store_true", help="leave MindSpore's own path out")
     args = parser.parse_args()
 
@@ -155,14 +183,11 @@ def main() -> None:
     label = Tensor((rng.random(args.batch) < 0.3).astype(np.float32))
     distinct = float(np.mean([len(np.unique(k)) for k in keys]))
 
-    lookup = mr.HashEmbeddingLookup(args.dim, key_dtype=ms.int64, name="embedding_step")
-    net = Table(lookup, Head(args.fields, args.dim))
-    ours = TrainStep(net, LazyAdam(net.trainable_params(), learning_rate=1e-3)).set_train()
-    table = lookup.embedding_table
-    touch_memory(args.rows * (20 + 12 * args.dim) * 3 // 2)
-    for start in range(0, args.rows, 500_000):
-        numbers = np.arange(start, min(start + 500_000, args.rows))
-        table.insert_rows(bench_common.spread_keys(numbers))
+    ours, table = our_step(args, "embedding_step", args.value_dtype, args.state_dtype)
+    steps, tables = {"ours": ours}, [table]
+    if (args.value_dtype, args.state_dtype) != ("float32", "float32"):
+        steps["float32"], wide = our_step(args, "embedding_step_float32", "float32", "float32")
+        tables.append(wide)
     stats = table.stats()
     per_row = (stats["index_bytes"] + stats["metadata_bytes"]) / stats["rows"]
 
@@ -181,28 +206,29 @@ def main() -> None:
     new_batches = [with_new(i) for i in range(args.rounds + 8)]
     runs: dict[str, Any] = {
         "plain": lambda i: plain(rows_in, label)[0].asnumpy(),
-        "ours": lambda i: ours(batches[i % 8], label).asnumpy(),
+        **runs_of(steps, lambda i: batches[i % 8], label),
     }
     before = table.op_times()
     times = alternate(timed(runs), args.rounds, 8, "ours")
     inside = operator_times(before, table.op_times())
     before = table.op_times()
-    runs["ours"] = lambda i: ours(new_batches[i], label).asnumpy()
+    runs.update(runs_of(steps, lambda i: new_batches[i], label))
     new_times = alternate(timed(runs), args.rounds, 8, "ours, new keys")
     inside_new = operator_times(before, table.op_times())
     # The same once more in rows that were used before, as when eviction is on: the difference is
     # what the system takes for fresh memory.
     for batch in new_batches:
-        table.erase(np.ascontiguousarray(batch.asnumpy()[mask]))
+        for each in tables:
+            each.erase(np.ascontiguousarray(batch.asnumpy()[mask]))
     reused_batches = [with_new(i) for i in range(args.rounds + 8)]
-    runs["ours"] = lambda i: ours(reused_batches[i], label).asnumpy()
+    runs.update(runs_of(steps, lambda i: reused_batches[i], label))
     before = table.op_times()
     reused_times = alternate(timed(runs), args.rounds, 8, "ours, new keys, used rows")
     inside_reused = operator_times(before, table.op_times())
     if not args.no_vanilla:
         vanilla = vanilla_step(args.rows, args.dim, args.fields)
         static = [Tensor(r.astype(np.int32)) for r in ranks]
-        runs["ours"] = lambda i: ours(batches[i % 8], label).asnumpy()
+        runs.update(runs_of({"ours": ours}, lambda i: batches[i % 8], label))
         runs["vanilla"] = lambda i: vanilla(static[i % 8], label).asnumpy()
         beside = alternate(timed(runs), args.rounds, 8, "ours and vanilla")
     bare = floor(ranks, args.rows, args.dim, args.rounds)
@@ -226,6 +252,13 @@ def main() -> None:
         "index_and_metadata_bytes_per_row": per_row,
         "load_factor": stats["load_factor"],
     }
+    figures["row_bytes"] = table.row_sizes().block
+    if "float32" in steps:
+        figures["value_dtype"], figures["state_dtype"] = table.row_dtypes
+        figures["row_bytes_to_float32"] = figures["row_bytes"] / tables[1].row_sizes().block
+        for name, spent in (("", times), ("_new_keys", new_times), ("_used_rows", reused_times)):
+            figures[f"float32{name}_ms"] = cost(spent, "float32")
+            figures[f"to_float32{name}"] = cost(spent, "ours") / cost(spent, "float32")
     figures["new_keys_ratio"] = figures["ours_new_keys_ms"] / figures["ours_ms"]
     figures["new_keys_used_rows_ratio"] = figures["ours_new_keys_used_rows_ms"] / figures["ours_ms"]
     if not args.no_vanilla:
@@ -237,8 +270,20 @@ def main() -> None:
     figures["inside_operators_new_keys_used_rows_ms"] = sum(inside_reused.values())
     figures.update({f"inside_{name}_ms": value for name, value in inside.items()})
     for name, value in figures.items():
-        print(f"{name:34s} {value:,.3f}" if isinstance(value, float) else f"{name:34s} {value:,}")
+        shown = value if isinstance(value, str) else f"{value:,}"
+        print(f"{name:34s} {f'{value:,.3f}' if isinstance(value, float) else shown}")
     bench_common.save(args.json, figures)
+
+
+def runs_of(
+    steps: dict[str, TrainStep], batch: Callable[[int], Tensor], label: Tensor
+) -> dict[str, Callable[[int], Any]]:
+    """Return a run of each step, by name, that takes the batch of that number."""
+
+    def run_of(step: TrainStep) -> Callable[[int], Any]:
+        return lambda i: step(batch(i), label).asnumpy()
+
+    return {name: run_of(step) for name, step in steps.items()}
 
 
 def touch_memory(size: int) -> None:

@@ -50,6 +50,10 @@ class Table:
         on_trigger: bool = False,
         placement: str | None = None,
         owner: int = 0,
+        value_dtype: str = "float32",
+        state_dtype: str = "float32",
+        accumulator_dtype: str = "float32",
+        rounding: str = "stochastic",
         replace: bool = False,
     ) -> None:
         """With a placement, the part of this worker of a table over all workers."""
@@ -60,6 +64,11 @@ class Table:
     def name(self) -> str: ...
     @property
     def dim(self) -> int: ...
+    @property
+    def value_dtype(self) -> str: ...
+    @property
+    def state_dtype(self) -> str:
+        """How the state of the optimizer that is bound is kept."""
     @property
     def vocabulary(self) -> int: ...
     @property
@@ -308,7 +317,13 @@ class RowSizes:
     def in_host(self, tiered: bool = False) -> int:
         """Bytes of host memory, room for growth left out."""
 
-def row_sizes(dim: int, state_width: int = 0) -> RowSizes: ...
+def row_sizes(
+    dim: int,
+    state_width: int = 0,
+    value_type: str = "float32",
+    state_type: str = "float32",
+    scored: bool = False,
+) -> RowSizes: ...
 def state_width(rule: str, dim: int, centered: bool = False) -> int: ...
 def set_num_threads(num_threads: int) -> None: ...
 def hash_ids(ids: np.ndarray) -> int: ...

@@ -206,7 +206,7 @@ ARGUMENTS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (MapParameter, {"evict_filter_value": 0}, "evict_filter_value"),
     (MapParameter, {"evict_filter_value": -1}, "evict_filter_value"),
     (MapParameter, {"key_dtype": ms.float32}, "key_dtype must be Int32 or Int64"),
-    (MapParameter, {"value_dtype": ms.float16}, "value_dtype must be Float32"),
+    (MapParameter, {"value_dtype": ms.int8}, "value_dtype must be Float32 or BFloat16 or Float16"),
     (MapParameter, {"value_shape": ()}, "value_shape"),
     (MapParameter, {"value_shape": 0}, "value_shape"),
     (MapParameter, {"value_shape": (100, 100)}, "value_shape must have at most 8192"),

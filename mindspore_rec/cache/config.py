@@ -50,8 +50,8 @@ class CacheConfig:
             earlier steps run. 0: a lookup reads missing rows itself. Default: 2.
         leftover: rows of an earlier run that the SSD directory or the Redis server holds under this
             table's name. 'refuse' raises an error and leaves them, 'discard' deletes them, 'keep'
-            makes them rows of this table, which must have the same row size and optimizer.
-            Default: 'refuse'.
+            makes them rows of this table, which must have the same row size, dtypes and
+            optimizer. Default: 'refuse'.
         ssd_direct: whether file access bypasses the system's page cache (O_DIRECT), which would
             take memory beyond the limit. Default: True.
 

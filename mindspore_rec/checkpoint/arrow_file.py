@@ -70,6 +70,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def _has_nulls(column: pa.Array) -> bool:
+    column = column.storage if isinstance(column, pa.ExtensionArray) else column
     if pa.types.is_fixed_size_list(column.type):
         return bool(column.null_count or column.values.null_count)
     return bool(column.null_count)

@@ -16,8 +16,8 @@ from mindspore_rec.checkpoint.table_file import (
     ALL_KEYS,
     check_rows,
     check_share,
+    described_type,
     read_keys,
-    row_type,
 )
 
 __all__ = ["DENSE", "check_contents", "files_of", "legal_keys"]
@@ -54,7 +54,7 @@ def check_contents(
 
 
 def _check_part(directory: Path, table: dict[str, Any], part: dict[str, Any], share: Share) -> None:
-    dtype, legal = row_type(table["dim"], table["state_width"]), legal_keys(table)
+    dtype, legal = described_type(table), legal_keys(table)
     check_rows(directory / part["file"], dtype, part["rows"], legal, share)
     if "deleted" in part:
         path = directory / part["deleted"]

@@ -10,6 +10,7 @@ import numpy as np
 
 from mindspore_rec.checkpoint.array_file import read_arrays
 from mindspore_rec.checkpoint.chain import Entry, verify_chain
+from mindspore_rec.checkpoint.row_format import widened
 from mindspore_rec.checkpoint.rows import rows_at
 from mindspore_rec.checkpoint.snapshot import DENSE
 
@@ -96,7 +97,7 @@ def _compare(first: Iterator[np.ndarray], second: Iterator[np.ndarray]) -> Table
         found.same += int(same.sum())
         found.changed += len(at_one) - int(same.sum())
         if len(at_one) and both_one["value"].shape == both_two["value"].shape:
-            gap = np.abs(both_one["value"] - both_two["value"]).max()
+            gap = np.abs(widened(both_one)["value"] - widened(both_two)["value"]).max()
             found.largest = max(found.largest, float(gap))
     return found
 

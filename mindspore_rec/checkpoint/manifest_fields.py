@@ -37,6 +37,11 @@ _MOST_DIM = 1 << 20
 _MOST_ROWS = 1 << 48
 _MOST_INT = (1 << 63) - 1
 _MOST_TIME = (1 << 32) - 1
+# How rows' numbers are kept in files; float32 where an entry is missing.
+_DTYPES = {
+    "value_dtype": ("float32", "bfloat16", "float16"),
+    "state_dtype": ("float32", "bfloat16"),
+}
 _LAST_DATE = 253402300799  # the end of the year 9999
 _MOST_WORDS = 10_000
 
@@ -83,7 +88,9 @@ def check_fields(manifest: Any) -> None:
 
 def row_bytes(table: dict[str, Any]) -> int:
     """Number of bytes of a row in a file: key, values, states, count, last step, last time."""
-    return int(8 + 4 * (table["dim"] + table["state_width"]) + 12)
+    wide = {name: 4 if table.get(name, "float32") == "float32" else 2 for name in _DTYPES}
+    numbers = table["dim"] * wide["value_dtype"] + table["state_width"] * wide["state_dtype"]
+    return int(8 + numbers + 12)
 
 
 def workers_of(manifest: dict[str, Any]) -> int:
@@ -152,6 +159,10 @@ def _check_table(where: str, table: Any) -> None:
     _int("dim", table, 1, _MOST_DIM, where)
     _int("state_width", table, 0, _MOST_DIM, where)
     _int("vocabulary", table, 0, _MOST_INT, where)
+    for name, legal in _DTYPES.items():
+        dtype = table.get(name, "float32")
+        fits = isinstance(dtype, str) and dtype in legal
+        _require(fits, f"{where}.{name}", f"one of {', '.join(legal)}", dtype)
     for name in ("key_dtype", "admission"):
         text = table.get(name)
         fits = isinstance(text, str) and len(text) <= _MOST_WORDS

@@ -16,7 +16,7 @@ from mindspore_rec.checkpoint.contents import legal_keys
 from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.key_merge import merged_by_key
 from mindspore_rec.checkpoint.share import ALL, Share, parts_of
-from mindspore_rec.checkpoint.table_file import read_keys, read_rows, row_type
+from mindspore_rec.checkpoint.table_file import described_type, read_keys, read_rows
 
 _MERGED_ROWS = 65536  # held of all parts of a table while they are merged
 _FEWEST_ROWS = 1024  # of them of one part
@@ -38,8 +38,7 @@ def table_entry(entry: Entry, name: str) -> dict[str, Any]:
 
 def dtype_of(entry: Entry, name: str) -> np.dtype:
     """Return the structured dtype of a table's rows."""
-    table = table_entry(entry, name)
-    return row_type(table["dim"], table["state_width"])
+    return described_type(table_entry(entry, name))
 
 
 def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarray]:

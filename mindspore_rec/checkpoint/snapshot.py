@@ -22,8 +22,9 @@ from mindspore_rec.checkpoint.dense import dense_arrays
 from mindspore_rec.checkpoint.share import Share, Shares, file_name
 from mindspore_rec.checkpoint.state_file import write_states
 from mindspore_rec.checkpoint.table_file import (
+    described_type,
+    file_dtypes,
     own_rows,
-    row_type,
     to_rows,
     write_keys,
     write_rows,
@@ -53,6 +54,7 @@ def describe(table: TableParameter) -> dict[str, Any]:
         "key_dtype": str(table.key_dtype),
         "vocabulary": table.vocabulary,
         "state_width": table.state_width,
+        **file_dtypes(table),
         "step": table.step,
         "event_time": table.event_time or 0,
         "first_time": table.first_time,
@@ -173,7 +175,7 @@ class Delta:
             files = {"file": f"{names[0]}.arrow", "deleted": f"{names[1]}.arrow"}
             arrays = dict(changes.arrays)
             present = arrays.pop("present")
-            dtype = row_type(changes.described["dim"], changes.described["state_width"])
+            dtype = described_type(changes.described)
             rows = to_rows({key: array[present] for key, array in arrays.items()}, dtype)
             rows = rows[np.argsort(rows["key"])]
             write_rows([rows], dtype, directory / files["file"])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a table's rows: Arrow IPC, which pandas, Polars and DuckDB can open.
 
-Columns: `key` int64, `value` fixed-size list of float32, `state` the same (optimizer state),
-`count`, `last_step` and `last_time` uint32. Rows are sorted by key, in record batches of 65,536, so
-equal tables have equal files, whatever tiers their rows are in. Writing and reading need memory for
-a part of the table only.
+Columns: `key` int64, `value` fixed-size list of float32 (or what the table keeps, `row_format.py`),
+`state` the same (optimizer state), `count`, `last_step` and `last_time` uint32. Rows are sorted by
+key, in record batches of 65,536, so equal tables have equal files, whatever tiers their rows are
+in. Writing and reading need memory for a part of the table only.
 
 In memory rows are NumPy structured arrays with these fields.
 """
@@ -21,6 +21,14 @@ import pyarrow as pa
 from mindspore_rec.checkpoint.arrow_file import read_batches
 from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.key_sort import KeySort
+from mindspore_rec.checkpoint.row_format import (
+    NUMBERS,
+    array_of,
+    flat_of,
+    list_type,
+    narrowed,
+    widened,
+)
 from mindspore_rec.checkpoint.share import ALL, Share
 from mindspore_rec.parameter import TableParameter
 
@@ -29,6 +37,8 @@ __all__ = [
     "KEYS",
     "check_rows",
     "check_share",
+    "described_type",
+    "file_dtypes",
     "own_rows",
     "read_keys",
     "read_rows",
@@ -48,26 +58,43 @@ KEYS = pa.schema([pa.field("key", pa.int64())])
 Arrays = dict[str, np.ndarray]
 
 
-def row_type(dim: int, state_width: int) -> np.dtype:
+def row_type(
+    dim: int, state_width: int, value_dtype: str = "float32", state_dtype: str = "float32"
+) -> np.dtype:
     """Return the structured dtype of a row.
 
     Example:
         >>> row_type(2, 0).names
         ('key', 'value', 'count', 'last_step', 'last_time')
     """
-    fields: list[Any] = [("key", "<i8"), ("value", "<f4", (dim,))]
+    fields: list[Any] = [("key", "<i8"), ("value", NUMBERS[value_dtype], (dim,))]
     if state_width > 0:
-        fields.append(("state", "<f4", (state_width,)))
+        fields.append(("state", NUMBERS[state_dtype], (state_width,)))
     return np.dtype(fields + [(column, "<u4") for column in _INTEGERS])
+
+
+def described_type(table: dict[str, Any]) -> np.dtype:
+    """Return the structured dtype of a table's rows, from its entry in a manifest."""
+    dtypes = (table.get("value_dtype", "float32"), table.get("state_dtype", "float32"))
+    return row_type(table["dim"], table["state_width"], *dtypes)
+
+
+def file_dtypes(table: TableParameter) -> dict[str, str]:
+    """Return what a manifest says of the types of a table's numbers; nothing of float32."""
+    value, state = table.row_dtypes
+    if table.scored:
+        state = "float32"  # the frequency or score is among them
+    named = {"value_dtype": value, "state_dtype": state if table.state_width else "float32"}
+    return {name: dtype for name, dtype in named.items() if dtype != "float32"}
 
 
 def to_rows(arrays: Arrays, dtype: np.dtype) -> np.ndarray:
     """Return rows from the arrays of `TableParameter.export_rows`."""
     rows = np.empty(len(arrays["keys"]), dtype)
     rows["key"] = arrays["keys"]
-    rows["value"] = arrays["values"]
+    rows["value"] = narrowed(arrays["values"], dtype["value"].base)
     if "state" in (dtype.names or ()):
-        rows["state"] = arrays["states"]
+        rows["state"] = narrowed(arrays["states"], dtype["state"].base)
     for column, name in _INTEGERS.items():
         rows[column] = arrays[name]
     return rows
@@ -75,6 +102,7 @@ def to_rows(arrays: Arrays, dtype: np.dtype) -> np.ndarray:
 
 def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
     """Return the arguments of `TableParameter.import_rows` from rows."""
+    rows = widened(rows)
     names = {"key": "keys", "value": "values", "state": "states", **_INTEGERS}
     if not with_state:
         del names["state"]
@@ -92,7 +120,7 @@ def write_table(table: TableParameter, path: Path, share: Share = ALL) -> int:
         RuntimeError: a row's key does not belong to `share`.
     """
     stats = table.stats()
-    dtype = row_type(table.dim, stats["state_width"])
+    dtype = row_type(table.dim, stats["state_width"], **file_dtypes(table))
     sort = KeySort(path.with_name(path.name + ".sort"), dtype, stats["rows"])
     try:
         table.export_parts(
@@ -165,7 +193,7 @@ def _structured(batch: pa.RecordBatch, dtype: np.dtype) -> np.ndarray:
     for column in dtype.names or ():
         if dtype[column].shape:
             width = dtype[column].shape[0]
-            part[column] = batch[column].flatten().to_numpy().reshape(-1, width)
+            part[column] = flat_of(batch[column]).reshape(-1, width)
         else:
             part[column] = batch[column].to_numpy()
     return part
@@ -243,12 +271,13 @@ def _schema(dtype: np.dtype) -> pa.Schema:
     fields = [pa.field("key", pa.int64())]
     for column in ("value", "state"):
         if column in (dtype.names or ()):
-            fields.append(pa.field(column, pa.list_(pa.float32(), dtype[column].shape[0])))
+            fields.append(pa.field(column, list_type(dtype[column])))
     return pa.schema(fields + [pa.field(column, pa.uint32()) for column in _INTEGERS])
 
 
 def to_batch(rows: np.ndarray, with_state: bool = True, flat: bool = False) -> pa.RecordBatch:
-    """Return rows as columns; with `flat`, a column for each float of a value, with its index."""
+    """Return rows as columns of float32; with `flat`, a column for each number of a value."""
+    rows = widened(rows)
     fields = [field for field in _schema(rows.dtype) if with_state or field.name != "state"]
     if not flat:
         return _record_batch(rows, pa.schema(fields))
@@ -267,9 +296,6 @@ def _record_batch(rows: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field in schema:
         values = np.ascontiguousarray(rows[field.name])
-        if pa.types.is_fixed_size_list(field.type):
-            flat = pa.array(values.reshape(-1), pa.float32())
-            columns.append(pa.FixedSizeListArray.from_arrays(flat, type=field.type))
-        else:
-            columns.append(pa.array(values, field.type))
+        several = values.ndim > 1
+        columns.append(array_of(values, field.type) if several else pa.array(values, field.type))
     return pa.record_batch(columns, schema=schema)

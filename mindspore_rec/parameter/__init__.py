@@ -6,6 +6,7 @@
 `ProbabilityAdmission`) and `Eviction` are settings of a hash table.
 """
 
+from mindspore_rec.parameter.bfloat16 import from_bfloat16, to_bfloat16
 from mindspore_rec.parameter.dynamics import EvictedKeys
 from mindspore_rec.parameter.explanation import Explanation
 from mindspore_rec.parameter.map_parameter import MapParameter
@@ -32,4 +33,6 @@ __all__ = [
     "StaticParameter",
     "TableConfig",
     "TableParameter",
+    "from_bfloat16",
+    "to_bfloat16",
 ]

@@ -21,7 +21,13 @@ from mindspore_rec.parameter import graph_syntax  # noqa: F401  (makes m[k] work
 from mindspore_rec.parameter.dynamics import DynamicTable
 from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.policies import Admission, CountAdmission, Eviction
-from mindspore_rec.parameter.table_config import EVERY_KEY, MAX_DIM, MAX_SEED, TableConfig
+from mindspore_rec.parameter.table_config import (
+    EVERY_KEY,
+    MAX_DIM,
+    MAX_SEED,
+    VALUE_DTYPES,
+    TableConfig,
+)
 from mindspore_rec.parameter.upstream import (
     admission_by_filter,
     check_described_once,
@@ -40,29 +46,30 @@ ExportedData = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class MapParameter(DynamicTable):
-    """A parameter that maps int keys to rows of float32, growing as keys arrive.
+    """A parameter that maps int keys to rows of numbers, growing as keys arrive.
 
     Drop-in for `mindspore.experimental.MapParameter`, which has no CPU kernels in MindSpore 2.10.
     Works inside `construct` in GRAPH_MODE and PyNative, and outside. Every key of the key dtype is
     legal. A row's first value is a function of `(seed, name, key)` alone.
 
-    Differences from upstream: it is an `nn.Cell` that owns a Parameter instead of a Parameter; rows
-    are float32 only; `put` and `erase` return the MapParameter. In a graph write
-    `self.map[key] = value`: the compiler cannot assign through a local name (`m = self.map`, then
-    `m[key] = value`); `m.put(key, value)` works through any. To freeze a table set `requires_grad`
-    of the MapParameter, not of the Parameter it owns; it is then only read, `get` included.
-    Outside a graph keys and values may be NumPy arrays: keys int32 or int64 (in the range of int32
-    where that is the key dtype), values float32.
+    Differences from upstream: it is an `nn.Cell` that owns a Parameter instead of a Parameter;
+    whatever the value dtype, values come and go as float32; `put` and `erase` return the
+    MapParameter. In a graph write `self.map[key] = value`: the compiler cannot assign through a
+    local name (`m = self.map`, then `m[key] = value`); `m.put(key, value)` works through any. To
+    freeze a table set `requires_grad` of the MapParameter, not of the Parameter it owns; it is then
+    only read, `get` included. Outside a graph keys and values may be NumPy arrays: keys int32 or
+    int64 (in the range of int32 where that is the key dtype), values float32.
 
     Args:
         name: the table's name; of two open tables with one name only the newer can be used.
             Default: `map_parameter_<n>`.
         requires_grad: whether training changes it. Default: True.
         key_dtype: `int32` or `int64`. Default: `int32`.
-        value_dtype: `float32`. Default: `float32`.
+        value_dtype: how values are kept, `float32`, `bfloat16` or `float16`; see `TableConfig`,
+            which also has the precision of the optimizer's state. Default: `float32`.
         value_shape: shape of one value, at most 8192 elements. Default: 1.
         key_tensor: keys to start with, int32 or int64 `[n]`.
-        value_tensor: their values, float32 `[n, *value_shape]`.
+        value_tensor: their values, of the value dtype, `[n, *value_shape]`.
         default_value: first value of a new key: a number, 'normal', 'truncated_normal', 'uniform',
             'xavier_uniform' (with both fans the row's size), 'zeros', 'ones', or such an
             Initializer.
@@ -142,7 +149,7 @@ class MapParameter(DynamicTable):
         where = f"table '{name}': "
         _check_pair(name, key_tensor, value_tensor)
         key_dtype = _one_of(name, "key", key_dtype, key_tensor, ms.int32, (ms.int32, ms.int64))
-        value_dtype = _one_of(name, "value", value_dtype, value_tensor, ms.float32, (ms.float32,))
+        value_dtype = _one_of(name, "value", value_dtype, value_tensor, ms.float32, VALUE_DTYPES)
         shape = _value_shape(name, value_shape, value_tensor)
         dim = math.prod(shape)
         if config is None:
@@ -178,7 +185,8 @@ class MapParameter(DynamicTable):
         self._make_map_operators()
         if key_tensor is not None and value_tensor is not None:
             keys = np.ascontiguousarray(key_tensor.asnumpy())
-            self._synchronised().put_owned(keys, np.ascontiguousarray(value_tensor.asnumpy()))
+            values = value_tensor.asnumpy().astype(np.float32, copy=False)
+            self._synchronised().put_owned(keys, np.ascontiguousarray(values))
 
     # ---- the description, by upstream's names too
 

@@ -30,6 +30,8 @@ MAX_VOCAB_SIZE = 1 << 35
 OUT_OF_RANGE = ("error", "zeros")
 PLACEMENTS = ("sharded", "owner", "replicated")
 MAX_OWNER = (1 << 31) - 1
+VALUE_DTYPES = (ms.float32, ms.bfloat16, ms.float16)
+ROUNDINGS = ("stochastic", "nearest")
 EVERY_KEY = CountAdmission(1)  # a key gets its row when it is first seen in training
 
 _HASH_ONLY = ("admission", "eviction", "unknown_value", "serving_unknown_value")
@@ -59,7 +61,9 @@ class TableConfig:
         key_dtype: dtype of the keys, `int32` or `int64`; a table of int32 refuses ids of int64.
             Keys of a static table are int64. Default: `int64`, where the signatures after MindSpore
             and MindRec have `int32`.
-        value_dtype: dtype of a row's values; only `float32`. Default: `float32`.
+        value_dtype: dtype of a row's values, `float32`, `bfloat16` or `float16`. What is computed
+            is computed in float32, lookups give float32, and NumPy sees float32; see
+            `docs/precision.md`. Default: `float32`.
         initializer: first value of a row: a number, 'normal' (standard deviation 0.01),
             'truncated_normal', 'uniform', 'xavier_uniform', 'zeros', 'ones', or such an
             Initializer of `mindspore.common.initializer`. Default: 'normal'.
@@ -90,6 +94,15 @@ class TableConfig:
             number of workers, >= 0. Default: by a hash of the name.
         gradient_dtype: dtype in which gradients of the rows travel between workers, `float32` or
             `bfloat16`, which halves their bytes and rounds them to 8 bits. Default: `float32`.
+        state_dtype: dtype of optimizer states that are moving averages (those of Adam, Momentum,
+            RMSProp), `float32` or `bfloat16`. Default: `float32`.
+        accumulator_dtype: dtype of optimizer states that are sums of all gradients so far (those of
+            Adagrad, row-wise Adagrad, FTRL), `float32` or `bfloat16`. A sum grows by ever smaller
+            parts of itself, which 8 bits hold by chance only. Default: `float32`.
+        rounding: how an optimizer step writes values and states of two bytes back: 'stochastic', to
+            one of the two neighbours, so that the mean is what was computed and small updates are
+            not lost; or 'nearest'. The chance is a function of seed, name, key and step, so that
+            repeated runs have the same bits. Default: 'stochastic'.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -106,10 +119,10 @@ class TableConfig:
         >>> config = TableConfig(8, name="doc.table_config", cache=CacheConfig(device_rows=1000))
         >>> HashEmbeddingLookup(config=config).embedding_table.name
         'doc.table_config'
-        >>> TableConfig(8, value_dtype=ms.float16)
+        >>> TableConfig(8, value_dtype=ms.int8)
         Traceback (most recent call last):
         ...
-        ValueError: value_dtype must be float32, got Float16
+        ValueError: value_dtype must be float32, bfloat16 or float16, got Int8
     """
 
     dim: int
@@ -130,6 +143,9 @@ class TableConfig:
     placement: str = "sharded"
     owner: int | None = None
     gradient_dtype: Any = ms.float32
+    state_dtype: Any = ms.float32
+    accumulator_dtype: Any = ms.float32
+    rounding: str = "stochastic"
 
     def __post_init__(self) -> None:
         if self.name is not None and (not isinstance(self.name, str) or not self.name):
@@ -137,8 +153,7 @@ class TableConfig:
         where = "" if self.name is None else f"table '{self.name}': "
         self._set("dim", check_int(where + "dim", self.dim, 1, MAX_DIM))
         check_key_dtype(where, self.key_dtype)
-        if self.value_dtype != ms.float32:
-            raise ValueError(f"{where}value_dtype must be float32, got {self.value_dtype}")
+        self._check_precision(where)
         if self.seed is not None:
             self._set("seed", check_int(where + "seed", self.seed, 0, MAX_SEED))
         if not isinstance(self.requires_grad, bool):
@@ -172,6 +187,18 @@ class TableConfig:
                 f"{where}key_dtype is for hash tables; with vocab_size leave it out, "
                 f"got {self.key_dtype}"
             )
+
+    def _check_precision(self, where: str) -> None:
+        """Check what says how numbers of rows are kept."""
+        if self.value_dtype not in VALUE_DTYPES:
+            raise ValueError(
+                f"{where}value_dtype must be float32, bfloat16 or float16, got {self.value_dtype}"
+            )
+        for argument in ("state_dtype", "accumulator_dtype"):
+            dtype = getattr(self, argument)
+            if dtype not in (ms.float32, ms.bfloat16):
+                raise ValueError(f"{where}{argument} must be float32 or bfloat16, got {dtype}")
+        check_one_of(where + "rounding", self.rounding, ROUNDINGS)
 
     def _check_placement(self, where: str) -> None:
         """Check what says where rows and gradients are among several workers."""
@@ -215,6 +242,7 @@ class TableConfig:
             "placement": self.placement,
             "owner": zlib.crc32(self.name.encode()) if self.owner is None else self.owner,
             **init.native_arguments(),
+            **self._precision(),
         }
         if self.vocab_size is not None:
             return arguments | {
@@ -230,6 +258,11 @@ class TableConfig:
             **admission.native_arguments(),
             **eviction,
         }
+
+    def _precision(self) -> dict[str, str]:
+        dtypes = ("value_dtype", "state_dtype", "accumulator_dtype")
+        named = {each: str(getattr(self, each)).lower() for each in dtypes}
+        return {**named, "rounding": self.rounding}
 
     def _identity(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}

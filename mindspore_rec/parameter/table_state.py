@@ -42,6 +42,23 @@ class TableState(NativeAccess):
         return int(self._synchronised().stats()["state_width"])
 
     @property
+    def row_dtypes(self) -> tuple[str, str]:
+        """How values and optimizer states are kept: 'float32', 'bfloat16' or 'float16'."""
+        native = self._synchronised()
+        return native.value_dtype, native.state_dtype
+
+    def row_sizes(self) -> _native.RowSizes:
+        """Return the bytes of a row and of what finds it, by part."""
+        value, state = self.row_dtypes
+        return _native.row_sizes(self._table.dim, self.state_width, value, state, self.scored)
+
+    @property
+    def scored(self) -> bool:
+        """Whether rows have a frequency or score besides the optimizer's state."""
+        eviction = getattr(self, "eviction", None)
+        return eviction is not None and eviction.order in ("lfu_decay", "score")
+
+    @property
     def rows_missing(self) -> bool:
         """Whether lookups are refused: weights were loaded without the rows that belong to them.
 

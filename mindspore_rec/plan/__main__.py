@@ -18,7 +18,7 @@ from mindspore_rec.plan.plot import check_plot, save_plot
 from mindspore_rec.plan.readers import FORMATS
 from mindspore_rec.plan.report import plan_text
 from mindspore_rec.plan.simulate import Choices, Plan, simulate
-from mindspore_rec.plan.sizes import OPTIMIZERS, row_bytes
+from mindspore_rec.plan.sizes import OPTIMIZERS, STATE_DTYPES, VALUE_DTYPES, row_bytes
 from mindspore_rec.plan.tier_report import tier_text
 from mindspore_rec.plan.tiers import TierPlan, Tiers, plan_tiers
 from mindspore_rec.plan.worker_options import (
@@ -114,6 +114,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--dim", type=int, default=16, help="floats of a row's value (default %(default)s)")
     add("--optimizer", choices=tuple(OPTIMIZERS), default="LazyAdam", help="default %(default)s")
+    add("--value-dtype", choices=VALUE_DTYPES, default="float32", help="default %(default)s")
+    add("--state-dtype", choices=STATE_DTYPES, default="float32", help="default %(default)s")
     add("--batch-size", type=int, default=4096, help="samples (default %(default)s)")
     add(
         "--admission",
@@ -232,7 +234,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         order=options.order or ["lru"],
         capacity_admission=options.capacity_admission or [1],
     )
-    size = row_bytes(options.dim, options.optimizer)
+    size = _row_bytes(options)
     return simulate(_log(options), choices, size, options.batch_size, progress=True)
 
 
@@ -244,12 +246,16 @@ def _tier_plan(options: argparse.Namespace) -> TierPlan:
     return plan_tiers(
         _log(options),
         options.tiers,
-        row_bytes(options.dim, options.optimizer),
+        _row_bytes(options),
         options.batch_size,
         options.order or ["lru"],
         options.warm_up or 0,
         progress=True,
     )
+
+
+def _row_bytes(options: argparse.Namespace) -> int:
+    return row_bytes(options.dim, options.optimizer, options.value_dtype, options.state_dtype)
 
 
 def _log(options: argparse.Namespace) -> KeyLog:

@@ -37,7 +37,15 @@ OPTIMIZERS: dict[str, Callable[[int], int]] = {
 }
 
 
-def row_bytes(dim: int, optimizer: str) -> int:
+# Optimizers whose states are sums, which stay float32 where states are narrower.
+_SUMS = ("Adagrad", "FTRL", "RowWiseAdagrad")
+VALUE_DTYPES = ("float32", "bfloat16", "float16")
+STATE_DTYPES = ("float32", "bfloat16")
+
+
+def row_bytes(
+    dim: int, optimizer: str, value_dtype: str = "float32", state_dtype: str = "float32"
+) -> int:
     """Return the bytes of a row: metadata, its part of the index, value and optimizer state.
 
     Spare room of slabs and index for growth is not counted.
@@ -45,6 +53,9 @@ def row_bytes(dim: int, optimizer: str) -> int:
     Args:
         dim: floats of the value, 1 to 8192.
         optimizer: a name of `OPTIMIZERS`.
+        value_dtype: 'float32', 'bfloat16' or 'float16'. Default: 'float32'.
+        state_dtype: of states that are moving averages, 'float32' or 'bfloat16'; sums (of Adagrad,
+            FTRL, RowWiseAdagrad) are taken as float32. Default: 'float32'.
 
     Raises:
         ValueError: an argument is out of range.
@@ -52,7 +63,12 @@ def row_bytes(dim: int, optimizer: str) -> int:
     Example:
         >>> row_bytes(16, "LazyAdam"), row_bytes(16, "SGD")
         (220, 92)
+        >>> row_bytes(16, "LazyAdam", "bfloat16", "bfloat16")
+        124
     """
     check_int("dim", dim, 1, _MAX_DIM)
     check_one_of("optimizer", optimizer, tuple(OPTIMIZERS))
-    return _native.row_sizes(dim, OPTIMIZERS[optimizer](dim)).in_host()
+    check_one_of("value_dtype", value_dtype, VALUE_DTYPES)
+    check_one_of("state_dtype", state_dtype, STATE_DTYPES)
+    state = "float32" if optimizer in _SUMS else state_dtype
+    return _native.row_sizes(dim, OPTIMIZERS[optimizer](dim), value_dtype, state).in_host()

@@ -11,7 +11,6 @@ from typing import Any, TextIO
 
 from mindspore.train import Callback, RunContext
 
-from mindspore_rec import _native
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.parameter import EvictedKeys, MapParameter
@@ -152,7 +151,7 @@ class EvictCallback(Callback):
         for table, count in zip(self._tables, rows, strict=False):
             if self._rows is not None and count > self._rows:
                 return "rows"
-            row_bytes = _native.row_sizes(table.dim, table.state_width).in_host()
+            row_bytes = table.row_sizes().in_host()
             if self._bytes is not None and count * row_bytes > self._bytes:
                 return "bytes"
         return None

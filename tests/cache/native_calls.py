@@ -159,7 +159,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "size": lambda t: t.size(),
     "stats": lambda t: t.stats(),
     "step": lambda t: t.step,
+    "state_dtype": lambda t: t.state_dtype,
     "take_evicted": lambda t: t.take_evicted(),
+    "value_dtype": lambda t: t.value_dtype,
     "vocabulary": lambda t: t.vocabulary,
     "workers": lambda t: t.workers,
 }
@@ -174,6 +176,7 @@ FIXED = {
     "op_times",
     "owners",
     "rows_missing",
+    "value_dtype",
     "vocabulary",
     "exchange_gradients",
     "workers",

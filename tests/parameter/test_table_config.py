@@ -70,7 +70,22 @@ def test_only_dim_is_positional_so_that_fields_can_be_added() -> None:
         ({"name": "n", "dim": 0}, ValueError, "table 'n': dim must be in"),
         ({"key_dtype": ms.float32}, TypeError, "key_dtype must be int32 or int64, got Float32"),
         ({"key_dtype": None}, TypeError, "key_dtype must be int32 or int64, got None"),
-        ({"value_dtype": ms.float16}, ValueError, "value_dtype must be float32, got Float16"),
+        (
+            {"value_dtype": ms.int8},
+            ValueError,
+            "value_dtype must be float32, bfloat16 or float16, got Int8",
+        ),
+        (
+            {"state_dtype": ms.float16},
+            ValueError,
+            "state_dtype must be float32 or bfloat16, got Float16",
+        ),
+        (
+            {"accumulator_dtype": ms.float16},
+            ValueError,
+            "accumulator_dtype must be float32 or bfloat16, got Float16",
+        ),
+        ({"rounding": "up"}, ValueError, "rounding must be 'stochastic' or 'nearest', got 'up'"),
         ({"initializer": "gamma"}, ValueError, "initializer must be a number, or 'normal'"),
         ({"initializer": None}, TypeError, "initializer must be a number, or 'normal'"),
         ({"initializer": np.nan}, ValueError, "initializer must be finite, got nan"),

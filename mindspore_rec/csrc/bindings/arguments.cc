@@ -113,4 +113,17 @@ Eviction MakeEviction(int64_t max_idle_steps, int64_t max_idle_seconds, int64_t 
           found->second,  half_life_steps,  min_norm, on_trigger};
 }
 
+RowPrecision MakePrecision(const std::string& value_dtype, const std::string& state_dtype,
+                           const std::string& accumulator_dtype, const std::string& rounding) {
+  RowPrecision precision;
+  precision.value = ParseNumberType(value_dtype, "value_dtype");
+  precision.state = ParseNumberType(state_dtype, "state_dtype");
+  precision.accumulator = ParseNumberType(accumulator_dtype, "accumulator_dtype");
+  if (rounding != "stochastic" && rounding != "nearest") {
+    throw py::value_error("rounding must be 'stochastic' or 'nearest', got '" + rounding + "'");
+  }
+  precision.stochastic = rounding == "stochastic";
+  return precision;
+}
+
 }  // namespace msrec

@@ -44,4 +44,8 @@ Eviction MakeEviction(int64_t max_idle_steps, int64_t max_idle_seconds, int64_t 
                       int64_t max_bytes, const std::string& order, double half_life_steps,
                       float min_norm, bool on_trigger);
 
+// Each a dtype's name; rounding is "stochastic" or "nearest".
+RowPrecision MakePrecision(const std::string& value_dtype, const std::string& state_dtype,
+                           const std::string& accumulator_dtype, const std::string& rounding);
+
 }  // namespace msrec

@@ -65,9 +65,17 @@ py::array_t<uint32_t> Owners(const py::array_t<int64_t, py::array::c_style>& key
   return owners;
 }
 
-RowSizes SizesOfRow(int32_t dim, int32_t state_width) {
+RowSizes SizesOfRow(int32_t dim, int32_t state_width, const std::string& value_type,
+                    const std::string& state_type, bool scored) {
   if (dim < 0 || state_width < 0) throw py::value_error("dim and state_width must be at least 0");
-  return RowSizes({dim, state_width});
+  RowLayout layout;
+  layout.dim = dim;
+  layout.state_width = state_width;
+  layout.value_type = ParseNumberType(value_type, "value_type");
+  layout.state_type = ParseNumberType(state_type, "state_type");
+  layout.scored = scored;
+  if (layout.optimizer_width() < 0) throw py::value_error("state_width must be at least 1: scored");
+  return RowSizes(layout);
 }
 
 int32_t WidthOfState(const std::string& rule, int32_t dim, bool centered) {
@@ -88,7 +96,9 @@ void BindSizes(py::module_& m) {
       .def_readonly("ssd_header", &RowSizes::ssd_header)
       .def_readonly("ssd_index", &RowSizes::ssd_index)
       .def("in_host", &RowSizes::in_host, py::arg("tiered") = false);
-  m.def("row_sizes", &SizesOfRow, py::arg("dim"), py::arg("state_width") = 0);
+  m.def("row_sizes", &SizesOfRow, py::arg("dim"), py::arg("state_width") = 0,
+        py::arg("value_type") = "float32", py::arg("state_type") = "float32",
+        py::arg("scored") = false);
   m.def("state_width", &WidthOfState, py::arg("rule"), py::arg("dim"), py::arg("centered") = false);
 }
 

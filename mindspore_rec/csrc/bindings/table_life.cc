@@ -39,7 +39,8 @@ PyTable Make(const std::string& name, int32_t dim, uint64_t seed, const std::str
              int sketch_bits, double probability, int64_t max_idle_steps, int64_t max_idle_seconds,
              int64_t max_rows, int64_t max_bytes, const std::string& order, double half_life_steps,
              float min_norm, bool on_trigger, const std::optional<std::string>& placement,
-             uint32_t owner, bool replace) {
+             uint32_t owner, const std::string& value_dtype, const std::string& state_dtype,
+             const std::string& accumulator_dtype, const std::string& rounding, bool replace) {
   TableConfig config;
   config.name = name;
   config.dim = dim;
@@ -53,6 +54,7 @@ PyTable Make(const std::string& name, int32_t dim, uint64_t seed, const std::str
                                    sketch_bytes, sketch_bits, probability);
   config.eviction = MakeEviction(max_idle_steps, max_idle_seconds, max_rows, max_bytes, order,
                                  half_life_steps, min_norm, on_trigger);
+  config.precision = MakePrecision(value_dtype, state_dtype, accumulator_dtype, rounding);
   if (!placement.has_value()) return {CreateTable(config, replace)};
   config.placement.kind = ParsePlacement(*placement);
   config.placement.owner = owner;
@@ -75,11 +77,20 @@ void BindTableLife(TableClass* table) {
             py::arg("max_rows") = -1, py::arg("max_bytes") = -1, py::arg("order") = "lru",
             py::arg("half_life_steps") = 0.0, py::arg("min_norm") = -1.0f,
             py::arg("on_trigger") = false, py::arg("placement") = std::nullopt,
-            py::arg("owner") = 0, py::arg("replace") = false)
+            py::arg("owner") = 0, py::arg("value_dtype") = "float32",
+            py::arg("state_dtype") = "float32", py::arg("accumulator_dtype") = "float32",
+            py::arg("rounding") = "stochastic", py::arg("replace") = false)
       .def("check_not_replaced", [](const PyTable& self) { CheckNotReplaced(*self.registered); })
       .def_property_readonly("id", [](const PyTable& self) { return self.registered->id; })
       .def_property_readonly("name", [](const PyTable& self) { return self->config().name; })
       .def_property_readonly("dim", [](const PyTable& self) { return self->dim(); })
+      .def_property_readonly(
+          "value_dtype", [](const PyTable& self) { return NameOf(self->config().precision.value); })
+      .def_property_readonly(
+          "state_dtype",
+          [](const PyTable& self) {
+            return NameOf(WithoutPython([&] { return self->layout(); }).state_type);
+          })
       .def_property_readonly("vocabulary",
                              [](const PyTable& self) { return self->config().vocabulary; })
       .def_property_readonly("workers",

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "table/for_shards.h"
+#include "table/row_values.h"
 
 namespace msrec {
 namespace {
@@ -38,6 +39,12 @@ const DeviceConfig& Checked(const TableCore& core, const DeviceConfig& config,
   }
   if (core.device != nullptr) throw std::invalid_argument(core.Where("has a device cache already"));
   if (core.context.eviction.by_norm() && !config.shared) core.RefuseUnshared("eviction by norm");
+  const RowPrecision& precision = core.config.precision;
+  if (!config.shared &&
+      (precision.value != NumberType::kFloat32 || precision.state != NumberType::kFloat32 ||
+       precision.accumulator != NumberType::kFloat32)) {
+    core.RefuseUnshared("a value_dtype, state_dtype or accumulator_dtype other than float32");
+  }
   if (config.shared == (values == nullptr)) {
     throw std::invalid_argument(
         core.Where("values of the device cache must be given where shared"));
@@ -49,7 +56,7 @@ const DeviceConfig& Checked(const TableCore& core, const DeviceConfig& config,
 
 DeviceCache::DeviceCache(TableCore* core, BatchLookup* lookup, const DeviceConfig& config,
                          float* values)
-    : core_(*core), lookup_(*lookup), rows_(Checked(*core, config, values), core->config.dim) {
+    : core_(*core), lookup_(*lookup), rows_(Checked(*core, config, values), &core->context.layout) {
   SetStates(nullptr);
   if (!config.shared) {
     is_touched_.assign(rows_.slots(), 0);
@@ -225,9 +232,11 @@ RowMoves DeviceCache::Prepare(const IdView& ids, const IdFilter& filter) {
         rows_.moving.push_back(swap);
       }
       moves.in_slots.push_back(static_cast<int32_t>(swap.slot));
-      const float* value = Value(swap.in);
-      moves.in_values.insert(moves.in_values.end(), value, value + dim);
-      moves.in_states.insert(moves.in_states.end(), value + dim, value + dim + width);
+      moves.in_values.resize(moves.in_values.size() + dim);
+      ReadValue(core_.context.layout, swap.in, &*(moves.in_values.end() - dim));
+      if (width == 0) continue;
+      moves.in_states.resize(moves.in_states.size() + width);
+      ReadOptimizerState(core_.context.layout, swap.in, &*(moves.in_states.end() - width));
     }
     if (lookup.ticket != StepLookups::kFrozenTicket) {
       auto node = slots_of_this.extract(slots_of_this.begin());
@@ -303,8 +312,8 @@ void DeviceCache::UpdateRows(const StepConstants& constants, int shard) {
     rows_.MarkDirty(slot, part->row[i]);
     part->row[i] = nullptr;  // its block is not what is updated
   }
-  core_.context.kernels->step_apart(constants, core_.config.dim, values, states, part->sum.data(),
-                                    part->n);
+  core_.context.row_kernels->step_apart(constants, core_.config.dim, part->key.data(), values,
+                                        states, part->sum.data(), part->n);
 }
 
 void DeviceCache::ForgetStep() {

@@ -6,12 +6,16 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "table/row_values.h"
 #include "util/thread_pool.h"
 
 namespace msrec {
 
-DeviceRows::DeviceRows(const DeviceConfig& config, int dim)
-    : config_(config), dim_(dim), map_(static_cast<uint32_t>(config.rows), config.lfu) {
+DeviceRows::DeviceRows(const DeviceConfig& config, const RowLayout* layout)
+    : config_(config),
+      layout_(layout),
+      dim_(layout->dim),
+      map_(static_cast<uint32_t>(config.rows), config.lfu) {
   host_.assign(slots(), nullptr);
   dirty_.assign(slots(), 0);
   gone_.assign(slots(), 0);
@@ -136,10 +140,8 @@ void DeviceRows::Assign(const Batch& batch, uint32_t* found, std::vector<SlotSwa
 }
 
 void DeviceRows::CopyOut(const SlotSwap& swap, const float* value, const float* state) const {
-  std::memcpy(msrec::Value(swap.out), value, sizeof(float) * dim_);
-  if (state_width_ > 0) {
-    std::memcpy(msrec::Value(swap.out) + dim_, state, sizeof(float) * state_width_);
-  }
+  WriteValue(*layout_, value, swap.out);
+  if (state_width_ > 0) WriteOptimizerState(*layout_, state, swap.out);
 }
 
 void DeviceRows::Move(const std::vector<SlotSwap>& swaps) {
@@ -151,10 +153,8 @@ void DeviceRows::Move(const std::vector<SlotSwap>& swaps) {
       const SlotSwap& swap = swaps[i];
       if (swap.out != nullptr) CopyOut(swap, Value(swap.slot), State(swap.slot));
       if (swap.in == nullptr) continue;
-      std::memcpy(Value(swap.slot), msrec::Value(swap.in), sizeof(float) * dim_);
-      if (state_width_ > 0) {
-        std::memcpy(State(swap.slot), msrec::Value(swap.in) + dim_, sizeof(float) * state_width_);
-      }
+      ReadValue(*layout_, swap.in, Value(swap.slot));
+      if (state_width_ > 0) ReadOptimizerState(*layout_, swap.in, State(swap.slot));
     }
   });
   for (const SlotSwap& swap : swaps) written_back += swap.out != nullptr;

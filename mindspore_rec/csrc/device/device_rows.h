@@ -5,6 +5,9 @@
 // CPU, in memory shared with it; its last three rows read as unknown keys do, as padding does
 // (zeros), and take what nobody wants.
 //
+// Numbers in the cache are float32; of rows that are narrower, float32 that are rounded as the rows
+// are, so that nothing is lost on the way.
+//
 // A row in the cache has its newest value and state there; its block in host memory keeps the
 // metadata, and an older value and state while the slot is dirty. A row whose block is freed,
 // demoted or overwritten must leave the cache first: WriteBackAndForget or Forget.
@@ -38,7 +41,8 @@ struct SlotSwap {
 
 class DeviceRows {
  public:
-  DeviceRows(const DeviceConfig& config, int dim);
+  // Requires: the layout outlives it. It may change with the states.
+  DeviceRows(const DeviceConfig& config, const RowLayout* layout);
 
   uint32_t slots() const { return map_.capacity(); }
   uint32_t unknown_slot() const { return slots(); }
@@ -105,6 +109,7 @@ class DeviceRows {
   void ApplyLeaving();
 
   const DeviceConfig config_;
+  const RowLayout* const layout_;  // of the blocks in host memory
   const int dim_;
   int state_width_ = 0;
   float* values_ = nullptr;

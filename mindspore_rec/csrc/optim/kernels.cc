@@ -32,10 +32,13 @@ const Kernels* FindKernels(const char* name) {
   if (std::strcmp(name, "base") == 0) return &kKernelsBase;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (std::strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2")) return &kKernelsAvx2;
-  if (std::strcmp(name, "avx512") == 0 && __builtin_cpu_supports("avx512f") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl")) {
+  if (std::strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2") &&
+      __builtin_cpu_supports("f16c")) {
+    return &kKernelsAvx2;
+  }
+  if (std::strcmp(name, "avx512") == 0 && __builtin_cpu_supports("f16c") &&
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
     return &kKernelsAvx512;
   }
 #endif

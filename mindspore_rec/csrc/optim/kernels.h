@@ -8,7 +8,9 @@
 #include <cstdint>
 
 #include "init/initializer.h"
+#include "optim/rounding.h"
 #include "optim/rule.h"
+#include "util/number_type.h"
 
 namespace msrec {
 
@@ -19,30 +21,48 @@ struct StepConstants {
   float adam_lr;  // learning rate with both bias corrections
   float adam_eps;
   float ftrl_l2x2;
+  Rounding rounding = {};  // of rows that are not float32
 };
 
 // Returns the constants of a step, with what the formulas need beside the rule and the input.
 StepConstants MakeStepConstants(const Rule& rule, const StepInput& input);
 
-struct Kernels {
-  const char* name;  // "avx512", "avx2", "base"
-
+// The kernels that read and write the numbers of rows, of one type of values and one of states.
+// What they read, write beside rows, and compute with, is float32.
+struct RowKernels {
   // out[pos[i]] = value of rows[inverse[i]], or default_row where that row is null; i in [0, n).
   void (*gather)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
                  const float* default_row, int dim, float* out);
 
-  // sums[slot[i]] += scale[pos[i]] * grad[source[pos[i]]] in order of i. Null source: pos itself;
-  // null scale: 1.
-  void (*accumulate)(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
-                     const uint32_t* source, const float* scale, int dim, float* sums);
+  // out = sum over i of weight[i] * rows[index[i]] (null weight: 1; null row: default_row), times
+  // scale.
+  void (*pool)(char* const* rows, const uint32_t* index, const float* weight, size_t n,
+               const float* default_row, float scale, int dim, float* out);
 
   // Updates each row that is not null by one optimizer step; sums holds a gradient of dim floats
   // for each.
   void (*step)(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n);
 
-  // Updates rows whose value and state are stored apart; a null value is no row.
-  void (*step_apart)(const StepConstants& c, int dim, float* const* values, float* const* states,
-                     const float* sums, size_t n);
+  // Updates rows whose value and state are stored apart, as float32 that are rounded as the rows
+  // are; a null value is no row.
+  void (*step_apart)(const StepConstants& c, int dim, const int64_t* keys, float* const* values,
+                     float* const* states, const float* sums, size_t n);
+};
+
+struct Kernels {
+  const char* name;  // "avx512", "avx2", "base"
+
+  // By type of values and of states; the state is float32 or bfloat16.
+  RowKernels rows[3][2];
+
+  const RowKernels& RowsOf(NumberType value, NumberType state) const {
+    return rows[static_cast<int>(value)][static_cast<int>(state)];
+  }
+
+  // sums[slot[i]] += scale[pos[i]] * grad[source[pos[i]]] in order of i. Null source: pos itself;
+  // null scale: 1.
+  void (*accumulate)(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
+                     const uint32_t* source, const float* scale, int dim, float* sums);
 
   // Returns the sum of squares of the gradients of rows that are not null, in a fixed order.
   double (*squared_norm)(int dim, char* const* rows, const float* sums, size_t n);
@@ -54,11 +74,6 @@ struct Kernels {
 
   // Returns the sum of squares of n numbers, in a fixed order.
   double (*sum_of_squares)(const float* g, size_t n);
-
-  // out = sum over i of weight[i] * rows[index[i]] (null weight: 1; null row: default_row), times
-  // scale.
-  void (*pool)(char* const* rows, const uint32_t* index, const float* weight, size_t n,
-               const float* default_row, float scale, int dim, float* out);
 
   // Writes the first value of key.
   void (*initialize)(const Initializer& init, int64_t key, int dim, float* out);

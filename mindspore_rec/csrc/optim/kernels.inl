@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The row kernels. Included once by each kernels_<isa>.cc. Everything here has internal linkage and
-// uses no inline function of another header: a function shared with other files could be linked in
-// its AVX-512 form and run on a CPU without it.
+// uses no inline function of another header unless that is always inlined: a function shared with
+// other files could be linked in its AVX-512 form and run on a CPU without it.
 #include "optim/kernels.h"
 #include "table/row_layout.h"
+#include "util/bfloat16.h"
+#include "util/float16.h"
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
 
 namespace msrec {
 namespace {
@@ -118,6 +124,7 @@ void Pool(char* const* rows, const uint32_t* index, const float* weight, size_t 
 // Each updates n elements: w values, s0 to s2 the states of the rule, raw gradients. In all:
 // g = grad_scale * raw, and g += weight_decay * w unless the decay is decoupled (AdamW). A row of a
 // table has its states one after the other; rows without a gradient are never visited ("lazy").
+// States is how many of them there are for each element.
 
 // Returns what weight decay adds for that weight. Without decay it is the zero that a decay of 0
 // gives, but for infinite weights, which a decay of 0 would turn into NaN.
@@ -127,6 +134,7 @@ MSREC_INLINE float Decay(float weight_decay, float w) {
 }
 
 struct Sgd {
+  MSREC_INLINE int States(const Rule&) { return 0; }
   template <bool kDecays>
   MSREC_INLINE void Apply(const StepConstants& c, int n, float* __restrict w, float*, float*,
                           float*, const float* __restrict raw) {
@@ -139,6 +147,7 @@ struct Sgd {
 };
 
 struct Momentum {
+  MSREC_INLINE int States(const Rule&) { return 1; }
   template <bool kDecays>
   MSREC_INLINE void Apply(const StepConstants& c, int n, float* __restrict w, float* __restrict m,
                           float*, float*, const float* __restrict raw) {
@@ -155,6 +164,7 @@ struct Momentum {
 };
 
 struct Adagrad {
+  MSREC_INLINE int States(const Rule&) { return 1; }
   template <bool kDecays>
   MSREC_INLINE void Apply(const StepConstants& c, int n, float* __restrict w, float* __restrict a,
                           float*, float*, const float* __restrict raw) {
@@ -176,6 +186,7 @@ MSREC_INLINE float LaneSum(const float* lane) {
 
 // Of rows only: one accumulator for all n elements.
 struct RowWiseAdagrad {
+  MSREC_INLINE int States(const Rule&) { return 0; }
   template <bool kDecays>
   MSREC_INLINE void Apply(const StepConstants& c, int n, float* __restrict w, float* __restrict a,
                           float*, float*, const float* __restrict raw) {
@@ -195,6 +206,7 @@ struct RowWiseAdagrad {
 };
 
 struct Adam {
+  MSREC_INLINE int States(const Rule&) { return 2; }
   template <bool kDecays>
   MSREC_INLINE void Apply(const StepConstants& c, int n, float* __restrict w, float* __restrict m,
                           float* __restrict v, float*, const float* __restrict raw) {
@@ -221,6 +233,7 @@ struct Adam {
 };
 
 struct Ftrl {
+  MSREC_INLINE int States(const Rule&) { return 2; }
   template <bool kDecays>
   MSREC_INLINE void Apply(const StepConstants& c, int count, float* __restrict w,
                           float* __restrict n, float* __restrict z, float*,
@@ -256,6 +269,7 @@ struct Ftrl {
 };
 
 struct RmsProp {
+  MSREC_INLINE int States(const Rule& rule) { return rule.centered ? 3 : 2; }
   template <bool kDecays>
   MSREC_INLINE void Apply(const StepConstants& c, int n, float* __restrict w, float* __restrict ms,
                           float* __restrict mom, float* __restrict mg,
@@ -370,8 +384,8 @@ void StepApartRule(const StepConstants& c, int dim, float* const* values, float*
 #undef CALL
 }
 
-void StepApart(const StepConstants& c, int dim, float* const* values, float* const* states,
-               const float* sums, size_t n) {
+void StepApart(const StepConstants& c, int dim, const int64_t*, float* const* values,
+               float* const* states, const float* sums, size_t n) {
 #define CALL(R) StepApartRule<R>(c, dim, values, states, sums, n)
   MSREC_FOR_RULE(c.rule.kind, CALL)
 #undef CALL
@@ -391,6 +405,8 @@ void StepDense(const StepConstants& c, int n, float* w, float* const* states, co
   MSREC_FOR_RULE(c.rule.kind, CALL)
 #undef CALL
 }
+
+#include "optim/narrow.inl"
 
 double SumOfSquares(const float* g, size_t n) {
   constexpr size_t kLanes = 16;
@@ -568,7 +584,14 @@ void Initialize(const Initializer& init, int64_t key, int dim, float* out) {
 
 extern const Kernels MSREC_KERNELS_SYMBOL;
 const Kernels MSREC_KERNELS_SYMBOL = {
-    MSREC_KERNELS_NAME, Gather,    Accumulate,   Step, StepApart,
-    SquaredNorm,        StepDense, SumOfSquares, Pool, Initialize};
+    MSREC_KERNELS_NAME,
+    {{{Gather, Pool, Step, StepApart}, NarrowRows<Float32, Bfloat16>()},
+     {NarrowRows<Bfloat16, Float32>(), NarrowRows<Bfloat16, Bfloat16>()},
+     {NarrowRows<Float16, Float32>(), NarrowRows<Float16, Bfloat16>()}},
+    Accumulate,
+    SquaredNorm,
+    StepDense,
+    SumOfSquares,
+    Initialize};
 
 }  // namespace msrec

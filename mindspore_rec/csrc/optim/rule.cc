@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/rule.h"
 
-#include <algorithm>
 #include <stdexcept>
 
 namespace msrec {
@@ -26,13 +25,15 @@ int32_t Rule::StateWidth(int32_t dim) const {
   return 0;
 }
 
-void Rule::InitState(float* state, int32_t dim) const {
-  const bool accumulates = kind == RuleKind::kAdagrad || kind == RuleKind::kRowWiseAdagrad ||
-                           kind == RuleKind::kFtrl || kind == RuleKind::kRmsProp;
-  const int32_t width = StateWidth(dim);
-  const int32_t accumulator = accumulates ? (kind == RuleKind::kRowWiseAdagrad ? 1 : dim) : 0;
-  std::fill(state, state + accumulator, initial_accumulator);
-  std::fill(state + accumulator, state + width, 0.0f);
+int32_t Rule::FirstAccumulators(int32_t dim) const {
+  if (kind == RuleKind::kRowWiseAdagrad) return 1;
+  const bool accumulates =
+      kind == RuleKind::kAdagrad || kind == RuleKind::kFtrl || kind == RuleKind::kRmsProp;
+  return accumulates ? dim : 0;
+}
+
+bool Rule::KeepsSums() const {
+  return kind == RuleKind::kAdagrad || kind == RuleKind::kRowWiseAdagrad || kind == RuleKind::kFtrl;
 }
 
 RuleKind ParseRuleKind(const std::string& name) {

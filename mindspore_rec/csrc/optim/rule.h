@@ -38,8 +38,10 @@ struct Rule {
 
   // Returns the floats of optimizer state of a row of this dim.
   int32_t StateWidth(int32_t dim) const;
-  // Sets the first state of a new row.
-  void InitState(float* state, int32_t dim) const;
+  // Returns how many of these begin as initial_accumulator; the others begin as 0.
+  int32_t FirstAccumulators(int32_t dim) const;
+  // Whether the state is sums that only grow, which few bits would stop, and no moving averages.
+  bool KeepsSums() const;
 };
 
 // "sgd", "momentum", "adagrad", "row_wise_adagrad", "adam", "adamw", "ftrl", "rmsprop".

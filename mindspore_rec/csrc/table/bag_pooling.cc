@@ -92,8 +92,8 @@ void BagPooling::PoolBag(Batch* batch, size_t bag, size_t first, size_t last, co
   if (bags.combiner == Combiner::kSqrtN) {
     scale = total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
   }
-  core_.context.kernels->pool(batch->row.data(), rows, weights, pooled, unknown, scale, dim,
-                              out + bag * dim);
+  const RowKernels& kernels = rows_ != nullptr ? *rows_ : *core_.context.row_kernels;
+  kernels.pool(batch->row.data(), rows, weights, pooled, unknown, scale, dim, out + bag * dim);
   for (size_t i = first; i < last; ++i) {
     batch->bag[i] = static_cast<uint32_t>(bag);
     batch->weight[i] = (bags.weights != nullptr ? bags.weights[i] : 1.0f) * scale;

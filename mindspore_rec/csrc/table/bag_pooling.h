@@ -23,6 +23,8 @@ class BagPooling {
  public:
   // Requires: core outlives it.
   explicit BagPooling(const TableCore* core) : core_(*core) {}
+  // Combines rows that are of `rows` and not of the table's own types.
+  BagPooling(const TableCore* core, const RowKernels* rows) : core_(*core), rows_(rows) {}
 
   // Throw std::invalid_argument where offsets do not rise from 0 to at most the number of ids.
   void Check(const IdView& ids, const BagView& bags) const;
@@ -37,7 +39,8 @@ class BagPooling {
                const float* unknown, float* out);
 
   const TableCore& core_;
-  Buffer<uint32_t> row_of_pos_;  // by position of the lookup
+  const RowKernels* const rows_ = nullptr;  // null: those of the table's rows
+  Buffer<uint32_t> row_of_pos_;             // by position of the lookup
 };
 
 }  // namespace msrec

@@ -59,9 +59,9 @@ void BatchLookup::Run(Batch* batch, LookupPurpose purpose, const float* unknown,
       if (batch->row[first + i] != nullptr) core_.device->WriteBack(batch->key[first + i]);
     }
     if (out == nullptr) return;
-    core_.context.kernels->gather(batch->row.data() + first, batch->inverse.data() + first,
-                                  batch->pos.data() + first, batch->begin[s + 1] - first, unknown,
-                                  dim, out);
+    core_.context.row_kernels->gather(batch->row.data() + first, batch->inverse.data() + first,
+                                      batch->pos.data() + first, batch->begin[s + 1] - first,
+                                      unknown, dim, out);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "table/row_values.h"
 #include "util/thread_pool.h"
 
 namespace msrec {
@@ -25,7 +26,7 @@ ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state) {
   return NewRows(n, layout.dim, with_state ? layout.state_width : 0);
 }
 
-void Pack(const KeyedRows& rows, size_t from, ExportedRows* to) {
+void Pack(const RowLayout& layout, const KeyedRows& rows, size_t from, ExportedRows* to) {
   ExportedRows& out = *to;
   const size_t n = std::min(rows.size(), out.n - std::min(from, out.n));
   const size_t dim = out.dim;
@@ -48,8 +49,8 @@ void Pack(const KeyedRows& rows, size_t from, ExportedRows* to) {
             std::memset(value, 0, dim * sizeof(float));
             std::memset(state, 0, width * sizeof(float));
           } else {
-            std::memcpy(value, Value(row), dim * sizeof(float));
-            std::memcpy(state, Value(row) + dim, width * sizeof(float));
+            ReadValue(layout, row, value);
+            if (width > 0) ReadState(layout, row, state);
           }
         }
       });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ExportedRows: rows that left a table, as arrays.
+// ExportedRows: rows that left a table, as arrays. Numbers are float32, whatever the table keeps
+// them as.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +43,6 @@ ExportedRows NewRows(size_t n, int32_t dim, int32_t state_width);
 ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state);
 
 // Copy rows to places `from` and on, as far as there is room.
-void Pack(const KeyedRows& rows, size_t from, ExportedRows* out);
+void Pack(const RowLayout& layout, const KeyedRows& rows, size_t from, ExportedRows* out);
 
 }  // namespace msrec

@@ -2,14 +2,18 @@
 //
 // The layout of a row in memory, in one place. A row is one contiguous block:
 //
-//   | RowMeta (20 bytes) | value: dim floats | optimizer state: state_width floats |
+//   | RowMeta (20 bytes) | value: dim numbers | optimizer state | score: one float32, if any |
 //
-// The metadata comes first so that a lookup touches key and value in adjacent cache lines, and one
-// block so that a tier moves a row with one copy. Rows are 4-byte aligned.
+// Value and state have a type each; a part of an odd number of two bytes is padded to 4. The
+// metadata comes first so that a lookup touches key and value in adjacent cache lines, and one
+// block so that a tier moves a row with one copy. Rows are 4-byte aligned. Numbers are read and
+// written through row_values.h and the kernels.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "util/number_type.h"
 
 namespace msrec {
 
@@ -31,20 +35,35 @@ inline void AddCount(RowMeta* meta, uint32_t occurrences) {
   meta->count = meta->count + (occurrences < room ? occurrences : room);
 }
 
-struct RowLayout {
-  int32_t dim = 0;  // floats of the value; 0 for rows that only count (admission candidates)
-  int32_t state_width = 0;  // floats of optimizer state
+// Bytes of a row's part of n numbers. Always inlined, since the kernels of every instruction set
+// use it.
+__attribute__((always_inline)) inline constexpr size_t PartBytes(int32_t n, NumberType type) {
+  return (static_cast<size_t>(n) * BytesOf(type) + 3) / 4 * 4;
+}
 
-  size_t stride() const {
-    return sizeof(RowMeta) + sizeof(float) * (static_cast<size_t>(dim) + state_width);
+constexpr int32_t kMaxDim = 8192;  // of a table
+
+struct RowLayout {
+  int32_t dim = 0;  // numbers of the value; 0 for rows that only count (admission candidates)
+  int32_t state_width = 0;  // numbers of optimizer state and, where there is one, the score
+  bool scored = false;      // the last of these is the row's frequency or score, always float32
+  NumberType value_type = NumberType::kFloat32;
+  NumberType state_type = NumberType::kFloat32;
+
+  // Numbers that the optimizer keeps.
+  int32_t optimizer_width() const { return state_width - (scored ? 1 : 0); }
+  size_t value_bytes() const { return PartBytes(dim, value_type); }
+  size_t state_bytes() const {
+    return PartBytes(optimizer_width(), state_type) + (scored ? sizeof(float) : 0);
+  }
+  size_t stride() const { return sizeof(RowMeta) + value_bytes() + state_bytes(); }
+  // Whether numbers of a row are floats one after the other.
+  bool is_float32() const {
+    return value_type == NumberType::kFloat32 && state_type == NumberType::kFloat32;
   }
 };
 
 inline RowMeta* Meta(char* row) { return reinterpret_cast<RowMeta*>(row); }
 inline const RowMeta* Meta(const char* row) { return reinterpret_cast<const RowMeta*>(row); }
-inline float* Value(char* row) { return reinterpret_cast<float*>(row + sizeof(RowMeta)); }
-inline const float* Value(const char* row) {
-  return reinterpret_cast<const float*>(row + sizeof(RowMeta));
-}
 
 }  // namespace msrec

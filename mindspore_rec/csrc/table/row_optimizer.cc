@@ -22,10 +22,9 @@ int64_t RowOptimizer::Replace(const Rule& rule) {
 }
 
 RowOptimizer::Relaid RowOptimizer::Relay(const Rule& rule) {
-  const int dim = core_.config.dim;
   Relaid relaid;
   relaid.rule = rule;
-  relaid.layout = {dim, StateWidth(rule, core_.context.eviction, dim)};
+  relaid.layout = core_.LayoutFor(rule);
   const Rule before = core_.context.rule;
   core_.context.rule = rule;  // what fresh state is made by
   try {
@@ -47,7 +46,7 @@ std::shared_ptr<WriteBehind> RowOptimizer::Adopt(Relaid relaid) noexcept {
   core_.context.rule = relaid.rule;
   if (core_.cache != nullptr) left = core_.cache->tiers.Adopt(std::move(relaid.lower));
   for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Adopt(relaid.stores[s].get());
-  core_.context.layout = relaid.layout;
+  core_.TakeLayout(relaid.layout);
   for (const auto& shard : core_.shards) shard->TouchAll();
   ++core_.relayouts;
   if (core_.device != nullptr) {
@@ -77,7 +76,10 @@ StepConstants RowOptimizer::Constants(const StepInput& input) const {
     throw std::runtime_error(core_.Where(
         "another optimizer was created for this table later; this one can no longer step"));
   }
-  return MakeStepConstants(rule, input);
+  StepConstants constants = MakeStepConstants(rule, input);
+  constants.rounding = {core_.config.precision.stochastic,
+                        RoundingStream(core_.config.initializer.seed, core_.context.step)};
+  return constants;
 }
 
 void RowOptimizer::ReserveUpdate() {
@@ -102,8 +104,8 @@ void RowOptimizer::PrepareUpdate(int s, bool stale) {
 
 void RowOptimizer::Update(const StepConstants& constants, int s) {
   GradientSum::Part& part = core_.lookups.gradients().part(s);
-  core_.context.kernels->step(constants, core_.config.dim, part.row.data(), part.sum.data(),
-                              part.n);
+  core_.context.row_kernels->step(constants, core_.config.dim, part.row.data(), part.sum.data(),
+                                  part.n);
 }
 
 }  // namespace msrec

@@ -9,8 +9,8 @@ namespace msrec {
 
 RowSizes::RowSizes(const RowLayout& layout)
     : metadata(sizeof(RowMeta)),
-      value(sizeof(float) * layout.dim),
-      state(sizeof(float) * layout.state_width),
+      value(layout.value_bytes()),
+      state(layout.state_bytes()),
       block(layout.stride()),
       index(8),
       pin(sizeof(RowPin)),

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "table/row_values.h"
+
 namespace msrec {
 namespace {
 
@@ -57,15 +59,17 @@ void Shard::Fresh(char* row, int64_t key) {
   meta->dirty = dirty;
   meta->last_step = ClampStep(context_->step);
   meta->last_time = context_->time;
-  const int dim = context_->layout.dim;
-  context_->kernels->initialize(context_->initializer, key, dim, Value(row));
-  InitState(row, context_->layout.state_width);
+  const RowLayout& layout = context_->layout;
+  float value[kMaxDim];
+  context_->kernels->initialize(context_->initializer, key, layout.dim, value);
+  WriteValue(layout, value, row);
+  InitState(layout, row);
 }
 
-void Shard::InitState(char* row, int state_width) const {
-  const int dim = context_->layout.dim;
-  context_->rule.InitState(Value(row) + dim, dim);
-  if (context_->eviction.scored()) Value(row)[dim + state_width - 1] = 0.0f;
+void Shard::InitState(const RowLayout& layout, char* row) const {
+  const Rule& rule = context_->rule;
+  FillOptimizerState(layout, rule.FirstAccumulators(layout.dim), rule.initial_accumulator, row);
+  if (layout.scored) Score(layout, row) = 0.0f;
 }
 
 char* Shard::Insert(uint64_t hash, int64_t key) {
@@ -106,7 +110,7 @@ char* Shard::IdentityRow(int64_t key) {
 void Shard::TouchTraining(char* row, uint32_t occurrences) {
   RowMeta* meta = Meta(row);
   if (context_->eviction.order == EvictionOrder::kLfuDecay) {
-    float& frequency = Value(row)[context_->score_at()];
+    float& frequency = Score(context_->layout, row);
     const double idle = static_cast<double>(context_->step - meta->last_step);
     if (idle > 0) {
       frequency *= std::exp2(static_cast<float>(-idle / context_->eviction.half_life_steps));
@@ -126,7 +130,7 @@ void Shard::Probe(Batch* batch) {
   const size_t n = batch->unique[number_];
   const int64_t* keys = batch->key.data() + first;
   char** rows = batch->row.data() + first;
-  const size_t value_bytes = sizeof(RowMeta) + sizeof(float) * context_->layout.dim;
+  const size_t value_bytes = sizeof(RowMeta) + context_->layout.value_bytes();
   const size_t ahead = std::min<size_t>(value_bytes, 512);
   if (context_->identity()) {
     for (size_t i = 0; i < n; ++i) {

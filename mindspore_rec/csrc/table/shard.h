@@ -78,10 +78,11 @@ struct ShardContext {
   Epochs epochs;
   int64_t vocabulary = 0;  // > 0: a static table of the keys 0 .. vocabulary - 1
   const Kernels* kernels = nullptr;
-  DeviceRows* device = nullptr;  // null: there is no device cache
-  bool tiered = false;           // there are tiers below host memory
-  uint32_t first_time = 0;       // the first watermark: keys from before it count as seen then
-  Placement placement;           // which keys' rows are here
+  const RowKernels* row_kernels = nullptr;  // of the layout's types
+  DeviceRows* device = nullptr;             // null: there is no device cache
+  bool tiered = false;                      // there are tiers below host memory
+  uint32_t first_time = 0;  // the first watermark: keys from before it count as seen then
+  Placement placement;      // which keys' rows are here
   Pins pins;
 
   bool is_static() const { return vocabulary > 0; }
@@ -93,16 +94,13 @@ struct ShardContext {
   bool Due(const RowMeta& meta) const {
     return eviction.by_age() && Age(eviction, horizon, meta) != EvictionReason::kNone;
   }
-  // A row's frequency or score, where the order of eviction needs one, is the last float of its
-  // state.
-  int score_at() const { return layout.dim + layout.state_width - 1; }
 };
 
 inline uint32_t ClampStep(int64_t step) {
   return static_cast<uint32_t>(std::min<int64_t>(step, 0xffffffffLL));
 }
 
-// Floats of a row's state: the optimizer's, and its frequency or score.
+// Numbers of a row's state: the optimizer's, and its frequency or score.
 inline int32_t StateWidth(const Rule& rule, const Eviction& eviction, int32_t dim) {
   return rule.StateWidth(dim) + (eviction.scored() ? 1 : 0);
 }
@@ -289,7 +287,7 @@ class Shard {
   void Probe(Batch* batch);
   void Drop(uint32_t id, EvictionReason reason);
   void CountEvicted(EvictionReason reason);
-  void InitState(char* row, int state_width) const;
+  void InitState(const RowLayout& layout, char* row) const;
   void Release(uint32_t id) noexcept;
   // Make room for that many more rows with a copy in a lower tier. Throws std::bad_alloc.
   void ReserveCopies(size_t more);

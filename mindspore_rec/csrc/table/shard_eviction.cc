@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "table/row_values.h"
 #include "table/shard.h"
 
 namespace msrec {
@@ -37,13 +38,8 @@ void Shard::CountEvicted(EvictionReason reason) {
 }
 
 bool Shard::BelowNorm(const char* row) const {
-  double squares = 0.0;
-  for (int j = 0; j < context_->layout.dim; ++j) {
-    const double x = Value(row)[j];
-    squares += x * x;
-  }
   const double limit = context_->eviction.min_norm;
-  return squares < limit * limit;
+  return SquaredNormOfValue(context_->layout, row) < limit * limit;
 }
 
 EvictionReason Shard::Reason(const char* row, bool norms) const {
@@ -89,14 +85,14 @@ double Shard::Priority(const char* row) const {
       return meta->count;
     case EvictionOrder::kLfuDecay: {
       const double idle = static_cast<double>(context_->step - meta->last_step);
-      const double frequency = Value(row)[context_->score_at()];
+      const double frequency = Score(context_->layout, row);
       if (!(frequency > 0.0)) break;
       return std::log2(frequency) - idle / context_->eviction.half_life_steps;
     }
     case EvictionOrder::kScore:
       // An import may bring anything.
-      if (std::isnan(Value(row)[context_->score_at()])) break;
-      return Value(row)[context_->score_at()];
+      if (std::isnan(Score(context_->layout, row))) break;
+      return Score(context_->layout, row);
   }
   return -std::numeric_limits<double>::infinity();
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "table/row_values.h"
 #include "table/shard.h"
 
 namespace msrec {
@@ -60,7 +61,7 @@ void Shard::StopRecording() {
 }
 
 void Shard::Import(int64_t key, const RowArrays& one) {
-  const int dim = context_->layout.dim;
+  const RowLayout& layout = context_->layout;
   const uint64_t hash = IndexHash(key);
   char* row = context_->identity() ? IdentityRow(key) : nullptr;
   if (row == nullptr) {
@@ -75,21 +76,19 @@ void Shard::Import(int64_t key, const RowArrays& one) {
   // 0 is what a table without event time has.
   meta->last_time =
       one.last_times != nullptr && *one.last_times != 0 ? *one.last_times : context_->time;
-  if (one.values != nullptr) std::memcpy(Value(row), one.values, sizeof(float) * dim);
+  if (one.values != nullptr) WriteValue(layout, one.values, row);
   if (one.states != nullptr) {
-    std::memcpy(Value(row) + dim, one.states, sizeof(float) * context_->layout.state_width);
+    WriteState(layout, one.states, row);
   } else {
-    InitState(row, context_->layout.state_width);
+    InitState(layout, row);
   }
   changes_.Touch(meta);
 }
 
 void Shard::Relay(const char* from, const RowLayout& layout, char* to) const {
-  std::memcpy(to, from, sizeof(RowMeta) + sizeof(float) * layout.dim);
-  InitState(to, layout.state_width);
-  if (context_->eviction.scored()) {
-    Value(to)[layout.dim + layout.state_width - 1] = Value(from)[context_->score_at()];
-  }
+  std::memcpy(to, from, sizeof(RowMeta) + layout.value_bytes());
+  InitState(layout, to);
+  if (layout.scored) Score(layout, to) = Score(context_->layout, from);
 }
 
 std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {

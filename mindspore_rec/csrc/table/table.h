@@ -46,6 +46,8 @@ class Table {
 
   const TableConfig& config() const { return core_.config; }
   int32_t dim() const { return core_.config.dim; }
+  // Return the layout of rows, which follows from the optimizer too.
+  RowLayout layout();
   // Throw ForkedProcess in a forked child.
   void RequireOwnProcess() const { core_.mutex.Require(); }
 
@@ -131,8 +133,11 @@ class Table {
   void AdoptHandles(int64_t* handles, size_t n);
   // Throw StaleHandle where a handle is of another table, or names a worker that there is not.
   void CheckHandles(const int64_t* handles, size_t n);
-  // Combines rows that are elsewhere. Requires: the table outlives it.
-  BagPooling NewPooling() const { return BagPooling(&core_); }
+  // Combines rows of float32 that are elsewhere. Requires: the table outlives it.
+  BagPooling NewPooling() const {
+    return BagPooling(&core_,
+                      &core_.context.kernels->RowsOf(NumberType::kFloat32, NumberType::kFloat32));
+  }
   // Throw as CheckLookup does for ids, those that a lookup's filter has dropped.
   void CheckIds(const IdView& ids, const IdFilter& filter) const { core_.CheckIds(ids, filter); }
 

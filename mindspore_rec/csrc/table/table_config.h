@@ -12,6 +12,7 @@
 #include "policy/admission.h"
 #include "policy/eviction.h"
 #include "table/placement.h"
+#include "util/number_type.h"
 
 namespace msrec {
 
@@ -26,6 +27,18 @@ struct NoOptimizer : std::runtime_error {
 };
 struct StaleHandle : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
+};
+
+// How a row's numbers are kept. All arithmetic is in float32.
+struct RowPrecision {
+  NumberType value = NumberType::kFloat32;
+  // Of optimizer states that are moving averages: float32 or bfloat16.
+  NumberType state = NumberType::kFloat32;
+  // Of those that are sums (Rule::KeepsSums): the same.
+  NumberType accumulator = NumberType::kFloat32;
+  // Whether a step writes back by chance (optim/rounding.h), so that the mean of what is written is
+  // what was computed; else the nearest number is written.
+  bool stochastic = true;
 };
 
 struct TableConfig {
@@ -43,6 +56,7 @@ struct TableConfig {
   Admission admission;
   Eviction eviction;
   Placement placement;
+  RowPrecision precision;
 };
 
 }  // namespace msrec

@@ -13,18 +13,32 @@
 namespace msrec {
 namespace {
 
-constexpr int32_t kMaxDim = 8192;
-
 // Return the row that unknown keys read: `given`, or where that is empty `otherwise`, as dim
 // floats.
 std::vector<float> UnknownRow(const TableCore& core, const std::vector<float>& given,
                               const char* argument, const std::vector<float>& otherwise) {
   const std::vector<float>& row = given.empty() ? otherwise : given;
-  if (row.size() == 1) return std::vector<float>(core.config.dim, row[0]);
-  if (row.size() == static_cast<size_t>(core.config.dim)) return row;
+  const auto dim = static_cast<size_t>(core.config.dim);
+  if (row.size() == 1 || row.size() == dim) {
+    std::vector<float> full = row.size() == dim ? row : std::vector<float>(dim, row[0]);
+    // As a row would have it, so that it travels and is stored as rows are.
+    std::vector<float> kept(dim);
+    Narrow(core.config.precision.value, full.data(), dim, kept.data());
+    Widen(core.config.precision.value, kept.data(), dim, full.data());
+    return full;
+  }
   throw std::invalid_argument(core.Where(std::string(argument) + " must have 1 or " +
                                          std::to_string(core.config.dim) + " floats, got " +
                                          std::to_string(row.size())));
+}
+
+void CheckPrecision(const TableCore& core) {
+  const RowPrecision& precision = core.config.precision;
+  if (precision.state == NumberType::kFloat16 || precision.accumulator == NumberType::kFloat16) {
+    throw std::invalid_argument(
+        core.Where("state_dtype and accumulator_dtype must be float32 or bfloat16, got float16, "
+                   "whose range is too small for squares of gradients"));
+  }
 }
 
 }  // namespace
@@ -46,13 +60,14 @@ TableCore::TableCore(const TableConfig& given) : config(given), mutex(Where(""))
   CheckAdmission(given.admission, Where(""));
   CheckEviction(given.eviction, Where(""));
   config.initializer.seed = Mix64(given.seed ^ HashBytes(given.name.data(), given.name.size()));
-  context.layout = {given.dim, StateWidth(context.rule, given.eviction, given.dim)};
   context.initializer = config.initializer;
   context.admission = given.admission;
   context.eviction = given.eviction;
   context.vocabulary = given.vocabulary;
   context.placement = given.placement;
   context.kernels = &ActiveKernels();
+  CheckPrecision(*this);
+  TakeLayout(LayoutFor(context.rule));
   unknown_row = UnknownRow(*this, given.unknown_value, "unknown_value", {0.0f});
   serving_unknown_row =
       UnknownRow(*this, given.serving_unknown_value, "serving_unknown_value", unknown_row);
@@ -65,6 +80,24 @@ TableCore::TableCore(const TableConfig& given) : config(given), mutex(Where(""))
 }
 
 TableCore::~TableCore() = default;
+
+RowLayout TableCore::LayoutFor(const Rule& rule) const {
+  const RowPrecision& precision = config.precision;
+  RowLayout layout;
+  layout.dim = config.dim;
+  layout.state_width = StateWidth(rule, context.eviction, config.dim);
+  layout.scored = context.eviction.scored();
+  layout.value_type = precision.value;
+  layout.state_type = rule.KeepsSums() ? precision.accumulator : precision.state;
+  // Without a state there is nothing that could be narrow.
+  if (layout.optimizer_width() == 0) layout.state_type = NumberType::kFloat32;
+  return layout;
+}
+
+void TableCore::TakeLayout(const RowLayout& layout) {
+  context.layout = layout;
+  context.row_kernels = &context.kernels->RowsOf(layout.value_type, layout.state_type);
+}
 
 uint64_t TableCore::Structure() const {
   uint64_t version = relayouts;

@@ -67,6 +67,11 @@ struct TableCore {
   // Throw because a device cache out of the host's memory does not allow `what`.
   [[noreturn]] void RefuseUnshared(const char* what) const;
 
+  // Return the layout of rows that such an optimizer trains.
+  RowLayout LayoutFor(const Rule& rule) const;
+  // Let rows have that layout from now on. Requires: the shards' rows have it.
+  void TakeLayout(const RowLayout& layout);
+
   // Make room in the change log for these keys and, with `all`, for all rows in host memory and the
   // vocabulary. Throws std::bad_alloc.
   void ReserveChanges(const std::vector<int64_t>& keys, bool all);

@@ -6,6 +6,7 @@
 #include "cache/row_cache.h"
 #include "policy/check.h"
 #include "table/for_shards.h"
+#include "table/row_values.h"
 #include "table/table_guard.h"
 
 namespace msrec {
@@ -49,7 +50,7 @@ size_t Table::SetScores(const IdView& keys, const float* scores) {
         Shard& shard = core_.ShardFor(some[i]);
         char* row = shard.Find(some[i]);
         if (row == nullptr) continue;
-        Value(row)[core_.context.score_at()] = scores[first + i];
+        Score(core_.context.layout, row) = scores[first + i];
         shard.Touch(row);
         ++known;
       }
@@ -144,12 +145,8 @@ Explanation Table::Explain(int64_t key) {
     out.count = Meta(row)->count;
     out.last_step = Meta(row)->last_step;
     out.last_time = Meta(row)->last_time;
-    double squares = 0.0;
-    for (int j = 0; j < core_.config.dim; ++j) {
-      squares += static_cast<double>(Value(row)[j]) * Value(row)[j];
-    }
-    out.norm = std::sqrt(squares);
-    if (core_.context.eviction.scored()) out.score = Value(row)[core_.context.score_at()];
+    out.norm = std::sqrt(SquaredNormOfValue(core_.context.layout, row));
+    if (core_.context.eviction.scored()) out.score = Score(core_.context.layout, row);
     return out;
   });
 }

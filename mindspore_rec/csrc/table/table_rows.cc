@@ -7,6 +7,7 @@
 
 #include "cache/row_cache.h"
 #include "table/for_shards.h"
+#include "table/row_values.h"
 #include "table/table_guard.h"
 #include "util/headroom.h"
 
@@ -60,8 +61,8 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
         for (size_t i = first; i < batch->begin[s + 1]; ++i) {  // in order of positions
           char* row = batch->row[first + batch->inverse[i]];
           const size_t p = begin + batch->pos[i];
-          std::memcpy(Value(row), values + (core_.cache != nullptr ? last[p] : p) * dim,
-                      dim * sizeof(float));
+          WriteValue(core_.context.layout, values + (core_.cache != nullptr ? last[p] : p) * dim,
+                     row);
         }
       });
       core_.lookups.Recycle(std::move(batch));

@@ -73,7 +73,7 @@ struct TableStats {
   int64_t erased = 0;
   int64_t step = 0;
   int64_t event_time = 0;   // whole seconds since 1970; 0: no batch had one
-  int64_t state_width = 0;  // floats of optimizer state and score a row
+  int64_t state_width = 0;  // numbers of optimizer state and score a row
   std::optional<TierStatistics> tiers;
   std::optional<DeviceStats> device;
 

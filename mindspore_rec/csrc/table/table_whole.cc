@@ -12,6 +12,10 @@
 
 namespace msrec {
 
+RowLayout Table::layout() {
+  return Guard::Run(this, [&] { return core_.context.layout; });
+}
+
 ExportedRows Table::Export(bool with_state) {
   return Guard::Run(this, [&] {
     evictor_.EvictDue();
@@ -19,7 +23,7 @@ ExportedRows Table::Export(bool with_state) {
     ExportedRows out = NewExport(core_.context.layout, reader_.Count(), with_state);
     size_t n = 0;
     reader_.Walk([&](const KeyedRows& rows) {
-      Pack(rows, n, &out);
+      Pack(core_.context.layout, rows, n, &out);
       n += rows.size();
     });
     if (n != out.n) {
@@ -36,7 +40,7 @@ void Table::ExportParts(bool with_state, const std::function<void(ExportedRows)>
     reader_.Walk([&](const KeyedRows& rows) {
       if (rows.empty()) return;
       ExportedRows part = NewExport(core_.context.layout, rows.size(), with_state);
-      Pack(rows, 0, &part);
+      Pack(core_.context.layout, rows, 0, &part);
       fn(std::move(part));
     });
   });
@@ -48,7 +52,7 @@ ExportedRows Table::ExportKeys(const IdView& keys, bool with_state) {
     std::vector<char> copies;
     const KeyedRows rows = reader_.Find(keys, &copies);
     ExportedRows out = NewExport(core_.context.layout, rows.size(), with_state);
-    Pack(rows, 0, &out);
+    Pack(core_.context.layout, rows, 0, &out);
     return out;
   });
 }
@@ -74,7 +78,7 @@ ExportedRows Table::ExportSince(uint64_t mark, bool with_state, bool sweep) {
     std::vector<char> copies;
     const KeyedRows rows = reader_.Find(IdView{keys.data(), keys.size(), true}, &copies);
     ExportedRows out = NewExport(core_.context.layout, rows.size(), with_state);
-    Pack(rows, 0, &out);
+    Pack(core_.context.layout, rows, 0, &out);
     return out;
   });
 }

@@ -136,7 +136,8 @@ void LookupExchange::Expand(One* one, size_t index) {
       one->pooling->Pool(&batch, one->ids, *request.bags, nullptr, request.out);
     } else {
       if (batch.begin[kNumShards] < batch.n) ZeroRows(request.out, batch.n, batch.stride, dim);
-      const Kernels& kernels = ActiveKernels();
+      const RowKernels& kernels =
+          ActiveKernels().RowsOf(NumberType::kFloat32, NumberType::kFloat32);
       ForShards(batch, [&](int s) {
         const size_t first = batch.begin[s];
         kernels.gather(batch.row.data() + first, batch.inverse.data() + first,

@@ -10,8 +10,8 @@
 #include <cmath>
 #include <limits>
 
+#include "float_rows.h"
 #include "rules.h"
-#include "table/row_layout.h"
 #include "testing.h"
 
 namespace msrec {
@@ -79,8 +79,8 @@ TEST_P(DenseStepTest, HasTheBitsOfATablesRow) {
       for (int k = 0; k < model.used; ++k) {
         std::copy(model.states[k][0].begin(), model.states[k][0].end(), Value(row) + (k + 1) * n);
       }
-      base_->step(MakeStepConstants(row_rule, model.inputs[0]), static_cast<int>(n), &row,
-                  model.gradients[0].data(), 1);
+      base_->rows[0][0].step(MakeStepConstants(row_rule, model.inputs[0]), static_cast<int>(n),
+                             &row, model.gradients[0].data(), 1);
       StepDense(*kernels_, rule, model.Parameters(), &pool);
       ASSERT_TRUE(SameBits(model.weights[0].data(), Value(row), n)) << static_cast<int>(rule.kind);
       for (int k = 0; k < model.used; ++k) {

@@ -6,11 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
+#include "float_rows.h"
 #include "rules.h"
-#include "table/row_layout.h"
 #include "testing.h"
 
 namespace msrec {
@@ -74,8 +75,8 @@ TEST_P(KernelsTest, GatherCopiesRowsToTheirPositions) {
       pos[i] = static_cast<uint32_t>((i * 7) % n);
     }
     std::vector<float> out(n * dim, -7.0f), expected(n * dim);
-    kernels_->gather(rows.rows(), inverse.data(), pos.data(), n, default_row.data(), dim,
-                     out.data());
+    kernels_->rows[0][0].gather(rows.rows(), inverse.data(), pos.data(), n, default_row.data(), dim,
+                                out.data());
     for (size_t i = 0; i < n; ++i) {
       const char* row = rows.rows()[inverse[i]];
       std::memcpy(&expected[pos[i] * dim], row != nullptr ? Value(row) : default_row.data(),
@@ -124,8 +125,8 @@ TEST_P(KernelsTest, PoolAddsInOrder) {
       for (const bool weighted : {false, true}) {
         const float scale = rng_.Float(0.1f, 3.0f);
         std::vector<float> out(dim, NAN), expected(dim);
-        kernels_->pool(rows.rows(), index.data(), weighted ? weight.data() : nullptr, n,
-                       default_row.data(), scale, dim, out.data());
+        kernels_->rows[0][0].pool(rows.rows(), index.data(), weighted ? weight.data() : nullptr, n,
+                                  default_row.data(), scale, dim, out.data());
         for (int j = 0; j < dim; ++j) {
           for (size_t i = 0; i < n; ++i) {
             const char* row = rows.rows()[index[i]];
@@ -164,8 +165,8 @@ TEST_P(KernelsTest, StepHasTheBasesBits) {
       for (int step = 1; step <= 3; ++step) {
         const auto sums = rng_.Floats(37 * dim);
         const StepConstants c = Constants(rule, {0.05f, 0.01f, 0.5f, step});
-        kernels_->step(c, dim, here.rows(), sums.data(), 37);
-        base_->step(c, dim, there.rows(), sums.data(), 37);
+        kernels_->rows[0][0].step(c, dim, here.rows(), sums.data(), 37);
+        base_->rows[0][0].step(c, dim, there.rows(), sums.data(), 37);
       }
       ASSERT_EQ(here.memory(), there.memory())
           << "rule " << static_cast<int>(rule.kind) << " dim " << dim;
@@ -192,7 +193,7 @@ void CheckRule(const Kernels& kernels, const Rule& rule, int dim, double toleran
   char* row = memory.data();
   std::vector<Reference> reference(dim);
   for (int j = 0; j < dim; ++j) reference[j].w = Value(row)[j] = rng.Float(-1.0f, 1.0f);
-  rule.InitState(Value(row) + dim, dim);
+  std::fill_n(Value(row) + dim, rule.FirstAccumulators(dim), rule.initial_accumulator);
   for (int j = 0; j < dim; ++j) {
     reference[j].s0 = width == 0 ? 0.0 : Value(row)[dim + (width == 1 ? 0 : j)];
   }
@@ -208,7 +209,7 @@ void CheckRule(const Kernels& kernels, const Rule& rule, int dim, double toleran
     StepConstants c{rule, in, static_cast<float>(in.learning_rate * c2 / c1), rule.epsilon,
                     2.0f * rule.l2};
     if (rule.kind == RuleKind::kAdamW) c.adam_eps = static_cast<float>(rule.epsilon * c2);
-    kernels.step(c, dim, &row, raw.data(), 1);
+    kernels.rows[0][0].step(c, dim, &row, raw.data(), 1);
     std::vector<double> g(dim);
     for (int j = 0; j < dim; ++j) g[j] = double{in.grad_scale} * raw[j];
     formula(&reference, g, in);

@@ -312,7 +312,9 @@ class Model {
   }
   void FreshState(ModelRow* row) {
     row->state.resize(rule_.StateWidth(config_.dim));
-    rule_.InitState(row->state.data(), config_.dim);
+    std::fill(row->state.begin(), row->state.end(), 0.0f);
+    std::fill_n(row->state.begin(), rule_.FirstAccumulators(config_.dim),
+                rule_.initial_accumulator);
   }
   ModelRow* Insert(int64_t key) {
     ModelRow& row = rows_[key];

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Row kernels for rows whose value or state has two bytes a number. Part of kernels.inl, from which
+// they take the rules: a piece of a row is widened to float32, updated by the rule's own code, and
+// rounded back. One source for every pair of types.
+
+// ---------------------------------------------------------------- kinds of numbers
+//
+// Each has kBytes of a number in memory, whether stochastic rounding draws for it, and for a piece
+// of kPiece numbers: Widen, Nearest, Stochastic.
+
+constexpr int kPiece = 16;
+
+// A piece as one vector: compilers turn loops over the same numbers into scalar code here.
+typedef uint32_t Words __attribute__((vector_size(4 * kPiece)));
+typedef int32_t Signed __attribute__((vector_size(4 * kPiece)));
+typedef uint16_t Halves __attribute__((vector_size(2 * kPiece)));
+
+MSREC_INLINE void StoreHalves(const Words& numbers, char* to) {
+  const Halves halves = __builtin_convertvector(numbers, Halves);
+  __builtin_memcpy(to, &halves, sizeof(halves));
+}
+
+struct Float32 {
+  static constexpr NumberType kType = NumberType::kFloat32;
+  static constexpr int kBytes = 4;
+  static constexpr bool kRounds = false;
+  MSREC_INLINE void Widen(const char* from, float* to) {
+    __builtin_memcpy(to, from, kPiece * sizeof(float));
+  }
+  MSREC_INLINE void Nearest(const float* from, char* to) {
+    __builtin_memcpy(to, from, kPiece * sizeof(float));
+  }
+  MSREC_INLINE void Stochastic(const float* from, const uint32_t*, char* to) { Nearest(from, to); }
+};
+
+// As in bfloat16.h.
+struct Bfloat16 {
+  static constexpr NumberType kType = NumberType::kBfloat16;
+  static constexpr int kBytes = 2;
+  static constexpr bool kRounds = true;
+  MSREC_INLINE float One(uint16_t half) { return FromBfloat16(half); }
+  MSREC_INLINE void Widen(const char* from, float* to) {
+    Halves halves;
+    __builtin_memcpy(&halves, from, sizeof(halves));
+    const Words bits = __builtin_convertvector(halves, Words) << 16;
+    __builtin_memcpy(to, &bits, sizeof(bits));
+  }
+  MSREC_INLINE void Nearest(const float* from, char* to) {
+    Words bits;
+    __builtin_memcpy(&bits, from, sizeof(bits));
+    StoreRounded(bits, (bits >> 16 & 1) + 0x7fffu, to);
+  }
+  MSREC_INLINE void Stochastic(const float* from, const uint32_t* random, char* to) {
+    Words bits, added;
+    __builtin_memcpy(&bits, from, sizeof(bits));
+    __builtin_memcpy(&added, random, sizeof(added));
+    StoreRounded(bits, added >> 16, to);
+  }
+
+ private:
+  MSREC_INLINE void StoreRounded(const Words& bits, const Words& added, char* to) {
+    const Signed nan = reinterpret_cast<Signed>(bits & 0x7fffffffu) > 0x7f800000;
+    StoreHalves(nan ? bits >> 16 | 0x40u : (bits + added) >> 16, to);
+  }
+};
+
+// As in float16.h.
+struct Float16 {
+  static constexpr NumberType kType = NumberType::kFloat16;
+  static constexpr int kBytes = 2;
+  static constexpr bool kRounds = true;
+  MSREC_INLINE float One(uint16_t half) { return FromFloat16(half); }
+#if defined(__F16C__)
+  MSREC_INLINE void Widen(const char* from, float* to) {
+    for (int j = 0; j < kPiece; j += 8) {
+      __m128i halves;
+      __builtin_memcpy(&halves, from + 2 * j, sizeof(halves));
+      _mm256_storeu_ps(to + j, _mm256_cvtph_ps(halves));
+    }
+  }
+  MSREC_INLINE void Nearest(const float* from, char* to) {
+    for (int j = 0; j < kPiece; j += 8) {
+      const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(from + j), _MM_FROUND_TO_NEAREST_INT);
+      __builtin_memcpy(to + 2 * j, &halves, sizeof(halves));
+    }
+  }
+#else
+  MSREC_INLINE void Widen(const char* from, float* to) {
+    uint16_t halves[kPiece];
+    __builtin_memcpy(halves, from, sizeof(halves));
+    for (int j = 0; j < kPiece; ++j) to[j] = FromFloat16(halves[j]);
+  }
+  MSREC_INLINE void Nearest(const float* from, char* to) {
+    uint16_t halves[kPiece];
+    for (int j = 0; j < kPiece; ++j) halves[j] = ToFloat16(from[j]);
+    __builtin_memcpy(to, halves, sizeof(halves));
+  }
+#endif
+  MSREC_INLINE void Stochastic(const float* from, const uint32_t* random, char* to) {
+    uint16_t halves[kPiece];
+    for (int j = 0; j < kPiece; ++j) halves[j] = ToFloat16(from[j], random[j]);
+    __builtin_memcpy(to, halves, sizeof(halves));
+  }
+};
+
+// The same of n <= kPiece numbers; those beyond read as 0.
+template <typename T>
+MSREC_INLINE void Load(const char* from, int n, float* to) {
+  if (n == kPiece) {
+    T::Widen(from, to);
+    return;
+  }
+  char padded[kPiece * T::kBytes] = {};
+  __builtin_memcpy(padded, from, static_cast<size_t>(n) * T::kBytes);
+  T::Widen(padded, to);
+}
+
+// ---------------------------------------------------------------- stochastic rounding
+// The generator is described in rounding.h.
+
+MSREC_INLINE uint64_t Mixed(uint64_t x) {
+  x ^= x >> 33;
+  x *= 0xff51afd7ed558ccdULL;
+  x ^= x >> 33;
+  x *= 0xc4ceb9fe1a85ec53ULL;
+  x ^= x >> 33;
+  return x;
+}
+
+MSREC_INLINE uint64_t StreamOfRow(const StepConstants& c, int64_t key) {
+  return Mixed(c.rounding.stream ^ Mixed(static_cast<uint64_t>(key) ^ kRoundingKey));
+}
+
+// Numbers first .. first + kPiece of a plane of the row's stream.
+MSREC_INLINE void Draw(uint64_t stream, int plane, int first, uint32_t* __restrict numbers) {
+  const uint32_t low = static_cast<uint32_t>(stream);
+  const uint32_t high = static_cast<uint32_t>(stream >> 32);
+  Words x;
+  for (int j = 0; j < kPiece; ++j) x[j] = static_cast<uint32_t>(j) * 0x9e3779b9u;
+  x += low + (static_cast<uint32_t>(first) + 65536u * plane) * 0x9e3779b9u;
+  x ^= x >> 16;
+  x *= 0x7feb352du;
+  x ^= x >> 15;
+  x += high;
+  x *= 0x846ca68bu;
+  x ^= x >> 16;
+  x *= 0x9e3779b1u;
+  x ^= x >> 15;
+  __builtin_memcpy(numbers, &x, sizeof(x));
+}
+
+MSREC_INLINE void TakeLowerHalves(uint32_t* numbers) {
+  Words x;
+  __builtin_memcpy(&x, numbers, sizeof(x));
+  x <<= 16;
+  __builtin_memcpy(numbers, &x, sizeof(x));
+}
+
+// Writes n numbers back; to the nearest ones where `random` is null.
+template <typename T>
+MSREC_INLINE void Store(const float* from, const uint32_t* random, int n, char* to) {
+  char padded[kPiece * T::kBytes];
+  char* const piece = n == kPiece ? to : padded;
+  if (T::kRounds && random != nullptr) {
+    T::Stochastic(from, random, piece);
+  } else {
+    T::Nearest(from, piece);
+  }
+  if (n < kPiece) __builtin_memcpy(to, padded, static_cast<size_t>(n) * T::kBytes);
+}
+
+// ---------------------------------------------------------------- the step
+
+// Updates one row of value type V and state type S by a rule whose elements are independent.
+template <typename V, typename S, typename R, bool kStochastic>
+struct NarrowUpdate {
+  MSREC_INLINE void Run(const StepConstants& c, int dim, char* value, char* state, const float* raw,
+                        uint64_t stream) {
+    const int states = R::States(c.rule);
+    for (int first = 0; first < dim; first += kPiece) {
+      const int n = dim - first < kPiece ? dim - first : kPiece;
+      float w[kPiece], s[3][kPiece], g[kPiece];
+      Load<V>(value + static_cast<size_t>(first) * V::kBytes, n, w);
+      for (int k = 0; k < states; ++k) {
+        Load<S>(state + (static_cast<size_t>(k) * dim + first) * S::kBytes, n, s[k]);
+      }
+      Load<Float32>(reinterpret_cast<const char*>(raw + first), n, g);
+      R::template Apply<true>(c, kPiece, w, s[0], s[1], s[2], g);
+      uint32_t random[kPiece];
+      if constexpr (kStochastic) Draw(stream, 0, first, random);
+      Store<V>(w, kStochastic ? random : nullptr, n,
+               value + static_cast<size_t>(first) * V::kBytes);
+      for (int k = 0; k < states; ++k) {
+        if constexpr (S::kRounds && kStochastic) {
+          if (k == 1) Draw(stream, 1, first, random);
+          if (k % 2 == 0) TakeLowerHalves(random);
+        }
+        Store<S>(s[k], kStochastic ? random : nullptr, n,
+                 state + (static_cast<size_t>(k) * dim + first) * S::kBytes);
+      }
+    }
+  }
+};
+
+// All elements share one accumulator.
+template <typename V, typename S, bool kStochastic>
+struct NarrowUpdate<V, S, RowWiseAdagrad, kStochastic> {
+  MSREC_INLINE void Run(const StepConstants& c, int dim, char* value, char* state, const float* raw,
+                        uint64_t stream) {
+    float lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    float w[kPiece];
+    for (int first = 0; first < dim; first += kPiece) {
+      const int n = dim - first < kPiece ? dim - first : kPiece;
+      Load<V>(value + static_cast<size_t>(first) * V::kBytes, n, w);
+      for (int j = 0; j < n; ++j) {
+        const float g = c.in.grad_scale * raw[first + j] + Decay<true>(c.in.weight_decay, w[j]);
+        lane[j & 7] += g * g;
+      }
+    }
+    float sums[kPiece];
+    Load<S>(state, 1, sums);
+    sums[0] += LaneSum(lane) / static_cast<float>(dim);
+    const float rate = c.in.learning_rate / (__builtin_sqrtf(sums[0]) + c.rule.epsilon);
+    for (int first = 0; first < dim; first += kPiece) {
+      const int n = dim - first < kPiece ? dim - first : kPiece;
+      Load<V>(value + static_cast<size_t>(first) * V::kBytes, n, w);
+      for (int j = 0; j < n; ++j) {
+        const float g = c.in.grad_scale * raw[first + j] + Decay<true>(c.in.weight_decay, w[j]);
+        w[j] -= rate * g;
+      }
+      uint32_t random[kPiece];
+      if constexpr (kStochastic) Draw(stream, 0, first, random);
+      Store<V>(w, kStochastic ? random : nullptr, n,
+               value + static_cast<size_t>(first) * V::kBytes);
+      if (first > 0) continue;
+      if constexpr (kStochastic) TakeLowerHalves(random);
+      Store<S>(sums, kStochastic ? random : nullptr, 1, state);
+    }
+  }
+};
+
+template <typename V, typename S, typename R, bool kStochastic>
+void NarrowStepRule(const StepConstants& c, int dim, char* const* rows, const float* sums,
+                    size_t n) {
+  constexpr size_t kAhead = 6;
+  const size_t state_at = kHeader + PartBytes(dim, V::kType);
+  const size_t bytes = state_at + PartBytes(R::States(c.rule) * dim, S::kType);
+  for (size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n && rows[i + kAhead] != nullptr) PrefetchRow(rows[i + kAhead], bytes);
+    char* row = rows[i];
+    if (row == nullptr) continue;
+    int64_t key;
+    __builtin_memcpy(&key, row, sizeof(key));
+    NarrowUpdate<V, S, R, kStochastic>::Run(c, dim, row + kHeader, row + state_at, sums + i * dim,
+                                            StreamOfRow(c, key));
+  }
+}
+
+template <typename V, typename S>
+void NarrowStep(const StepConstants& c, int dim, char* const* rows, const float* sums, size_t n) {
+  if (c.rounding.stochastic) {
+#define CALL(R) NarrowStepRule<V, S, R, true>(c, dim, rows, sums, n)
+    MSREC_FOR_RULE(c.rule.kind, CALL)
+#undef CALL
+  } else {
+#define CALL(R) NarrowStepRule<V, S, R, false>(c, dim, rows, sums, n)
+    MSREC_FOR_RULE(c.rule.kind, CALL)
+#undef CALL
+  }
+}
+
+// Copies n numbers of type T to or from float32 that have its precision.
+template <typename T>
+MSREC_INLINE void Pack(const float* from, int n, char* to) {
+  for (int first = 0; first < n; first += kPiece) {
+    const int m = n - first < kPiece ? n - first : kPiece;
+    float piece[kPiece];
+    Load<Float32>(reinterpret_cast<const char*>(from + first), m, piece);
+    Store<T>(piece, nullptr, m, to + static_cast<size_t>(first) * T::kBytes);
+  }
+}
+
+template <typename T>
+MSREC_INLINE void Unpack(const char* from, int n, float* to) {
+  for (int first = 0; first < n; first += kPiece) {
+    const int m = n - first < kPiece ? n - first : kPiece;
+    float piece[kPiece];
+    Load<T>(from + static_cast<size_t>(first) * T::kBytes, m, piece);
+    __builtin_memcpy(to + first, piece, m * sizeof(float));
+  }
+}
+
+// By way of a row: what differs from Step is where numbers are, not what becomes of them.
+template <typename V, typename S>
+void NarrowStepApart(const StepConstants& c, int dim, const int64_t* keys, float* const* values,
+                     float* const* states, const float* sums, size_t n) {
+  alignas(4) char row[kHeader + 4 * sizeof(float) * kMaxDim];
+  char* const one = row;
+  const size_t state_at = kHeader + PartBytes(dim, V::kType);
+  const int width = c.rule.StateWidth(dim);
+  for (size_t i = 0; i < n; ++i) {
+    if (values[i] == nullptr) continue;
+    __builtin_memcpy(row, keys + i, sizeof(keys[i]));
+    Pack<V>(values[i], dim, row + kHeader);
+    Pack<S>(states[i], width, row + state_at);
+    NarrowStep<V, S>(c, dim, &one, sums + i * dim, 1);
+    Unpack<V>(row + kHeader, dim, values[i]);
+    Unpack<S>(row + state_at, width, states[i]);
+  }
+}
+
+// ---------------------------------------------------------------- gather, pool
+
+// Widens n numbers.
+template <typename V>
+MSREC_INLINE void WidenAll(const char* from, int n, float* to) {
+  int first = 0;
+  for (; first + kPiece <= n; first += kPiece) V::Widen(from + first * V::kBytes, to + first);
+  for (; first < n; ++first) {
+    uint16_t half;
+    __builtin_memcpy(&half, from + first * V::kBytes, sizeof(half));
+    to[first] = V::One(half);
+  }
+}
+
+template <typename V, int D>
+void NarrowGatherDim(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
+                     const float* default_row, int dim_arg, float* out) {
+  const int dim = D != 0 ? D : dim_arg;
+  constexpr size_t kAhead = 12;
+  for (size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) {
+      const float* next = out + static_cast<size_t>(pos[i + kAhead]) * dim;
+      __builtin_prefetch(next, 1);
+      if (dim > 16) __builtin_prefetch(next + 16, 1);
+    }
+    const char* row = rows[inverse[i]];
+    float* to = out + static_cast<size_t>(pos[i]) * dim;
+    if (row != nullptr) {
+      WidenAll<V>(row + kHeader, dim, to);
+    } else {
+      __builtin_memcpy(to, default_row, sizeof(float) * dim);
+    }
+  }
+}
+
+template <typename V>
+void NarrowGather(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
+                  const float* default_row, int dim, float* out) {
+#define CALL(D) NarrowGatherDim<V, D>(rows, inverse, pos, n, default_row, dim, out)
+  MSREC_FOR_DIM(dim, CALL)
+#undef CALL
+}
+
+template <typename V>
+void NarrowPool(char* const* rows, const uint32_t* index, const float* weight, size_t n,
+                const float* default_row, float scale, int dim, float* out) {
+  for (int j = 0; j < dim; ++j) out[j] = 0.0f;
+  for (size_t i = 0; i < n; ++i) {
+    const char* row = rows[index[i]];
+    const float w = weight != nullptr ? weight[i] : 1.0f;
+    for (int first = 0; first < dim; first += kPiece) {
+      const int m = dim - first < kPiece ? dim - first : kPiece;
+      float value[kPiece];
+      if (row != nullptr) {
+        Load<V>(row + kHeader + static_cast<size_t>(first) * V::kBytes, m, value);
+      } else {
+        Load<Float32>(reinterpret_cast<const char*>(default_row + first), m, value);
+      }
+      if (m == kPiece) {
+        for (int j = 0; j < kPiece; ++j) out[first + j] += w * value[j];
+      } else {
+        for (int j = 0; j < m; ++j) out[first + j] += w * value[j];
+      }
+    }
+  }
+  for (int j = 0; j < dim; ++j) out[j] *= scale;
+}
+
+template <typename V, typename S>
+constexpr RowKernels NarrowRows() {
+  if constexpr (V::kType == NumberType::kFloat32) {
+    return {Gather, Pool, NarrowStep<V, S>, NarrowStepApart<V, S>};
+  } else {
+    return {NarrowGather<V>, NarrowPool<V>, NarrowStep<V, S>, NarrowStepApart<V, S>};
+  }
+}

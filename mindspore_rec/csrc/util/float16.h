@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// float16: IEEE 754's half, by operations on bits that give what F16C gives. 11 bits of precision,
+// 2^-24 to 65504. Always inlined, since the kernels of every instruction set use it.
+#pragma once
+
+#include <cstdint>
+
+namespace msrec {
+
+constexpr uint32_t kFloat16Infinity = 0x7c00;
+constexpr uint32_t kLeastNormalFloat16 = 0x38800000;  // 2^-14 as a float32
+
+// Return the float16 with the sign of the float32 of these bits and that magnitude, or its NaN.
+__attribute__((always_inline)) inline uint16_t WithSignOrNan(uint32_t bits, uint32_t magnitude) {
+  const uint32_t absolute = bits & 0x7fffffffu;
+  const uint32_t nan = 0x7e00u | (absolute >> 13 & 0x3ffu);
+  const uint32_t finite = absolute > 0x7f800000u ? nan : magnitude;
+  return static_cast<uint16_t>((bits >> 16 & 0x8000u) | finite);
+}
+
+// Return the nearest float16; of two, the even one. NaN stays NaN.
+__attribute__((always_inline)) inline uint16_t ToFloat16(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof(bits));
+  const uint32_t absolute = bits & 0x7fffffffu;
+  const uint32_t normal = ((absolute + 0xfffu + (absolute >> 13 & 1)) >> 13) - (112u << 10);
+  // The last bit of numbers in [0.5, 1) is 2^-24, that of a float16 below 2^-14.
+  float shifted;
+  __builtin_memcpy(&shifted, &absolute, sizeof(shifted));
+  shifted += 0.5f;
+  uint32_t subnormal;
+  __builtin_memcpy(&subnormal, &shifted, sizeof(subnormal));
+  subnormal -= 0x3f000000u;
+  const uint32_t small = absolute < kLeastNormalFloat16 ? subnormal : normal;
+  return WithSignOrNan(bits, absolute >= 0x477ff000u ? kFloat16Infinity : small);
+}
+
+// Return one of the two float16 around a number, the upper with the probability that makes the mean
+// exact, to 2^-32 of a float16's last bit: `random`, a uniform 32-bit number, is added to the bits
+// cut off, the first of which weighs 2^31, and a carry moves away from zero. Between 65504 and
+// 65536 the upper one is infinity. A float16 stays what it is; NaN stays NaN.
+__attribute__((always_inline)) inline uint16_t ToFloat16(float value, uint32_t random) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof(bits));
+  const uint32_t absolute = bits & 0x7fffffffu;
+  const bool is_normal = absolute >= kLeastNormalFloat16;
+  const uint32_t exponent = absolute >> 23;
+  const uint32_t mantissa = (absolute & 0x7fffffu) | (exponent > 0 ? 0x800000u : 0u);
+  // The bits of the mantissa that are cut off; a float16 below 2^-14 has fewer.
+  const uint32_t small = 126u - exponent;
+  const uint32_t cut = is_normal ? 13u : (small < 63u ? small : 63u);
+  const uint32_t kept =
+      is_normal ? (absolute >> 13) - (112u << 10) : mantissa >> (cut < 31u ? cut : 31u);
+  const uint32_t up_to_32 = mantissa << ((32u - cut) & 31u);
+  const uint32_t beyond_32 = mantissa >> ((cut - 32u) & 31u);
+  const uint32_t fraction = cut < 32u ? up_to_32 : beyond_32;
+  const uint32_t carry = fraction + random < fraction ? 1u : 0u;
+  return WithSignOrNan(bits, absolute >= 0x47800000u ? kFloat16Infinity : kept + carry);
+}
+
+__attribute__((always_inline)) inline float FromFloat16(uint16_t half) {
+  const uint32_t magnitude = half & 0x7fffu;
+  const uint32_t normal = (magnitude << 13) + (112u << 23);
+  const float small = static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f;
+  uint32_t subnormal;
+  __builtin_memcpy(&subnormal, &small, sizeof(subnormal));
+  const uint32_t quiet = magnitude > kFloat16Infinity ? 0x400000u : 0u;
+  const uint32_t special = magnitude << 13 | 0x7f800000u | quiet;
+  const uint32_t finite = magnitude < 0x400u ? subnormal : normal;
+  const uint32_t bits = static_cast<uint32_t>(half & 0x8000u) << 16 |
+                        (magnitude >= kFloat16Infinity ? special : finite);
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+}  // namespace msrec
