@@ -77,11 +77,11 @@ def draw_case(seed: int, mode: str = "") -> Case:
         "loss": draw.of("mse", "bce", "fused bce"),
         "reduction": draw.of("mean", "mean", "sum"),
         "split": draw.of("rows", "worker"),
-        "steps": draw.between(14, 20) if tiers else draw.between(3, 12),
+        "steps": draw.between(20, 28) if tiers else draw.between(3, 12),
         "rows": draw.between(1, 6) if tiers else draw.of(2, 5, 12, 30),
-        "universe": 9 * 35 if tiers else draw.of(12, 50),
+        "universe": 14 * 35 if tiers else draw.of(12, 50),
         "window": 10 if tiers else 30,
-        "drift": 35 if tiers else draw.of(0, 1, 5),  # with tiers, keys come back after 9 steps
+        "drift": 35 if tiers else draw.of(0, 1, 5),  # with tiers, keys come back after 14 steps
         "event_times": draw.chance(0.7),
         "evict_every": draw.between(2, 5),
         "evict_rows": None,  # instead of every so many steps
@@ -129,7 +129,7 @@ SHRUNK = (
         drift=5,
     ),
     # Rows come back from the tier, ahead of the steps that need them.
-    plain_case(-4, {"tier": "ssd", "prefetch": 2}, **COMING_BACK),
+    plain_case(-4, {"tier": "ssd", "prefetch": 2, "placement": "owner", "owner": 1}, **COMING_BACK),
     plain_case(-5, {"tier": "redis", "prefetch": 1}, **COMING_BACK),
 )
 
@@ -147,7 +147,7 @@ def _draw_table(draw: Draw, tiers: bool) -> dict[str, Any]:
         "unknown": None,
         "frozen": draw.chance(0.05),
         "tier": None,
-        "prefetch": draw.between(0, 3),
+        "prefetch": draw.between(0, 2),
         "policy": draw.of("lru", "lfu"),
     }
     if not table["static"]:
