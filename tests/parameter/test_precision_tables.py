@@ -110,7 +110,8 @@ def test_bfloat16_arrays() -> None:
 def test_a_table_is_a_dict_of_rows_that_round_alike(dtype: str) -> None:
     """Random lookups, steps, puts and erasures; a dict with the same rounding beside."""
     rng = np.random.default_rng(3)
-    name, rule = "precision.model", {"initial_accumulator": 0.1}
+    name = "precision.model"
+    rule: dict[str, Any] = {"initial_accumulator": 0.1}
     table = MapParameter(
         config=TableConfig(6, name=name, seed=9, value_dtype=DTYPES[dtype], initializer="normal")
     )
