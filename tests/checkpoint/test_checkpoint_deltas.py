@@ -20,6 +20,7 @@ from mindspore_rec import (
     HashEmbeddingLookup,
     RecCheckpoint,
     SketchAdmission,
+    TableConfig,
     load_checkpoint,
     save_checkpoint,
     tables_of,
@@ -37,6 +38,11 @@ EVICTIONS: list[dict[str, Any] | None] = [
     {"max_idle_steps": 6, "trigger": "callback"},
     {"max_rows": 150},
     {"min_norm": 0.12, "trigger": "callback"},
+]
+PRECISIONS: list[dict[str, Any]] = [
+    {},
+    {"value_dtype": mstype.bfloat16, "state_dtype": mstype.bfloat16},
+    {"value_dtype": mstype.float16},
 ]
 ADMISSIONS = [None, CountAdmission(2), SketchAdmission(2, sketch_bytes=1 << 12)]
 
@@ -57,7 +63,10 @@ class Tables(nn.Cell):
             eviction=None if eviction is None else Eviction(**eviction),
             cache=None if ssd is None else CacheConfig(host_rows=70, ssd_path=ssd),
         )
-        self.second = HashEmbeddingLookup(DIM, mstype.int64, name=f"{name}.second")
+        precision = PRECISIONS[seed % len(PRECISIONS)]
+        self.second = HashEmbeddingLookup(
+            config=TableConfig(DIM, name=f"{name}.second", **precision)
+        )
         self.dense = nn.Dense(2, 2)
 
     @property

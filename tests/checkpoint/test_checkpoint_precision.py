@@ -15,7 +15,7 @@ from mindspore import Tensor, nn
 
 from mindspore_rec import CacheConfig, Eviction, HashEmbeddingLookup, TableConfig, TrainStep
 from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
-from mindspore_rec.checkpoint.chain import newest_chain
+from mindspore_rec.checkpoint.chain import entry_at
 from mindspore_rec.checkpoint.export import export_table
 from mindspore_rec.optim import LazyAdam
 from mindspore_rec.parameter import from_bfloat16
@@ -115,7 +115,7 @@ def test_files_have_the_numbers_of_the_table(tmp_path: Path, value: Any, state: 
     assert len(frame) == run.table.row_count and len(frame["value"][0]) == 5
 
     exported = tmp_path / "rows.parquet"
-    export_table(newest_chain(tmp_path / "full"), NAME, exported, with_state=True)
+    export_table([entry_at(tmp_path / "full")], NAME, exported, with_state=True)
     flat = pa.parquet.read_table(exported)["value"].combine_chunks().flatten().to_numpy()
     assert flat.tobytes() == rows["values"].tobytes()
 

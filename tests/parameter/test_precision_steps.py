@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from mindspore_rec import _native
 from tests.parameter.rounding_reference import TrainedRow
 
-RULES = [
+RULES: list[tuple[str, dict[str, Any]]] = [
     ("sgd", {}),
     ("momentum", {"momentum": 0.9}),
     ("momentum", {"momentum": 0.9, "nesterov": True}),

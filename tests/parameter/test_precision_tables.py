@@ -110,7 +110,8 @@ def test_bfloat16_arrays() -> None:
 def test_a_table_is_a_dict_of_rows_that_round_alike(dtype: str) -> None:
     """Random lookups, steps, puts and erasures; a dict with the same rounding beside."""
     rng = np.random.default_rng(3)
-    name, rule = "precision.model", {"initial_accumulator": 0.1}
+    name = "precision.model"
+    rule: dict[str, Any] = {"initial_accumulator": 0.1}
     table = MapParameter(
         config=TableConfig(6, name=name, seed=9, value_dtype=DTYPES[dtype], initializer="normal")
     )
@@ -240,3 +241,29 @@ def test_bytes_of_a_row(value: str, state: str, dim: int, block: int) -> None:
     assert table.row_sizes().block == block
     assert row_bytes(dim, "LazyAdam", value, state) == block + 8
     table.close()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_small_updates_are_lost_to_the_nearest_only(dtype: str) -> None:
+    """500 updates of a part of the distance to the next number: by chance they add up."""
+    rate = 2.0**-12 if dtype == "float16" else 2.0**-10
+    ends = {}
+    for rounding in ("stochastic", "nearest"):
+        table = MapParameter(
+            config=TableConfig(
+                16, name="precision.small", value_dtype=DTYPES[dtype], rounding=rounding,
+                initializer="ones",
+            )
+        )  # fmt: skip
+        native = native_of(table)
+        native.bind_optimizer("sgd")
+        keys = np.arange(300)
+        for step in range(1, 501):
+            _, ticket = native.lookup_train(keys)
+            native.accumulate(ticket, np.full((300, 16), -1.0, np.float32))
+            native.apply(rate, 0.0, 1.0, step)
+        ends[rounding] = native.lookup(keys).astype(np.float64)
+        table.close()
+    assert (ends["nearest"] == 1.0).all()
+    errors = ends["stochastic"] - (1.0 + 500 * rate)
+    assert abs(errors.mean()) < 4 * errors.std() / np.sqrt(errors.size)

@@ -85,7 +85,11 @@ def test_only_dim_is_positional_so_that_fields_can_be_added() -> None:
             ValueError,
             "accumulator_dtype must be float32 or bfloat16, got Float16",
         ),
-        ({"rounding": "up"}, ValueError, "rounding must be 'stochastic' or 'nearest', got 'up'"),
+        (
+            {"rounding": "up"},
+            ValueError,
+            "rounding must be one of 'stochastic', 'nearest', got 'up'",
+        ),
         ({"initializer": "gamma"}, ValueError, "initializer must be a number, or 'normal'"),
         ({"initializer": None}, TypeError, "initializer must be a number, or 'normal'"),
         ({"initializer": np.nan}, ValueError, "initializer must be finite, got nan"),
