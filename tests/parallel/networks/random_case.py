@@ -221,7 +221,7 @@ def steps_of(case: Case) -> Iterator[dict[str, Any]]:
     `cuts` are shares of the rows, of which a worker has those between two.
     """
     rng = np.random.default_rng([abs(case["seed"]), 15])
-    keys: np.ndarray = rng.integers(-(2**62), 2**62, case["universe"])
+    keys: Any = rng.integers(-(2**62), 2**62, case["universe"])
     keys[:6] = [-1, 0, 5, -(2**63), 2**63 - 1, -2]
     now = 1_000_000
     for step in range(case["steps"]):
@@ -297,7 +297,8 @@ def simpler_cases(case: Case) -> Iterator[Case]:
                 changed = {**table, name: value}
                 yield {**case, "tables": _replaced(case["tables"], place, changed)}
     for place, optimizer in enumerate(case["optimizers"]):
-        for name, value in (("kind", "SGD"), ("weight_decay", 0.0)):
+        simplest: dict[str, Any] = {"kind": "SGD", "weight_decay": 0.0}
+        for name, value in simplest.items():
             if optimizer[name] != value:
                 changed = {**optimizer, name: value}
                 yield {**case, "optimizers": _replaced(case["optimizers"], place, changed)}
