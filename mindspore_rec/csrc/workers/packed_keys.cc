@@ -54,7 +54,7 @@ void PackedKeys::Write(const Batch& batch, int64_t* const* keys,
       const size_t part = part_of_[i];
       const size_t at = number_[i] - begin_[part];
       keys[part][at] = batch.key[i];
-      occurrences[part][at] = batch.Occurrences(i);
+      if (occurrences != nullptr) occurrences[part][at] = batch.Occurrences(i);
     }
   });
 }

@@ -26,7 +26,7 @@ class PackedKeys {
   // Number of keys of all parts.
   size_t total() const { return total_; }
 
-  // Write the keys and their occurrences, of part p to keys[p] and occurrences[p].
+  // Write the keys and their occurrences, of part p to keys[p] and occurrences[p]; null: keys only.
   void Write(const Batch& batch, int64_t* const* keys, uint32_t* const* occurrences) const;
   // Make the batch's rows those at rows[p] + i * dim floats, i counted within the part. There must
   // be the size of a row's metadata in front of rows[p].

@@ -10,7 +10,7 @@
 namespace msrec {
 
 int64_t ShardedTable::Prefetch(TableExchange* ahead, const IdView& ids) {
-  const std::string subject = "table '" + name() + "'";
+  const std::string subject = TableNames({this});
   Collective all(ahead, "prefetch of", subject);
   std::unique_ptr<KeptLookup> lookup;
   std::vector<size_t> bytes(all.size(), 0);
@@ -25,14 +25,12 @@ int64_t ShardedTable::Prefetch(TableExchange* ahead, const IdView& ids) {
       total += bytes[r];
     }
     char* at = all.memory().send.Reset(total);
-    uint32_t* unused = lookup->occurrences.Reset(lookup->keys.total());
     std::vector<int64_t*> keys;
     for (int r = 0; r < all.size(); ++r) {
       keys.push_back(reinterpret_cast<int64_t*>(at));
       at += bytes[r];
     }
-    const std::vector<uint32_t*> occurrences(all.size(), unused);
-    lookup->keys.Write(lookup->batch, keys.data(), occurrences.data());
+    lookup->keys.Write(lookup->batch, keys.data(), nullptr);
     // Everybody gets the same keys of a table that everybody has.
     for (int r = 1; placement().replicated() && r < all.size(); ++r) {
       CopyBytes(keys[r], keys[0], bytes[r]);
