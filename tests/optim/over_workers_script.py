@@ -39,8 +39,9 @@ class Net(nn.Cell):
         super().__init__()
         wide = TableConfig(1, name="wide", initializer=0.1, eviction=Eviction(max_idle_seconds=50))
         deep = TableConfig(4, name="deep", admission=CountAdmission(3), initializer=0.05)
+        narrow = ms.bfloat16 if bfloat16 else ms.float32
         shared = TableConfig(
-            4, name="shared", gradient_dtype=ms.bfloat16 if bfloat16 else ms.float32
+            4, name="shared", gradient_dtype=narrow, value_dtype=narrow, state_dtype=narrow
         )
         bags = TableConfig(4, name="bags", placement="owner", owner=1)
         group = [
