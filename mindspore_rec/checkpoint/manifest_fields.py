@@ -37,7 +37,7 @@ _MOST_DIM = 1 << 20
 _MOST_ROWS = 1 << 48
 _MOST_INT = (1 << 63) - 1
 _MOST_TIME = (1 << 32) - 1
-# How rows' numbers are kept in files; float32 where an entry is missing.
+# Types of rows' numbers in files; float32 if an entry is missing.
 _DTYPES = {
     "value_dtype": ("float32", "bfloat16", "float16"),
     "state_dtype": ("float32", "bfloat16"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How numbers of rows are kept in files: float32; float16 as Arrow's; bfloat16 as an extension.
+"""Types of rows' numbers in files: float32, halffloat for float16, an extension for bfloat16.
 
 In a structured array a column of bfloat16 is uint16, the upper half of a float32. In a file it is
 the Arrow extension type `mindspore_rec.bfloat16` over fixed-size lists of uint16, which programs

@@ -120,7 +120,7 @@ class Team:
         failed = [(worker, each) for worker, each in enumerate(errors) if each is not None]
         if not failed:
             return
-        # Where a worker has an error that is none of the disk's, none may go on without it.
+        # An error that is not the disk's comes first: no worker may go on without it.
         failed.sort(key=lambda pair: issubclass(_kind(pair[1]), OSError))
         worker, first = failed[0]
         if mine is not None and issubclass(type(mine), OSError) == issubclass(

@@ -37,7 +37,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended.
+    """Outcome of a job.
 
     Attributes:
         code: exit code of the first worker that failed, 128 plus the signal that ended it; 0 where

@@ -22,7 +22,7 @@ _EARLY = re.compile(r"due to process rank (\d+) with PID \d+ on node \S+ exiting
 
 @dataclass(frozen=True)
 class End:
-    """How the first worker that failed ended.
+    """Outcome of the first worker that failed.
 
     Attributes:
         rank: its rank.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of an optimizer's parameters are tables, decay, and are updated by the native core."""
+"""Split an optimizer's parameters: tables, those that decay, those that the native core updates."""
 
 from __future__ import annotations
 

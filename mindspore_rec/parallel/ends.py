@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a worker's program ends: well, by an exception, by a signal of the launcher."""
+"""Ends of a worker's program: success, an exception, a signal of the launcher."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _OTHERS = {
 
 @dataclass(frozen=True)
 class Launched:
-    """What Open MPI's launcher said.
+    """Environment that Open MPI's launcher gave this process.
 
     Attributes:
         size: number of workers; 0 where it did not say.

@@ -42,7 +42,7 @@ _MESSAGE_BYTES = "MINDSPORE_REC_MPI_MESSAGE_BYTES"
 _LEAST_START = 120.0
 _LIBRARY = "libmpi.so.40"
 _GET_MPI = "install it with: pip install 'mindspore_rec[mpi]'"
-# What Open MPI takes in /dev/shm for each worker of a host (btl_sm_segment_size), and spare room.
+# Bytes of /dev/shm for each worker of a host: Open MPI's btl_sm_segment_size and a reserve.
 _SHARED_BYTES = 16 << 20
 # File descriptors of a process besides connections to other workers: files of tables, data, logs.
 _OTHER_FILES = 192

@@ -43,7 +43,7 @@ class TableState(NativeAccess):
 
     @property
     def row_dtypes(self) -> tuple[str, str]:
-        """How values and optimizer states are kept: 'float32', 'bfloat16' or 'float16'."""
+        """Types of values and of optimizer states: 'float32', 'bfloat16' or 'float16'."""
         native = self._synchronised()
         return native.value_dtype, native.state_dtype
 

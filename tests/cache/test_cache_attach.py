@@ -79,7 +79,7 @@ def test_each_worker_has_a_directory_of_its_own(tmp_path):
 
 @pytest.mark.parametrize(("before", "now"), [(3, 2), (2, 3), (1, 2), (2, 1)])
 def test_rows_of_another_number_of_workers(tmp_path, before, now):
-    """Which rows a worker has depends on the number: nobody keeps them, and one removes them."""
+    """No worker keeps rows that another number of workers divided, and one removes them."""
     for worker in range(before):
         with worker_store(tmp_path, worker, before) as store:
             store.write(KEYS, rows_of(36))

@@ -23,7 +23,7 @@ place.write_text(str(tries))
 print("try", tries, "of", sys.argv[1:], len(os.sched_getaffinity(0)), os.environ["OMP_NUM_THREADS"])
 print("to stderr", file=sys.stderr, flush=True)
 sys.stdout.flush()
-# Where all processes end at the same moment, mpirun may not say which one failed.
+# mpirun may not say which process failed if all end at the same moment.
 time.sleep(1 if rank == "1" else 3)
 sys.exit(9 if rank == "1" and tries < int(sys.argv[1]) else 0)
 """

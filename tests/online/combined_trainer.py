@@ -37,7 +37,7 @@ from mindspore_rec.stream import (
     StandardScale,
     StreamingDataset,
 )
-from tests.native_table import native_of
+from tests.online.contents import rows_of, weights_of
 
 __all__ = ["BATCH", "SCHEMA", "train"]
 
@@ -156,21 +156,7 @@ def contents(
     model: RecModel, batches: FeatureBatches, validation: ProgressiveValidation
 ) -> dict[str, np.ndarray]:
     """Everything, in an order that does not depend on how it came to be."""
-    found: dict[str, Any] = {}
-    for table in tables_of(model.train_network):
-        native = native_of(table)
-        for kind, exported in (
-            ("rows", native.export_rows(with_state=True)),
-            ("counters", native.export_counters()),
-        ):
-            order = np.argsort(exported["keys"])
-            found.update({f"{table.name} {kind} {n}": exported[n][order] for n in exported})
-        found[f"{table.name} clock"] = np.array([native.step, native.event_time, *native.horizon])
-    for parameter in model.train_network.get_parameters():
-        # An anchor has a number of its table in this process; rows are compared above.
-        anchor = hasattr(parameter, "mindspore_rec_table")
-        if not parameter.name.startswith("all.") and not anchor:
-            found[f"parameter {parameter.name}"] = parameter.asnumpy()
+    found: dict[str, Any] = rows_of(model) | weights_of(model, "all.")
     seen = validation.state_dict()
     found.update({f"validation {name}": np.asarray(value) for name, value in seen.items()})
     place = batches.state_dict()

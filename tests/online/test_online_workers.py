@@ -113,7 +113,7 @@ def states(run: Run, worker: int) -> dict[str, Any]:
     last = newest_chain(run.root)[-1]
     assert last.step == run.steps
     found = read_states(last.path, worker)
-    # Where a later run looks for letters, not what they are.
+    # Marks say from where a later run looks for dead letters: they differ between runs.
     del found["objects"]["train_dataset"]["source"]["dead_marks"]
     return flat(found)
 

@@ -53,6 +53,7 @@ from mindspore_rec.stream import (
 from tests.native_table import native_of
 from tests.online import combined_trainer
 from tests.online.combined_trainer import BATCH, SCHEMA
+from tests.online.contents import weights_of
 
 SHARDS = 2
 
@@ -186,11 +187,7 @@ def contents(
             found.update({f"waiting {name}": waiting[name][order] for name in waiting})
         else:
             found[f"{table.name} sketch"] = np.frombuffer(native.export_sketch(), np.uint8)
-    for parameter in model.train_network.get_parameters():
-        # An anchor has a number of its table in this process; rows are compared above.
-        anchor = hasattr(parameter, "mindspore_rec_table")
-        if not parameter.name.startswith("online.") and not anchor:
-            found[f"parameter {parameter.name}"] = parameter.asnumpy()
+    found |= weights_of(model, "online.")
     seen = validation.state_dict()
     found.update({f"validation {name}": np.asarray(value) for name, value in seen.items()})
     for name, figure in validation.figures().items():

@@ -36,12 +36,11 @@ from mindspore_rec import (
     RecCheckpoint,
     RecModel,
     TableConfig,
-    tables_of,
 )
 from mindspore_rec.nn.dropout import SeededDropout
 from mindspore_rec.parallel import worker_group
 from mindspore_rec.stream import FeaturePipeline, KafkaSource, StandardScale, StreamingDataset
-from tests.native_table import native_of
+from tests.online.contents import rows_of, weights_of
 from tests.online.workers_setting import PARTITIONS, SCHEMA
 
 
@@ -183,28 +182,8 @@ def train(options: dict[str, Any]) -> None:
     out = Path(options["out"]) / f"{group.rank}.npz"
     out.parent.mkdir(exist_ok=True)
     beside = out.with_suffix(".partial.npz")
-    np.savez(beside, **contents(model))
+    np.savez(beside, **rows_of(model), **weights_of(model, "kills."))
     os.replace(beside, out)
-
-
-def contents(model: RecModel) -> dict[str, np.ndarray]:
-    """Everything that this worker has, in an order that does not depend on how it came to be."""
-    found: dict[str, Any] = {}
-    for table in tables_of(model.train_network):
-        native = native_of(table)
-        for kind, exported in (
-            ("rows", native.export_rows(with_state=True)),
-            ("counters", native.export_counters()),
-        ):
-            order = np.argsort(exported["keys"])
-            found.update({f"{table.name} {kind} {n}": exported[n][order] for n in exported})
-        found[f"{table.name} clock"] = np.array([native.step, native.event_time, *native.horizon])
-    for parameter in model.train_network.get_parameters():
-        # An anchor has a number of its table in this process; rows are compared above.
-        anchor = hasattr(parameter, "mindspore_rec_table")
-        if not parameter.name.startswith("kills.") and not anchor:
-            found[f"parameter {parameter.name}"] = parameter.asnumpy()
-    return found
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers tell each other, checked on each of them."""
+"""Check on each worker the messages that it gets from the others."""
 
 import multiprocessing
 import os

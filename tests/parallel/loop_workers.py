@@ -22,7 +22,7 @@ class Ended(BaseException):
 
 
 class Exchange:
-    """What the workers have sent, by the number of the exchange."""
+    """Messages of the workers, by the number of the exchange."""
 
     def __init__(self, size: int) -> None:
         self.size = size

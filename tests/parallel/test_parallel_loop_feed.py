@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the workers of a training agree on: batches, ends, stops and errors."""
+"""Agreement of the workers of a training on batches, ends, stops and errors."""
 
 from __future__ import annotations
 

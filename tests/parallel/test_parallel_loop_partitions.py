@@ -180,7 +180,7 @@ def test_each_worker_repeats_its_own_decisions(tmp_path: Path) -> None:
 
 
 def test_a_journal_of_another_stream_is_refused(tmp_path: Path) -> None:
-    """Where a stream begins late, and only if it begins anew."""
+    """A stream may begin late only if it begins anew."""
     topic = topic_of([[3], [3]])
     Journal(tmp_path / "journal.0-of-2").append(Decision(1, "cut", -1))
 

@@ -48,7 +48,7 @@ Alone = Callable[[list[Case]], Results]
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory, redis: str) -> Alone:
-    """What one process has after cases, which are trained once for all tests."""
+    """Results of one process, which trains each case once for all tests."""
     trained: Results = {}
 
     def results(cases: list[Case]) -> Results:

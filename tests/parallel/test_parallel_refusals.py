@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps workers from training: one sentence, and all of them end."""
+"""Refusals to train over workers: one sentence, and all workers end."""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "util/bytes.h"
+
 namespace py = pybind11;
 
 namespace msrec {
@@ -43,7 +45,7 @@ class StoreScan {
     if (!more) throw py::stop_iteration();
     const auto n = static_cast<py::ssize_t>(keys_.size());
     py::array_t<uint8_t> rows({n, static_cast<py::ssize_t>(row_bytes_)});
-    if (!rows_.empty()) std::memcpy(rows.mutable_data(), rows_.data(), rows_.size());
+    CopyBytes(rows.mutable_data(), rows_.data(), rows_.size());
     return py::make_tuple(py::array_t<int64_t>(n, keys_.data()), rows);
   }
 

@@ -28,7 +28,7 @@ struct StepConstants {
 StepConstants MakeStepConstants(const Rule& rule, const StepInput& input);
 
 // The kernels that read and write the numbers of rows, of one type of values and one of states.
-// What they read, write beside rows, and compute with, is float32.
+// All other arrays, and the arithmetic, are float32.
 struct RowKernels {
   // out[pos[i]] = value of rows[inverse[i]], or default_row where that row is null; i in [0, n).
   void (*gather)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,

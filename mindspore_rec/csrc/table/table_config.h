@@ -29,7 +29,7 @@ struct StaleHandle : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-// How a row's numbers are kept. All arithmetic is in float32.
+// Types of a row's numbers. All arithmetic is in float32.
 struct RowPrecision {
   NumberType value = NumberType::kFloat32;
   // Of optimizer states that are moving averages: float32 or bfloat16.

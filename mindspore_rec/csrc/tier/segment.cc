@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tier/aligned_buffer.h"
+#include "util/bytes.h"
 #include "util/crc32c.h"
 
 namespace msrec {
@@ -103,10 +104,8 @@ bool Segment::LoadFooter(uint64_t slots, SegmentKeys* out, uint64_t* bad_offset)
   out->keys.resize(slots);
   out->tombstone_slots.resize(trailer.tombstone_slots);
   const size_t key_bytes = slots * sizeof(int64_t);
-  if (slots != 0) std::memcpy(out->keys.data(), footer.data(), key_bytes);
-  if (!out->tombstone_slots.empty()) {
-    std::memcpy(out->tombstone_slots.data(), footer.data() + key_bytes, bytes - key_bytes);
-  }
+  CopyBytes(out->keys.data(), footer.data(), key_bytes);
+  CopyBytes(out->tombstone_slots.data(), footer.data() + key_bytes, bytes - key_bytes);
   return true;
 }
 
@@ -186,10 +185,8 @@ void Segment::WriteFooter(const std::vector<int64_t>& keys,
   const size_t bytes = FooterBytes(trailer);
   const size_t key_bytes = keys.size() * sizeof(int64_t);
   AlignedBuffer footer(RoundUp(bytes) + kBlock);
-  if (key_bytes != 0) std::memcpy(footer.data(), keys.data(), key_bytes);
-  if (bytes != key_bytes) {
-    std::memcpy(footer.data() + key_bytes, tombstone_slots.data(), bytes - key_bytes);
-  }
+  CopyBytes(footer.data(), keys.data(), key_bytes);
+  CopyBytes(footer.data() + key_bytes, tombstone_slots.data(), bytes - key_bytes);
   trailer.footer_crc = Crc32c(0, footer.data(), bytes);
   EncodeTrailer(id_, trailer, footer.data() + RoundUp(bytes));
   file_->Write(trailer.footer_offset, footer.size(), footer.data());

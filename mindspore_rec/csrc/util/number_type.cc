@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "util/number_type.h"
 
-#include <cstring>
 #include <stdexcept>
 
 #include "util/bfloat16.h"
+#include "util/bytes.h"
 #include "util/float16.h"
 
 namespace msrec {
@@ -30,7 +30,6 @@ NumberType ParseNumberType(const std::string& name, const char* argument) {
 }
 
 void Narrow(NumberType type, const float* from, size_t n, void* to) {
-  if (n == 0) return;
   auto* narrow = static_cast<uint16_t*>(to);
   switch (type) {
     case NumberType::kBfloat16:
@@ -40,12 +39,11 @@ void Narrow(NumberType type, const float* from, size_t n, void* to) {
       for (size_t i = 0; i < n; ++i) narrow[i] = ToFloat16(from[i]);
       return;
     default:
-      std::memcpy(to, from, n * sizeof(float));
+      CopyBytes(to, from, n * sizeof(float));
   }
 }
 
 void Widen(NumberType type, const void* from, size_t n, float* to) {
-  if (n == 0) return;
   const auto* narrow = static_cast<const uint16_t*>(from);
   switch (type) {
     case NumberType::kBfloat16:
@@ -55,7 +53,7 @@ void Widen(NumberType type, const void* from, size_t n, float* to) {
       for (size_t i = 0; i < n; ++i) to[i] = FromFloat16(narrow[i]);
       return;
     default:
-      std::memcpy(to, from, n * sizeof(float));
+      CopyBytes(to, from, n * sizeof(float));
   }
 }
 

@@ -45,23 +45,21 @@ struct Collective::Header {
   char name[72];  // the beginning of it
 };
 
-Collective::Collective(TableExchange* exchange, const char* what, const std::string& subject)
+Collective::Collective(TableExchange* exchange, std::string operation)
     : exchange_(exchange),
       lock_(exchange->mutex),
-      what_(what),
-      subject_(subject),
-      scope_(what_, subject_.c_str()),
+      operation_(std::move(operation)),
+      scope_(operation_.c_str()),
       channel_(exchange->group->channel(exchange->through)) {}
 
 void Collective::Begin(const std::vector<size_t>& send_bytes) {
-  const std::string name = std::string(what_) + " " + subject_;
   Header mine{};
   mine.operation = exchange_->operations;
   mine.step = group().step();
-  mine.hash = HashBytes(name.data(), name.size());
+  mine.hash = HashBytes(operation_.data(), operation_.size());
   mine.status = failed() ? 1 : 0;
   mine.room = exchange_->recv.bytes();
-  CopyText(name, mine.name, sizeof(mine.name));
+  CopyText(operation_, mine.name, sizeof(mine.name));
   sent_.assign(size(), 0);
   std::vector<Header> headers(size(), mine);
   for (int r = 0; r < size(); ++r) {

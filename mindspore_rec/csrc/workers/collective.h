@@ -4,7 +4,7 @@
 // same one, and that where it fails on one of them it fails on all: whoever fails throws its own
 // exception, the others one that begins with "worker r: ".
 //
-//   Collective all(&exchange, "lookup of", "table 'x'");
+//   Collective all(&exchange, "lookup of table 'x'");
 //   all.Try([&] { ... });                 // may fail on this worker
 //   all.Begin(bytes_to_each);             // throws on all where it failed on one
 //   all.Exchange(send, all.memory().recv.data());
@@ -47,9 +47,8 @@ struct TableExchange {
 
 class Collective {
  public:
-  // `what` and `subject` together name the operation. Waits for the one under way. `subject` must
-  // outlive it.
-  Collective(TableExchange* exchange, const char* what, const std::string& subject);
+  // Names the operation, and waits for the one under way.
+  Collective(TableExchange* exchange, std::string operation);
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
 
@@ -97,8 +96,7 @@ class Collective {
   TableExchange* const exchange_;
   const std::unique_lock<std::mutex> lock_;
   const DefaultFloatMode float_mode_;
-  const char* const what_;
-  const std::string& subject_;
+  const std::string operation_;
   const ExchangeScope scope_;
   Communicator& channel_;
   std::exception_ptr error_;

@@ -10,16 +10,14 @@ std::string Number(size_t n) { return std::to_string(n) + (n == 1 ? " parameter"
 
 void AverageOverWorkers(TableExchange* exchange, const std::vector<const float*>& gradients,
                         const std::vector<FloatSpan>& sums) {
-  const std::string subject = Number(gradients.size());
-  Collective all(exchange, "average of the gradients of", subject);
+  Collective all(exchange, "average of the gradients of " + Number(gradients.size()));
   all.Begin(std::vector<size_t>(all.size(), 0));
   WeightedSum(all.channel(), gradients, sums, all.group().weights().data());
 }
 
 void CheckSameOverWorkers(TableExchange* exchange, const std::vector<ByteSpan>& parameters,
                           const std::vector<std::string>& names) {
-  const std::string subject = Number(parameters.size());
-  Collective all(exchange, "comparison of", subject);
+  Collective all(exchange, "comparison of " + Number(parameters.size()));
   all.Begin(std::vector<size_t>(all.size(), 0));
   const auto difference = FindDifference(all.channel(), parameters);
   if (!difference.has_value()) return;

@@ -31,8 +31,8 @@ class GradientExchange {
   GradientExchange(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow)
       : tables_(tables),
         narrow_(narrow),
-        subject_(TableNames({tables.begin(), tables.end()})),
-        all_(&tables[0]->exchange(), "exchange of gradients of", subject_) {}
+        all_(&tables[0]->exchange(),
+             "exchange of gradients of " + TableNames({tables.begin(), tables.end()})) {}
 
   void Run();
 
@@ -50,7 +50,6 @@ class GradientExchange {
 
   const std::vector<ShardedTable*>& tables_;
   const std::vector<bool>& narrow_;
-  const std::string subject_;
   Collective all_;
   // By table, lookup and worker: the gradients that came; null: none.
   std::vector<std::map<int64_t, std::vector<const char*>>> parts_;

@@ -29,8 +29,7 @@ void ShardedTable::LookupWithHandles(const IdView& ids, const IdFilter& filter, 
 // A message to a worker: its handles, then their gradients.
 void ShardedTable::AccumulateByHandle(const int64_t* handles, size_t n, const float* grad) {
   RequireSpread(*this);
-  const std::string subject = TableNames({this});
-  Collective all(exchange_, "gradients by handle of", subject);
+  Collective all(exchange_, "gradients by handle of " + TableNames({this}));
   const size_t dim = static_cast<size_t>(table_->dim());
   const size_t bytes_each = 2 * sizeof(int64_t) + dim * sizeof(float);
   std::vector<size_t> counts(all.size(), 0), bytes(all.size(), 0);

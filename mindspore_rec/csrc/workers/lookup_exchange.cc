@@ -9,16 +9,16 @@
 namespace msrec {
 namespace {
 
-const char* OperationName(const LookupRequest& request, bool train) {
-  if (request.handles != nullptr) return "lookup by handle of";
-  if (request.bags != nullptr) return train ? "pooled training lookup of" : "pooled lookup of";
-  return train ? "training lookup of" : "lookup of";
+const char* KindOf(const LookupRequest& request, bool train) {
+  if (request.handles != nullptr) return "lookup by handle of ";
+  if (request.bags != nullptr) return train ? "pooled training lookup of " : "pooled lookup of ";
+  return train ? "training lookup of " : "lookup of ";
 }
 
-std::string Subject(const std::vector<LookupRequest>& requests) {
+std::string OperationName(const std::vector<LookupRequest>& requests, bool train) {
   std::vector<const ShardedTable*> tables;
   for (const LookupRequest& request : requests) tables.push_back(request.table);
-  return TableNames(tables);
+  return KindOf(requests[0], train) + TableNames(tables);
 }
 
 }  // namespace
@@ -26,8 +26,7 @@ std::string Subject(const std::vector<LookupRequest>& requests) {
 LookupExchange::LookupExchange(std::vector<LookupRequest>* requests, bool train)
     : requests_(*requests),
       train_(train),
-      subject_(Subject(*requests)),
-      all_(&requests_[0].table->exchange(), OperationName(requests_[0], train), subject_) {}
+      all_(&requests_[0].table->exchange(), OperationName(requests_, train)) {}
 
 void LookupExchange::Run() {
   std::vector<size_t> bytes(all_.size(), 0);

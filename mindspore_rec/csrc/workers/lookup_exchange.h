@@ -56,7 +56,6 @@ class LookupExchange {
 
   std::vector<LookupRequest>& requests_;
   const bool train_;
-  const std::string subject_;
   Collective all_;
   std::vector<One> lookups_;
   TableTasks<ShardedTable*> tasks_;

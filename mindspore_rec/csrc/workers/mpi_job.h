@@ -63,9 +63,9 @@ class MpiJob {
   // Throws WorkerError where this worker has said that it is at its end: exchanges are over.
   void RequireMember() const;
 
-  // Says that this worker is at its end, and waits until all others are. Returns false, without
-  // waiting longer, where another worker still waits for this one in an exchange. Exchanges of
-  // other threads are waited for, for a few seconds.
+  // Tell the others that this worker is at its end, and wait until all are. Return false, without
+  // waiting longer, if another worker still waits for this one in an exchange. Wait a few seconds
+  // for the exchanges of other threads.
   bool Leave();
   // Leaves, then ends MPI; channels are of no more use. Throws WorkerError where another worker
   // waits for this one.

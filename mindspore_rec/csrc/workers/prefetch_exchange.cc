@@ -10,8 +10,7 @@
 namespace msrec {
 
 int64_t ShardedTable::Prefetch(TableExchange* ahead, const IdView& ids) {
-  const std::string subject = TableNames({this});
-  Collective all(ahead, "prefetch of", subject);
+  Collective all(ahead, "prefetch of " + TableNames({this}));
   std::unique_ptr<KeptLookup> lookup;
   std::vector<size_t> bytes(all.size(), 0);
   all.Try([&] {

@@ -112,8 +112,7 @@ void ShardedTable::Accumulate(int64_t ticket, const float* grad, size_t grad_row
 
 double ShardedTable::GradientSquaredNorm() {
   if (!placement().spread()) return table_->GradientSquaredNorm();
-  const std::string subject = TableNames({this});
-  Collective all(exchange_, "gradient norm of", subject);
+  Collective all(exchange_, "gradient norm of " + TableNames({this}));
   double mine = 0.0;
   all.Try([&] { mine = table_->GradientSquaredNorm(); });
   const std::vector<size_t> bytes(all.size(), sizeof(double));

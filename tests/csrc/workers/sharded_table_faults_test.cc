@@ -164,6 +164,17 @@ TEST(FaultsOfWorkers, DifferentOperationsAreNamed) {
   }
 }
 
+TEST(FaultsOfWorkers, WhoWaitsInVainNamesItsOperation) {
+  Workers workers(2, {NormalConfig("alone", kDim)}, Sgd(), 0.2);
+  const auto errors = workers.Try([&](int r) {
+    const std::vector<int64_t> ids{1};
+    std::vector<float> out(kDim);
+    if (r == 0) workers.table(r).LookupTrain(View(ids), {}, out.data());
+  });
+  EXPECT_NE(errors[0].find("to exchange training lookup of table 'alone'"), std::string::npos)
+      << errors[0];
+}
+
 TEST(FaultsOfWorkers, AStepWithoutTheExchangeIsRefused) {
   Workers workers(2, {NormalConfig("early", kDim)}, Sgd());
   const auto errors = workers.Try([&](int r) {

@@ -34,7 +34,7 @@ from tests.parallel.networks.random_case import VOCABULARY, Case, steps_of
 
 @dataclass(frozen=True)
 class Place:
-    """Where a case is trained.
+    """Worker, and its tiers, that trains a case.
 
     Args:
         worker: number of this worker.
