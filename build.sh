@@ -10,6 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 ROOT=$PWD
 VENV=$ROOT/.venv              # runs the demo, the tests and the linters
 WHEEL_VENV=$ROOT/.venv-wheel  # only builds wheels
+NATIVE_OBJECTS=build/native   # what the native core is linked of
 JOBS=$(nproc 2>/dev/null || echo 2)
 export GLOG_v=3  # MindSpore says errors only
 export PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -19,16 +20,20 @@ usage() {
 usage: bash build.sh [COMMAND] [--jobs N] [-- ARGUMENTS]
 
 commands
-  wheel      build output/mindspore_rec-<version>-*.whl (this is what no command does)
+  wheel      build output/mindspore_rec-<version>-*.whl, and of it mindspore_rec_serving-*.whl, with
+             what serves models without MindSpore (this is what no command does)
   demo       prepare everything, then train Wide&Deep on synthetic Criteo data
   test       prepare everything, then lint, C++ tests and pytest
   sanitize   C++ tests under ASan and UBSan, those with threads also under TSan
+  fuzz       try readers of foreign bytes on inputs by chance, for --minutes N in all; what is found
+             is printed, and its input kept in build/fuzz
   lint       ruff, mypy and clang-format
   prepare    only prepare: the virtual environment .venv and the native core in place
   help       this text
 
 options
   --jobs N   compile this many files at a time; default: the number of CPUs
+  --minutes N  of `fuzz`, all targets together; default: 10
   -- ARGS    handed on: to pytest by `test`, to the training by `demo`
 
 environment
@@ -37,6 +42,8 @@ environment
   MINDSPORE_REC_REQUIRE_ALL=1
              a test that cannot run because a part is missing (Kafka, a data set, ...) fails;
              otherwise it is skipped, and listed at the end
+  MINDSPORE_REC_NIGHTLY=1
+             run also the cases that take long and prove little more than others
 
 After `demo`, `test` or `prepare`: `source .venv/bin/activate`, and mindspore_rec, as it is in this
 folder, can be imported from everywhere.
@@ -47,7 +54,8 @@ command to run is printed.
 HELP
 }
 
-say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
+# What comes next, with the minutes and seconds since the start.
+say() { printf '\033[1m==> [%d:%02d] %s\033[0m\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
 die() {
   printf 'build.sh: %s\n' "$*" >&2
   exit 1
@@ -240,11 +248,13 @@ prepare_native() {
   local built
   built=mindspore_rec/_native$("$VENV/bin/python" -c \
     'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
-  if [[ -f $built && -f $stamp && $(cat "$stamp") == "$now $(digest <"$built")" ]]; then return; fi
+  if [[ -f $built && -d $NATIVE_OBJECTS && -f $stamp &&
+    $(cat "$stamp") == "$now $(digest <"$built")" ]]; then return; fi
   need_compiler
   need_python
   say "Compiling the native core"
-  MINDSPORE_REC_JOBS=$JOBS "$VENV/bin/python" setup.py -q build_ext --inplace
+  MINDSPORE_REC_JOBS=$JOBS "$VENV/bin/python" setup.py -q build_ext --inplace \
+    --build-temp "$NATIVE_OBJECTS"
   echo "$now $(digest <"$built")" >"$stamp"
 }
 
@@ -282,10 +292,11 @@ run_wheel() {
   # A module that was removed would live on in these and get into the wheel.
   rm -rf build/lib* build/bdist*
   mkdir -p output
-  rm -f output/mindspore_rec-*.whl
+  rm -f output/mindspore_rec-*.whl output/mindspore_rec_serving-*.whl
   MINDSPORE_REC_JOBS=$JOBS "$WHEEL_VENV/bin/pip" wheel --quiet --no-deps --no-build-isolation \
     --wheel-dir output .
-  say "Built $(echo output/mindspore_rec-*.whl)"
+  "$WHEEL_VENV/bin/python" tools/serving_wheel.py output/mindspore_rec-*.whl >/dev/null
+  say "Built $(echo output/mindspore_rec*.whl)"
 }
 
 run_demo() {
@@ -296,7 +307,7 @@ run_demo() {
 }
 
 cpp_sources() {
-  find mindspore_rec/csrc mindspore_rec/mpi_shim tests/csrc -name '*.cc' -o -name '*.h' -o -name '*.inl'
+  find mindspore_rec/csrc mindspore_rec/mpi_shim tests/csrc tests/fuzz/csrc -name '*.cc' -o -name '*.h' -o -name '*.inl'
 }
 
 run_lint() {
@@ -310,78 +321,167 @@ run_lint() {
   bash -n build.sh
 }
 
-# build_cpp_tests DIRECTORY [SANITIZERS]
+# What `start` has running: process ids, which lead groups of processes, and what they printed.
+STARTED=()
+OUTPUTS=
+
+# start COMMAND [ARGUMENTS]: runs a program or a function beside what follows. What it prints is kept
+# until `join`.
+start() {
+  if [[ -z $OUTPUTS ]]; then
+    OUTPUTS=$(mktemp -d)
+    trap end_started EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+  fi
+  # In a group of its own it can be ended with all that it started, and heeds Ctrl-C, which bash has
+  # other background processes ignore.
+  set -m
+  ("$@") >"$OUTPUTS/${#STARTED[@]}" 2>&1 </dev/null &
+  set +m
+  STARTED+=($!)
+}
+
+# join: waits for all that was started, and shows what each printed, one after the other; fails where
+# one has failed.
+join() {
+  local code=0 i
+  for ((i = 0; i < ${#STARTED[@]}; ++i)); do
+    wait "${STARTED[i]}" || code=$?
+    cat "$OUTPUTS/$i"
+  done
+  STARTED=()
+  end_started
+  return "$code"
+}
+
+end_started() {
+  local group
+  for group in "${STARTED[@]}"; do kill -- "-$group" 2>/dev/null || true; done
+  if [[ -n $OUTPUTS ]]; then rm -r "$OUTPUTS"; fi
+  STARTED=()
+  OUTPUTS=
+  trap - EXIT INT TERM
+}
+
+# build_cpp_tests DIRECTORY [SETTINGS FOR CMAKE]: while the virtual environment is prepared.
 build_cpp_tests() {
+  local directory=$1
+  shift
   need_cpp_tests
-  cmake -S tests/csrc -B "$1" -G Ninja -DSANITIZE="${2:-}" >/dev/null
-  ninja -C "$1" -j "$JOBS" --quiet
+  if [[ ! -x $VENV/bin/pip ]]; then need_python; fi
+  start prepare_venv
+  cmake -S tests/csrc -B "$directory" -G Ninja "$@" >/dev/null
+  ninja -C "$directory" -j "$JOBS" --quiet
+  join
   # Dense programs are tested with the oneDNN of .venv's MindSpore.
-  prepare_venv
   local libraries
   libraries=$("$VENV/bin/python" -c \
     'import importlib.util as u; print(u.find_spec("mindspore").submodule_search_locations[0])')/lib
   export MSREC_TEST_ONEDNN=${MSREC_TEST_ONEDNN:-$libraries/libdnnl.so.3}
 }
 
-run_cpp_tests() {
-  say "C++ tests"
-  build_cpp_tests build/csrc
-  build/csrc/msrec_tests --gtest_brief=1
+# run_shards PROGRAM [ARGUMENTS]: the tests of a program in $JOBS processes side by side, each with a
+# share of them.
+run_shards() {
+  local i
+  for ((i = 0; i < JOBS; ++i)); do
+    start env GTEST_TOTAL_SHARDS="$JOBS" GTEST_SHARD_INDEX="$i" "$@" --gtest_brief=1
+  done
+  join
 }
 
-# Tests that start programs: Kafka brokers, servers, commands. They take about as long as all others.
-PROGRAM_TESTS=(tests/{benchmarks,datasets,docs,examples,launch,models,online,parallel,plan,serving,ssd,stream})
+# The core is that of the wheel, as prepare_native has compiled it.
+run_cpp_tests() {
+  say "C++ tests"
+  build_cpp_tests build/csrc-native -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS/mindspore_rec/csrc"
+  run_shards build/csrc-native/msrec_tests
+}
 
-# run_pytest [ARGUMENTS]: without arguments all tests, in two processes side by side where there are
-# two CPUs, since tests wait a lot. The output of the second one comes after that of the first.
+# run_pytest [ARGUMENTS]: without arguments all tests, in one process more than there are CPUs, since
+# tests wait a lot; each takes a file at a time.
 run_pytest() {
-  if (($#)) || ((JOBS < 2)); then
-    "$VENV/bin/python" -m pytest -q "$@"
-    return
+  if (($#)); then
+    "$VENV/bin/python" -m pytest -q --durations=20 "$@"
+  else
+    "$VENV/bin/python" -m pytest -q --durations=40 -n $((JOBS + 1)) --dist loadfile \
+      --no-loadscope-reorder
   fi
-  local output code=0
-  output=$(mktemp)
-  # A background process ignores Ctrl-C, and so would whatever tests start, unless it is reset.
-  (trap - INT && exec "$VENV/bin/python" -m pytest -q "${PROGRAM_TESTS[@]}") >"$output" 2>&1 &
-  local programs=$!
-  trap 'kill "$programs" 2>/dev/null' EXIT
-  "$VENV/bin/python" -m pytest -q "${PROGRAM_TESTS[@]/#/--ignore=}" || code=$?
-  wait "$programs" || code=$?
-  trap - EXIT
-  cat "$output"
-  rm "$output"
-  return "$code"
+}
+
+# Processes of pytest would fetch the jars at the same time, into the same folder.
+fetch_kafka() {
+  if command -v mvn >/dev/null; then
+    "$VENV/bin/python" examples/online_learning/kafka/broker.py resolve >/dev/null || true
+  fi
 }
 
 run_test() {
-  prepare
-  run_lint
-  run_cpp_tests
   need_redis
   need_kafka
+  prepare
+  start run_lint
+  start fetch_kafka
+  run_cpp_tests
   say "pytest"
   run_pytest "$@"
 }
 
+# What the names of tests that use threads have.
+THREADS='ThreadPool|Concurrent|Threads|Worker|Reader|Sums|DenseProgram|OneDnn'
+
 run_sanitize() {
   say "C++ tests under ASan and UBSan"
-  build_cpp_tests build/csrc-asan address,undefined
+  build_cpp_tests build/csrc-asan -DSANITIZE=address,undefined
   ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1 \
-    UBSAN_OPTIONS=print_stacktrace=1 build/csrc-asan/msrec_tests --gtest_brief=1
+    UBSAN_OPTIONS=print_stacktrace=1 run_shards build/csrc-asan/msrec_tests
+  say "Fuzzers in C++ on their corpora, and some thousand inputs"
+  run_native_fuzzers --runs 3000 --seconds 60
   say "C++ tests of threads under TSan"
-  build_cpp_tests build/csrc-tsan thread
-  TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 build/csrc-tsan/msrec_tests \
-    --gtest_brief=1 --gtest_filter='ThreadPool*:*Concurrent*:*Threads*:*Worker*:*Sums*:DenseProgram*:OneDnn*'
+  build_cpp_tests build/csrc-tsan -DSANITIZE=thread -DONLY="$THREADS"
+  TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 run_shards build/csrc-tsan/msrec_tests \
+    --gtest_filter="*${THREADS//|/*:*}*"
+}
+
+# run_native_fuzzers [OPTIONS]: those in C++, under ASan and UBSan.
+run_native_fuzzers() {
+  mkdir -p build/fuzz
+  (cd build/fuzz &&
+    ASAN_OPTIONS=detect_stack_use_after_return=1:max_allocation_size_mb=512 \
+      UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1 \
+      ../csrc-asan/msrec_fuzz "$ROOT/tests/fuzz/corpus/native" "$@")
+}
+
+run_fuzz() {
+  need_redis
+  need_cpp_tests
+  prepare
+  "$VENV/bin/python" -c 'import atheris' 2>/dev/null ||
+    "$VENV/bin/pip" install --quiet atheris ||
+    say "atheris is not to be had: Python's targets are tried by chance alone"
+  cmake -S tests/csrc -B build/csrc-asan -G Ninja -DSANITIZE=address,undefined >/dev/null
+  ninja -C build/csrc-asan -j "$JOBS" --quiet msrec_fuzz
+  local seed=$RANDOM
+  say "Fuzzing for $MINUTES minutes, seed $seed"
+  start run_native_fuzzers --seconds $((MINUTES * 60)) --seed "$seed"
+  "$VENV/bin/python" -m tests.fuzz.run --seconds $((MINUTES * 60)) --seed "$seed"
+  join
 }
 
 # ---------------------------------------------------------------- the command line
 
 COMMAND=
+MINUTES=10
 while (($#)); do
   case $1 in
     --jobs)
       [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || die "--jobs takes a number of at least 1, got '${2:-}'"
       JOBS=$2
+      shift
+      ;;
+    --minutes)
+      [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || die "--minutes takes a number of at least 1, got '${2:-}'"
+      MINUTES=$2
       shift
       ;;
     --)
@@ -403,6 +503,7 @@ case ${COMMAND:-wheel} in
   demo) run_demo "$@" ;;
   test) run_test "$@" ;;
   sanitize) run_sanitize ;;
+  fuzz) run_fuzz ;;
   lint) run_lint ;;
   prepare) prepare ;;
   help) usage ;;

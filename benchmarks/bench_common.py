@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import platform
+import random
 import shlex
 import subprocess
 import sys
@@ -117,6 +118,7 @@ def alternate(
     progress: str,
     *,
     pause: float = 0.0,
+    mixed: bool = False,
 ) -> dict[_Name, np.ndarray]:
     """Take each run once a round, in turn, so that a drifting machine affects all alike.
 
@@ -126,6 +128,8 @@ def alternate(
         warmup: rounds before them.
         progress: text before the progress bar.
         pause: seconds to sleep before each run. Default: none.
+        mixed: whether each round has a random order, so that a run does not always find the caches
+            and allocators as the same other run left them. Default: the order given.
 
     Returns:
         seconds, float64 `[rounds]`, by name.
@@ -133,8 +137,12 @@ def alternate(
     from tqdm import tqdm
 
     times: dict[_Name, list[float]] = {name: [] for name in runs}
+    order = list(runs.items())
+    draw = random.Random(0)
     for i in tqdm(range(warmup + rounds), desc=progress, leave=False, disable=None):
-        for name, run in runs.items():
+        if mixed:
+            draw.shuffle(order)
+        for name, run in order:
             if pause:
                 time.sleep(pause)
             seconds = run(i)

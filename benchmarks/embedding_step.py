@@ -7,7 +7,8 @@ input.
 Beside it: vanilla MindSpore (`nn.EmbeddingLookup(sparse=True, target="CPU")` with
 `nn.LazyAdam` on the CPU target, static ids), and the machine's floor (the bare memory work). With
 `--value-dtype` or `--state-dtype` other than float32, a table of float32 takes steps in between,
-and the ratios to it are printed too.
+and the ratios to it are printed too. Each round has the runs in another order, because each finds
+the caches and allocators as the one before left them.
 """
 
 from __future__ import annotations
@@ -208,12 +209,15 @@ def main() -> None:
         "plain": lambda i: plain(rows_in, label)[0].asnumpy(),
         **runs_of(steps, lambda i: batches[i % 8], label),
     }
-    before = table.op_times()
-    times = alternate(timed(runs), args.rounds, 8, "ours")
-    inside = operator_times(before, table.op_times())
+    counted = [each.op_times() for each in tables]
+    times = alternate(timed(runs), args.rounds, 8, "ours", mixed=True)
+    inside, *inside_wide = [
+        operator_times(before, each.op_times())
+        for before, each in zip(counted, tables, strict=True)
+    ]
     before = table.op_times()
     runs.update(runs_of(steps, lambda i: new_batches[i], label))
-    new_times = alternate(timed(runs), args.rounds, 8, "ours, new keys")
+    new_times = alternate(timed(runs), args.rounds, 8, "ours, new keys", mixed=True)
     inside_new = operator_times(before, table.op_times())
     # The same once more in rows that were used before, as when eviction is on: the difference is
     # what the system takes for fresh memory.
@@ -223,7 +227,7 @@ def main() -> None:
     reused_batches = [with_new(i) for i in range(args.rounds + 8)]
     runs.update(runs_of(steps, lambda i: reused_batches[i], label))
     before = table.op_times()
-    reused_times = alternate(timed(runs), args.rounds, 8, "ours, new keys, used rows")
+    reused_times = alternate(timed(runs), args.rounds, 8, "ours, new keys, used rows", mixed=True)
     inside_reused = operator_times(before, table.op_times())
     if not args.no_vanilla:
         vanilla = vanilla_step(args.rows, args.dim, args.fields)
@@ -269,6 +273,8 @@ def main() -> None:
     figures["inside_operators_new_keys_ms"] = sum(inside_new.values())
     figures["inside_operators_new_keys_used_rows_ms"] = sum(inside_reused.values())
     figures.update({f"inside_{name}_ms": value for name, value in inside.items()})
+    for each in inside_wide:
+        figures.update({f"float32_inside_{name}_ms": value for name, value in each.items()})
     for name, value in figures.items():
         shown = value if isinstance(value, str) else f"{value:,}"
         print(f"{name:34s} {f'{value:,.3f}' if isinstance(value, float) else shown}")

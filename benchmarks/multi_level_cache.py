@@ -114,6 +114,7 @@ class Subject:
         options: of the command line.
         exponent: of the ids.
         cache: its tiers, None for memory alone.
+        dtype: of values and of Adam's moments. Default: 'float32'.
     """
 
     def __init__(
@@ -122,8 +123,11 @@ class Subject:
         options: argparse.Namespace,
         exponent: float,
         cache: mr.CacheConfig | None = None,
+        dtype: str = "float32",
     ) -> None:
-        self.lookup = mr.HashEmbeddingLookup(DIM, ms.int64, name=name, cache=cache)
+        kept = getattr(ms, dtype)
+        config = mr.TableConfig(DIM, name=name, cache=cache, value_dtype=kept, state_dtype=kept)
+        self.lookup = mr.HashEmbeddingLookup(config=config)
         self.table = self.lookup.embedding_table
         net = WideDeep(self.lookup, options.fields)
         optimizer = mr.LazyAdam(net.trainable_params(), learning_rate=1e-3)
@@ -257,17 +261,28 @@ def measure(
     return figures
 
 
-def disk_limit(figures: dict[str, Any], options: argparse.Namespace, fio: list[float]) -> None:
-    """Add the speed that the disk allows, by the rows that had to be read."""
+def disk_limit(
+    figures: dict[str, Any], options: argparse.Namespace, fio: list[ssd_tier.Disk]
+) -> None:
+    """Add the highest speed that the disk allows for the rows that had to be read.
+
+    A step takes at least the time of its reads on the disk. Where both CPUs compute, it also takes
+    at least the time of the step in memory plus the CPU time of the reads in the kernel.
+    """
     if not fio:
         return
-    reads = max(fio)
-    figures["fio_reads_per_second"] = reads
+    disk = max(fio)
+    figures["fio_reads_per_second"], figures["fio_cpu_us"] = disk
+    in_memory = options.batch / figures["memory_samples_per_s"]
     for mode in MODES:
         rows = figures[mode]["a_step"]["ssd_hits"]
-        allowed = min(options.batch * reads / max(rows, 1e-9), figures["memory_samples_per_s"])
-        figures[mode]["disk_allows_samples_per_s"] = allowed
-        figures[mode]["of_disk"] = figures[mode]["samples_per_s"] / allowed
+        reading = rows / disk.reads_per_second
+        computing = in_memory + rows * disk.cpu_us / 1e6 / max(1, len(os.sched_getaffinity(0)))
+        for what, seconds in (("disk", max(reading, in_memory)), ("cpu", computing)):
+            figures[mode][f"{what}_allows_samples_per_s"] = options.batch / seconds
+        speed = figures[mode]["samples_per_s"]
+        figures[mode]["of_disk"] = speed * max(reading, in_memory) / options.batch
+        figures[mode]["of_disk_and_cpu"] = speed * max(reading, computing) / options.batch
 
 
 @contextlib.contextmanager
@@ -281,17 +296,31 @@ def lower_tier(setup: Setup, directory: Path) -> Iterator[dict[str, Any]]:
         shutil.rmtree(directory / "ssd", ignore_errors=True)
 
 
+def row_bytes(dtype: str) -> int:
+    """Return the bytes of a row: metadata, value and two moments."""
+    return 20 + 3 * DIM * (4 if dtype == "float32" else 2)
+
+
 def run_setup(
-    name: str, setup: Setup, memory: Subject, options: argparse.Namespace, directory: Path
+    name: str,
+    setup: Setup,
+    memory: Subject,
+    options: argparse.Namespace,
+    directory: Path,
+    dtype: str,
 ) -> dict[str, Any]:
-    """Measure one set of tiers and return the figures."""
-    fio = []
+    """Measure one set of tiers with rows of a type and return the figures.
+
+    Host memory has the bytes of the setup's share of float32 rows, whatever the rows' type.
+    """
+    share = setup.host * row_bytes("float32") / row_bytes(dtype)
+    fio: list[ssd_tier.Disk] = []
 
     def ask_disk() -> None:
         if setup.lower == "ssd" and options.fio_seconds:
             size = max(64 << 20, options.rows * 228 // 4096 * 4096)
-            reads = ssd_tier.fio_reads_per_second(directory, options.fio_seconds, size)
-            fio.extend([] if reads is None else [reads])
+            found = ssd_tier.ask_fio(directory, options.fio_seconds, size)
+            fio.extend([] if found is None else [found])
 
     exponent = setup.zipf if options.zipf is None else options.zipf
     batches = Batches(options, exponent)
@@ -300,13 +329,13 @@ def run_setup(
     with lower_tier(setup, directory) as below:
         cache = mr.CacheConfig(
             device_rows=max(int(setup.device * options.rows), least) if setup.device else None,
-            host_rows=max(int(setup.host * options.rows), least),
+            host_rows=max(int(share * options.rows), least),
             policy=options.policy,
             prefetch=options.prefetch,
             **below,
         )
         start = time.perf_counter()
-        tiers = Subject(f"cache.{name}", options, exponent, cache)
+        tiers = Subject(f"cache.{name}.{dtype}", options, exponent, cache, dtype)
         filled = time.perf_counter() - start
         try:
             ask_disk()
@@ -316,7 +345,7 @@ def run_setup(
             tiers.close()
     disk_limit(figures, options, fio)
     limits = {"device_rows": cache.device_rows, "host_rows": cache.host_rows}
-    return {**setup._asdict(), **limits, "fill_seconds": filled, **figures}
+    return {**setup._asdict(), "zipf": exponent, **limits, "fill_seconds": filled, **figures}
 
 
 def show(name: str, figures: dict[str, Any]) -> None:
@@ -326,13 +355,17 @@ def show(name: str, figures: dict[str, Any]) -> None:
         f"in memory {figures['memory_samples_per_s']:,.0f} samples/s"
     )
     if "fio_reads_per_second" in figures:
-        print(f"  the disk: {figures['fio_reads_per_second']:,.0f} reads/s (fio, 4 KiB, QD64)")
+        print(
+            f"  the disk: {figures['fio_reads_per_second']:,.0f} reads/s, "
+            f"{figures['fio_cpu_us']:.1f} us of a CPU each (fio, 4 KiB, QD64)"
+        )
     for mode in MODES:
         each, step = figures[mode], figures[mode]["a_step"]
         text = f"  {mode.replace('_', ' '):<12}{each['samples_per_s']:>10,.0f} samples/s"
         text += f"  {each['of_memory']:.2f} of memory"
         if "of_disk" in each:
-            text += f"  {each['of_disk']:.2f} of what the disk allows"
+            text += f"  {each['of_disk']:.2f} of what the disk allows, "
+            text += f"{each['of_disk_and_cpu']:.2f} with the CPU time of its reads"
         of_disk = name == "disk"
         if mode == "prefetch":
             text += f"  (target {figures['target']} of {'the disk' if of_disk else 'memory'})"
@@ -380,6 +413,13 @@ def main() -> None:
     parser.add_argument("--ssd-path", type=Path, help="a directory on the disk to measure")
     parser.add_argument("--fio-seconds", type=int, default=5, help="0: no fio")
     parser.add_argument("--only", action="append", choices=SETUPS, help="these tiers; repeat it")
+    parser.add_argument(
+        "--value-dtype",
+        nargs="+",
+        choices=("float32", "bfloat16"),
+        default=["float32"],
+        help="of rows and moments below memory: each setup once with each, in the same host bytes",
+    )
     options = parser.parse_args()
     if options.steps < SKIPPED + 5:
         parser.error(f"--steps must be at least {SKIPPED + 5}, got {options.steps}")
@@ -391,8 +431,11 @@ def main() -> None:
     try:
         memory = Subject("cache.memory", options, 1.2)
         for name in options.only or SETUPS:
-            results[name] = run_setup(name, SETUPS[name], memory, options, directory)
-            show(name, results[name])
+            for dtype in options.value_dtype:
+                title = name if dtype == "float32" else f"{name} {dtype}"
+                results[title] = run_setup(name, SETUPS[name], memory, options, directory, dtype)
+                print(f"\nrows of {dtype}:")
+                show(name, results[title])
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     bench_common.save(

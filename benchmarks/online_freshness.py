@@ -5,21 +5,27 @@
 
 All parts of examples/online_learning run as processes of this machine: Kafka, a producer of the
 synthetic stream, the feature worker, the trainer (a delta a second) and a `Predictor`, which is in
-this process. At random times one event with new keys is sent to the producer's topic, and the
-predictor is asked for these keys until its answer differs from that for keys that never occur. The
-freshness is the time from just before the event is sent until that answer: it includes the waits
-for Kafka, for batches of worker and trainer, for the next delta and for the predictor to find it.
+this process, or with `--serving-workers` a server of so many processes, asked over HTTP with a new
+connection each time, so that any of them may answer. At random times one event with new keys is
+sent to the producer's topic, and the predictor is asked for these keys until its answer differs
+from that for keys that never occur. The freshness is the time from just before the event is sent
+until that answer: it includes the waits for Kafka, for batches of worker and trainer, for the next
+delta and for the predictor to find it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 os.environ.setdefault("GLOG_v", "3")
 
@@ -41,6 +47,86 @@ MOVED = 0.1  # of a logit: one event with eight new keys moves it by about 0.6
 ASK_SECONDS = 0.02
 
 
+class Answers(Protocol):
+    """Predictor in this process, or server."""
+
+    def predict(self, ids: np.ndarray) -> np.ndarray:
+        """Return the logits of rows of ids."""
+        ...
+
+    def saved_at(self) -> float:
+        """Return when the trainer took the newest state that answers, in seconds since 1970."""
+        ...
+
+
+class InProcess:
+    """Predictor in this process."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+
+    def predict(self, ids: np.ndarray) -> np.ndarray:
+        """Return the logits of rows of ids."""
+        return self._predictor.predict(ids)
+
+    def saved_at(self) -> float:
+        """Return when the trainer took the state that answers, in seconds since 1970."""
+        return self._predictor.status().saved_at
+
+
+class Server:
+    """Server of several processes, which ends with the context.
+
+    Args:
+        root: directory of the run.
+        workers: number of processes that answer.
+    """
+
+    def __init__(self, root: Path, workers: int) -> None:
+        wait = ["--wait-seconds", "120"]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "mindspore_rec.serving", str(root), "--port", "0", *wait,
+             "--workers", str(workers)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        lines = [self._process.stdout.readline() for _ in range(1 + workers)]
+        if not all(lines):
+            self.__exit__()
+            raise RuntimeError(f"the server did not start: {lines}")
+        self._port = int(lines[0].split(":")[2].split("/")[0])
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.terminate()
+        self._process.wait(30)
+
+    def predict(self, ids: np.ndarray) -> np.ndarray:
+        """Return the logits of rows of ids."""
+        given = {"name": "ids", "shape": ids.shape, "datatype": "INT64", "data": ids.tolist()}
+        found = self._ask("POST", "/v2/models/model/infer", json.dumps({"inputs": [given]}))
+        (output,) = found["outputs"]
+        return np.array(output["data"], np.float32).reshape(output["shape"])
+
+    def saved_at(self) -> float:
+        """Return when the trainer took the server's newest state, in seconds since 1970."""
+        return float(self._ask("GET", "/status")["saved_at"])
+
+    def _ask(self, method: str, path: str, body: str | None = None) -> Any:
+        with contextlib.closing(
+            http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+        ) as connection:
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            text = answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f"{path}: {answer.status} {text[:200]!r}")
+            return json.loads(text)
+
+
 @dataclass
 class Probe:
     """Event that was sent and has had no effect yet.
@@ -60,10 +146,10 @@ class Prober:
     Args:
         events: events of the stream to which these are added.
         brokers: addresses of Kafka.
-        predictor: predictor that is asked.
+        predictor: predictor or server that is asked.
     """
 
-    def __init__(self, events: Clicks, brokers: str, predictor: Predictor) -> None:
+    def __init__(self, events: Clicks, brokers: str, predictor: Answers) -> None:
         self._events, self._predictor = events, predictor
         self._pipeline = events.pipeline()
         self._writer = KafkaWriter(brokers)
@@ -85,7 +171,7 @@ class Prober:
         rows = [self._event(NOBODY, 0.0), *(self._event(p.value, 0.0) for p in self.waiting)]
         ids = self._pipeline.apply(pa.Table.from_batches(rows).combine_chunks().to_batches()[0])
         logit = self._predictor.predict(ids["ids"])[:, 0]
-        answered, status = time.time(), self._predictor.status()
+        answered, saved_at = time.time(), self._predictor.saved_at()
         for probe, moved in zip(
             list(self.waiting), np.abs(logit[1:] - logit[0]) > MOVED, strict=True
         ):
@@ -94,8 +180,8 @@ class Prober:
                 self.seen.append(
                     {
                         "seconds": answered - probe.sent,
-                        "until_snapshot": status.saved_at - probe.sent,
-                        "after_snapshot": answered - status.saved_at,
+                        "until_snapshot": saved_at - probe.sent,
+                        "after_snapshot": answered - saved_at,
                     }
                 )
 
@@ -167,6 +253,10 @@ def main() -> None:
     parser.add_argument(
         "--workers", type=worker_count, default=1, help="processes that train together"
     )
+    parser.add_argument(
+        "--serving-workers", type=int, default=0,
+        help="processes of a server that answers; 0 for a predictor in this process",
+    )  # fmt: skip
     parser.add_argument("--probes", type=int, default=60)
     parser.add_argument("--every", type=float, default=1.3, help="seconds between probes, mean")
     parser.add_argument("--delta-seconds", type=float, default=1.0)
@@ -191,7 +281,16 @@ def main() -> None:
             stack.callback(part.stop)
             part.keep_up()
         status, producer = Status(directory, "trainer"), Status(directory, "producer")
-        predictor = stack.enter_context(Predictor(directory / "checkpoints", wait_seconds=120.0))
+        root = directory / "checkpoints"
+        predictor: Answers
+        if options.serving_workers:
+            while not any(root.glob("*/manifest.json")):  # the port is there with the first state
+                for part in parts:
+                    part.keep_up()
+                time.sleep(0.2)
+            predictor = stack.enter_context(Server(root, options.serving_workers))
+        else:
+            predictor = InProcess(stack.enter_context(Predictor(root, wait_seconds=120.0)))
         wait_for_training(parts, status, options.warm_up, 300.0)
         prober = Prober(events, broker, predictor)
         stack.callback(prober.close)
@@ -206,7 +305,6 @@ def main() -> None:
             ),
             "behind_before": begun_behind,
             "behind_after": producer.read()["sent"] - after["trained"],
-            "deltas_applied": predictor.status().deltas_applied,
             "restarts": sum(part.starts - 1 for part in parts),
         }
     print({name: value for name, value in figures.items() if name != "all"})

@@ -68,10 +68,13 @@ def stream(broker: str, events: Ratings, batch: int) -> StreamingDataset:
     return StreamingDataset(source, events.pipeline())
 
 
-def train_offline(train: Split, seed: int, epochs: int, name: str) -> mr.RecModel:
+def train_offline(
+    train: Split, seed: int, epochs: int, name: str, row_dtype: str = "float32"
+) -> mr.RecModel:
     """Train on the first part and return the model, ready to learn from single events."""
     ms.set_seed(seed + 1)
-    net = build(train.ids.shape[1], train.dense.shape[1], name=name, seed=seed)
+    fields, numbers = train.ids.shape[1], train.dense.shape[1]
+    net = build(fields, numbers, name=name, seed=seed, row_dtype=row_dtype)
     adam = mr.LazyAdam(net.trainable_params(), learning_rate=2e-3, weight_decay=1e-3)
     model = mr.RecModel(net, nn.BCEWithLogitsLoss(), adam)
     model.train(1, list(shuffled(train, epochs, seed)), progress=False)
@@ -117,7 +120,8 @@ def windowed(logit: np.ndarray, label: np.ndarray, window: int, step: int) -> li
 
 def one_seed(options: Any, broker: str, events: Ratings, train: Split, seed: int) -> dict[str, Any]:
     """AUC and curves of one seed; by update interval, and of the model as it was."""
-    model = train_offline(train, seed, options.epochs, f"bench.movielens.{seed}")
+    name = f"bench.movielens.{seed}"
+    model = train_offline(train, seed, options.epochs, name, options.row_dtype)
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as directory:
         before = Path(directory) / "trained"
@@ -144,6 +148,7 @@ def main() -> None:
     parser.add_argument("--intervals", type=int, nargs="+", default=[2000, 500, 100])
     parser.add_argument("--seeds", type=int, default=5, help="so many, from --seed on")
     parser.add_argument("--epochs", type=int, default=2, help="over the first part")
+    parser.add_argument("--row-dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--part", choices=("test", "validation"), default="test")
     parser.add_argument("--window", type=int, default=2000, help="events of a point of the curve")
     parser.add_argument("--plot", type=Path, help="draw the curves into this file")

@@ -17,8 +17,16 @@ import numpy as np
 
 __all__ = ["WORKERS", "Peer", "installed"]
 
-WORKERS = {"torch": "torch_wide_deep.py", "tfra": "tfra_wide_deep.py"}
-MODULES = {"torch": ("torch",), "tfra": ("tensorflow", "tensorflow_recommenders_addons")}
+WORKERS = {
+    "torch": "torch_wide_deep.py",
+    "tfra": "tfra_wide_deep.py",
+    "fbgemm": "fbgemm_lookup.py",
+}
+MODULES = {
+    "torch": ("torch",),
+    "tfra": ("tensorflow", "tensorflow_recommenders_addons"),
+    "fbgemm": ("torch", "fbgemm_gpu"),
+}
 _LAST_WORDS = 2000
 
 
@@ -41,7 +49,7 @@ class Peer:
     Args:
         name: of `WORKERS`.
         python: path of the interpreter that has the framework.
-        settings: fields of `peers.serve.Work` that are no arrays.
+        settings: fields of the worker's work (`peers.serve.Work`) that are no arrays.
         arrays: those that are.
 
     Attributes:

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,13 @@ import numpy as np
 from tqdm import tqdm
 
 FIELDS, NUMBERS, DIM = 26, 13, 16
+INPUTS = [f"ids:INT64:-1,{FIELDS}", f"numbers:FP32:-1,{NUMBERS}"]
 FULL, DELTAS = "000000000000.full", "*.delta"
+HIDDEN = (256, 128)
+RUNTIMES = ("onnxruntime", "mindspore")
 
 
-def network() -> Any:
+def network(hidden: Sequence[int] = HIDDEN) -> Any:
     """Return a network of 26 rows of 16 floats and 13 numbers into an MLP."""
     import mindspore as ms
     from mindspore import Tensor, nn, ops
@@ -44,7 +47,7 @@ def network() -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.embedding = mr.HashEmbeddingLookup(DIM, ms.int64, name="bench.serving")
-            self.mlp = mr.nn.MLP(FIELDS * DIM + NUMBERS, [256, 128], out_features=1)
+            self.mlp = mr.nn.MLP(FIELDS * DIM + NUMBERS, hidden, out_features=1)
 
         def construct(self, ids: Tensor, numbers: Tensor) -> Tensor:
             rows = self.embedding(ids).reshape((-1, FIELDS * DIM))
@@ -63,7 +66,7 @@ def train(root: Path, options: Any, deltas: int) -> None:
     ms.set_context(mode=ms.GRAPH_MODE)
     rng = np.random.default_rng(options.seed)
     law = bench_common.Zipf(options.keys, 1.05, rng)
-    net = network()
+    net = network(options.hidden)
     table = net.embedding.embedding_table
     for first in range(0, options.keys, 100_000):
         numbers = np.arange(first, min(first + 100_000, options.keys))
@@ -80,8 +83,10 @@ def train(root: Path, options: Any, deltas: int) -> None:
             )
 
     checkpoint = mr.RecCheckpoint(
-        root, every_steps=1 << 40, delta_every_steps=1, data_starts_over=True
-    )
+        root, every_steps=1 << 40, delta_every_steps=1, data_starts_over=True,
+        builder="serving_load:network", builder_arguments={"hidden": list(options.hidden)},
+        builder_inputs=INPUTS,
+    )  # fmt: skip
     model.online_train(batches(), checkpoint, progress=False)
 
 
@@ -172,24 +177,41 @@ def milliseconds(latencies: list[float]) -> dict[str, float]:
     return {**found, "max": round(float(values.max()), 2), "requests": len(values)}
 
 
-def start_server(root: Path) -> tuple[subprocess.Popen[str], int]:
-    """Start the server and return its process and port when it is ready."""
+def network_of_environment() -> Any:
+    """Return the network of the widths that the server's environment names."""
+    return network([int(width) for width in os.environ["SERVING_LOAD_HIDDEN"].split(",")])
+
+
+def start_server(
+    root: Path, runtime: str, hidden: Sequence[int], workers: int = 1
+) -> tuple[subprocess.Popen[str], int]:
+    """Start the server and return its process and port when it, or each worker, is ready."""
+    given = [
+        "--network",
+        "serving_load:network_of_environment",
+        *(f"--input={spec}" for spec in INPUTS),
+    ]
     here = bench_common.BENCHMARKS
     path = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
     server = subprocess.Popen(
         [
             sys.executable, "-m", "mindspore_rec.serving", str(root), "--port", "0",
-            "--network", "serving_load:network",
-            "--input", f"ids:INT64:-1,{FIELDS}", "--input", f"numbers:FP32:-1,{NUMBERS}",
+            *(given if runtime == "mindspore" else []),
+            *(["--workers", str(workers)] if workers > 1 else []),
         ],
-        env={**os.environ, "PYTHONPATH": path},
+        env={
+            **os.environ,
+            "PYTHONPATH": path,
+            "SERVING_LOAD_HIDDEN": ",".join(map(str, hidden)),
+        },
         stdout=subprocess.PIPE,
         text=True,
     )  # fmt: skip
     assert server.stdout is not None
-    lines = [server.stdout.readline() for _ in range(2)]
-    if "answers" not in lines[1]:
-        raise RuntimeError("the server did not start")
+    lines = [server.stdout.readline() for _ in range(1 + workers)]
+    if not all(f"answers by {runtime}" in line for line in lines[1:]):
+        server.kill()
+        raise RuntimeError(f"the server did not start with {runtime}: {lines}")
     return server, int(lines[0].split(":")[2].split("/")[0])
 
 
@@ -203,6 +225,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=8, help="connections")
     parser.add_argument("--seconds", type=float, default=15, help="of a phase")
     parser.add_argument("--rounds", type=int, default=4, help="of a quiet phase and one of deltas")
+    parser.add_argument("--hidden", type=int, nargs="+", default=HIDDEN, help="widths of the MLP")
+    parser.add_argument("--workers", type=int, default=1, help="processes that answer")
+    parser.add_argument("--runtime", choices=RUNTIMES, default=RUNTIMES[0], help="of answers")
     options = parser.parse_args()
     deltas = int(options.rounds * (options.seconds + 1)) + 1
     with tempfile.TemporaryDirectory() as directory:
@@ -214,10 +239,27 @@ def main() -> None:
         if trainer.exitcode:
             raise SystemExit("the training failed")
         root.mkdir()
-        (staged / FULL).rename(root / FULL)
+        for name in (FULL, "network"):
+            (staged / name).rename(root / name)
         figures = measure(staged, root, options)
     print(json.dumps(figures, indent=2))
     bench_common.save(options.json, {**vars(options), "json": None, **figures})
+
+
+def memory_of(server: subprocess.Popen[str]) -> dict[str, float]:
+    """Return megabytes of memory of a server's processes: their proportional shares together."""
+    started = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    found: dict[str, float] = {}
+    for pid in (str(server.pid), *started):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name in ("Pss", "Pss_Shmem"):
+                found[name] = found.get(name, 0) + int(value.split()[0]) / 1000
+    return {
+        "processes": 1 + len(started),
+        "memory_mb": round(found["Pss"], 1),
+        "of_it_shared_rows_mb": round(found["Pss_Shmem"], 1),
+    }
 
 
 def measure(staged: Path, root: Path, options: Any) -> dict[str, Any]:
@@ -235,7 +277,9 @@ def measure(staged: Path, root: Path, options: Any) -> dict[str, Any]:
         path.rename(root / path.name)
 
     sys.setswitchinterval(0.0005)
-    server, port = start_server(root)
+    begun = time.perf_counter()
+    server, port = start_server(root, options.runtime, options.hidden, options.workers)
+    ready = time.perf_counter() - begun
     try:
         with Load(port, options) as load:
             load.phase("warmup", 3, lambda: None)
@@ -246,6 +290,7 @@ def measure(staged: Path, root: Path, options: Any) -> dict[str, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", port)
         connection.request("GET", "/status")
         status = json.loads(connection.getresponse().read())
+        memory = memory_of(server)
     finally:
         server.terminate()
         server.wait()
@@ -270,6 +315,11 @@ def measure(staged: Path, root: Path, options: Any) -> dict[str, Any]:
             )
             for i in range(options.rounds)
         ],
+        "requests_a_second": round(
+            sum(len(each) for each in kinds.values()) / (2 * options.rounds * options.seconds), 1
+        ),
+        "seconds_to_start": round(ready, 2),
+        **memory,
         "failed_requests": len(load.failed),
         "failures": load.failed[:3],
         "rows_of_a_delta": int(np.median(rows)),

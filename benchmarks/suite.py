@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOVIELENS = "MINDSPORE_REC_MOVIELENS_DIR"
-NEEDS = ("Kafka", "Redis", "torch", "scikit-learn", "MovieLens", "Open MPI", "root")
+CENSUS = "MINDSPORE_REC_CENSUS_DIR"
+NEEDS = (
+    "Kafka",
+    "Redis",
+    "torch",
+    "scikit-learn",
+    "MovieLens",
+    "Census-Income",
+    "Open MPI",
+    "root",
+)
 
 
 @dataclass(frozen=True)
@@ -126,16 +136,38 @@ SUITE: dict[str, Benchmark] = {
         "--batch 128 --steps 4 --rounds 1 --hidden 16",
         ("Kafka",),
     ),
+    "precision_accuracy": Benchmark(
+        "AUC with rows of two bytes, and of one and a half when served, by that of float32 "
+        "(10 minutes)",
+        "--sets movielens synthetic census --movielens {movielens}",
+        "--sets synthetic --rows 5000 --models dlrm --seeds 0",
+        ("MovieLens", "Census-Income"),
+    ),
+    "quantised_lookup": Benchmark(
+        "pooled lookups/s of rows of int8 and int4, bytes a row; beside FBGEMM's CPU kernels",
+        "--dims 64 --bits 8 --bytes 1073741824 --rounds 40",
+        "--bytes 262144 --dims 16 --bags 8 --batches 2 --rounds 2",
+    ),
     "redis_tier": Benchmark(
         "rows/s and CPU a row of the tier on Redis, beside redis-py's own commands",
         "--batches 50",
         "--rows 6000 --batch 1000 --batches 5",
         ("Redis",),
     ),
+    "serving_clients": Benchmark(
+        "requests/s that the server answers in 10 ms, by JSON, bytes and gRPC, by candidates",
+        "--keys 200000 --seconds 0.7 --steps 6 --candidates 1,32",
+        "--keys 2000 --batch 64 --hidden 16 --candidates 2 --seconds 0.3 --steps 2 --connections 8",
+    ),
     "serving_load": Benchmark(
         "latency of the HTTP server while deltas arrive by that in quiet",
         "--keys 200000 --seconds 8 --rounds 2",
         "--keys 2000 --batch 64 --seconds 2 --rounds 1 --rate 20",
+    ),
+    "shared_rows": Benchmark(
+        "lookups in rows that processes share while deltas of 100,000 rows come; memory of all",
+        "--gigabytes 2 --readers 4",
+        "--gigabytes 0.01 --readers 2 --delta-rows 2000 --seconds 1 --rounds 1",
     ),
     "sketch_accuracy": Benchmark(
         "share of keys that a sketch admits too early, by its bytes a key",
@@ -200,6 +232,10 @@ def lacking(need: str) -> str:
             f"{MOVIELENS} does not name a directory with ratings.csv and movies.csv; "
             "`python -m datasets.movielens.download DIRECTORY` fetches them"
         )
+    if need == "Census-Income":
+        if CENSUS in os.environ and Path(os.environ[CENSUS]).is_dir():
+            return ""
+        return f"{CENSUS} does not name the directory of Census-Income's files"
     if need == "Open MPI":
         here = Path(sys.prefix, "bin", "mpirun").exists()
         return "" if here else "mpirun is missing: pip install 'mindspore_rec[mpi]'"

@@ -7,75 +7,160 @@ their rules in `.parameter`, streams from Kafka in `.stream`, hashing and specs 
 `.feature`, tiers in `.cache`, predictors in `.serving`.
 """
 
-# Rooms as attributes, `mindspore_rec.nn.MLP` for example.
-from mindspore_rec import cache as cache
-from mindspore_rec import checkpoint as checkpoint
-from mindspore_rec import feature as feature
-from mindspore_rec import metrics as metrics
-from mindspore_rec import nn as nn
-from mindspore_rec import optim as optim
-from mindspore_rec import parameter as parameter
-from mindspore_rec import train as train
-from mindspore_rec.cache.config import CacheConfig
-from mindspore_rec.checkpoint import (
-    CheckpointError,
-    RecCheckpoint,
-    load_checkpoint,
-    save_checkpoint,
-)
-from mindspore_rec.feature.convert import convert, revert
-from mindspore_rec.feature.create_table import create_table
-from mindspore_rec.feature.feature_pipeline import FeaturePipeline
-from mindspore_rec.feature.feature_spec import FeatureSpec
-from mindspore_rec.feature.hashing import category_keys
-from mindspore_rec.feature.insert_func import get_insert_func
-from mindspore_rec.feature.session import init, terminate
-from mindspore_rec.feature.sparse_lookup import SparseLookup, sparse_lookup
-from mindspore_rec.feature.variables import get_dense_and_sparse_variable
-from mindspore_rec.metrics import (
-    AUC,
-    GAUC,
-    LogLoss,
-)
-from mindspore_rec.native import (
-    NoOptimizerError,
-    OutOfMemoryError,
-    StaleHandleError,
-    TableClosedError,
-    get_num_threads,
-    set_num_threads,
-)
-from mindspore_rec.nn.embedding import EmbeddingBag, EmbeddingLookup, HashEmbeddingLookup, tables_of
-from mindspore_rec.nn.grouped import GroupedEmbedding
-from mindspore_rec.optim import (
-    FTRL,
-    SGD,
-    Adagrad,
-    Adam,
-    CombinedOptimizer,
-    LazyAdam,
-)
-from mindspore_rec.parameter import (
-    CountAdmission,
-    Eviction,
-    MapParameter,
-    ProbabilityAdmission,
-    SketchAdmission,
-    StaticParameter,
-    TableConfig,
-)
-from mindspore_rec.train import (
-    EarlyStopping,
-    EvalCallback,
-    EvictCallback,
-    ProgressiveValidation,
-    RecModel,
-    TableStats,
-    TrainStep,
-)
-from mindspore_rec.train.event_time import EventTime
-from mindspore_rec.train.feature_batches import FeatureBatches
+from typing import TYPE_CHECKING
+
+from mindspore_rec.lazy import lazily
 from mindspore_rec.version import __version__
+
+if TYPE_CHECKING:
+    from mindspore_rec import cache as cache
+    from mindspore_rec import checkpoint as checkpoint
+    from mindspore_rec import feature as feature
+    from mindspore_rec import metrics as metrics
+    from mindspore_rec import nn as nn
+    from mindspore_rec import optim as optim
+    from mindspore_rec import parameter as parameter
+    from mindspore_rec import train as train
+    from mindspore_rec.cache.config import CacheConfig
+    from mindspore_rec.checkpoint import (
+        CheckpointError,
+        RecCheckpoint,
+        load_checkpoint,
+        save_checkpoint,
+    )
+    from mindspore_rec.feature.convert import convert, revert
+    from mindspore_rec.feature.create_table import create_table
+    from mindspore_rec.feature.feature_pipeline import FeaturePipeline
+    from mindspore_rec.feature.feature_spec import FeatureSpec
+    from mindspore_rec.feature.hashing import category_keys
+    from mindspore_rec.feature.insert_func import get_insert_func
+    from mindspore_rec.feature.session import init, terminate
+    from mindspore_rec.feature.sparse_lookup import SparseLookup, sparse_lookup
+    from mindspore_rec.feature.variables import get_dense_and_sparse_variable
+    from mindspore_rec.metrics import (
+        AUC,
+        GAUC,
+        LogLoss,
+    )
+    from mindspore_rec.native import (
+        NoOptimizerError,
+        OutOfMemoryError,
+        StaleHandleError,
+        TableClosedError,
+        get_num_threads,
+        set_num_threads,
+    )
+    from mindspore_rec.nn.embedding import (
+        EmbeddingBag,
+        EmbeddingLookup,
+        HashEmbeddingLookup,
+        tables_of,
+    )
+    from mindspore_rec.nn.grouped import GroupedEmbedding
+    from mindspore_rec.optim import (
+        FTRL,
+        SGD,
+        Adagrad,
+        Adam,
+        CombinedOptimizer,
+        LazyAdam,
+    )
+    from mindspore_rec.parameter import (
+        CountAdmission,
+        Eviction,
+        MapParameter,
+        ProbabilityAdmission,
+        SketchAdmission,
+        StaticParameter,
+        TableConfig,
+    )
+    from mindspore_rec.train import (
+        EarlyStopping,
+        EvalCallback,
+        EvictCallback,
+        ProgressiveValidation,
+        RecModel,
+        TableStats,
+        TrainStep,
+    )
+    from mindspore_rec.train.event_time import EventTime
+    from mindspore_rec.train.feature_batches import FeatureBatches
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            __name__: [
+                "cache",
+                "checkpoint",
+                "feature",
+                "metrics",
+                "nn",
+                "optim",
+                "parameter",
+                "train",
+            ],
+            "mindspore_rec.cache.config": ["CacheConfig"],
+            "mindspore_rec.checkpoint": [
+                "CheckpointError",
+                "RecCheckpoint",
+                "load_checkpoint",
+                "save_checkpoint",
+            ],
+            "mindspore_rec.feature.convert": ["convert", "revert"],
+            "mindspore_rec.feature.create_table": ["create_table"],
+            "mindspore_rec.feature.feature_pipeline": ["FeaturePipeline"],
+            "mindspore_rec.feature.feature_spec": ["FeatureSpec"],
+            "mindspore_rec.feature.hashing": ["category_keys"],
+            "mindspore_rec.feature.insert_func": ["get_insert_func"],
+            "mindspore_rec.feature.session": ["init", "terminate"],
+            "mindspore_rec.feature.sparse_lookup": ["SparseLookup", "sparse_lookup"],
+            "mindspore_rec.feature.variables": ["get_dense_and_sparse_variable"],
+            "mindspore_rec.metrics": ["AUC", "GAUC", "LogLoss"],
+            "mindspore_rec.native": [
+                "NoOptimizerError",
+                "OutOfMemoryError",
+                "StaleHandleError",
+                "TableClosedError",
+                "get_num_threads",
+                "set_num_threads",
+            ],
+            "mindspore_rec.nn.embedding": [
+                "EmbeddingBag",
+                "EmbeddingLookup",
+                "HashEmbeddingLookup",
+                "tables_of",
+            ],
+            "mindspore_rec.nn.grouped": ["GroupedEmbedding"],
+            "mindspore_rec.optim": [
+                "FTRL",
+                "SGD",
+                "Adagrad",
+                "Adam",
+                "CombinedOptimizer",
+                "LazyAdam",
+            ],
+            "mindspore_rec.parameter": [
+                "CountAdmission",
+                "Eviction",
+                "MapParameter",
+                "ProbabilityAdmission",
+                "SketchAdmission",
+                "StaticParameter",
+                "TableConfig",
+            ],
+            "mindspore_rec.train": [
+                "EarlyStopping",
+                "EvalCallback",
+                "EvictCallback",
+                "ProgressiveValidation",
+                "RecModel",
+                "TableStats",
+                "TrainStep",
+            ],
+            "mindspore_rec.train.event_time": ["EventTime"],
+            "mindspore_rec.train.feature_batches": ["FeatureBatches"],
+        },
+    )
 
 __all__ = [
     "AUC",

@@ -97,6 +97,9 @@ class TableOperator(ops.Custom):
         if self._table is not None and isinstance(given, (np.ndarray, np.integer)):
             array = np.ascontiguousarray(np.atleast_1d(given) if given.ndim == 0 else given)
             return Tensor(_keys(array, *self._table) if i == 0 else _values(array, self._table[0]))
+        if self.raises_at_once and isinstance(given, (int, float, list, tuple)):
+            # MindSpore would infer a shape of the result that is smaller than what is written.
+            raise TypeError(f"ids, keys and values must be Tensors, got {type(given).__name__}")
         return given
 
 

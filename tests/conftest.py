@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -23,12 +24,45 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(autouse=True, scope="module")
+def default_mode() -> None:
+    """Each module begins as it does alone, whichever modules ran before it in this process."""
+    if "mindspore" in sys.modules:
+        import mindspore as ms
+
+        ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
 def old_objects_are_not_searched() -> None:
     """MindSpore has garbage collected before each graph it compiles. Here that would look at a
     million objects of all the tests each time, a third of the tests' time: what is alive between
     two modules stays."""
     gc.collect()
     gc.freeze()
+
+
+# Files that take longest, in order. Processes take files in the order of the collection: a long one
+# at the end would leave the others without work.
+LONGEST = (
+    "tests/online/test_online_workers.py",
+    "tests/examples/test_examples_online_workers.py",
+    "tests/parallel/test_parallel_networks.py",
+    "tests/models/test_mmoe_commands.py",
+    "tests/models/test_wide_deep_commands.py",
+    "tests/online/test_online_effectively_once.py",
+    "tests/optim/test_over_workers.py",
+    "tests/checkpoint/test_checkpoint_workers.py",
+    "tests/parallel/test_parallel_loop_train.py",
+    "tests/parallel/test_parallel_failures.py",
+    "tests/examples/test_examples_online_benchmarks.py",
+    "tests/online/test_online_combination.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest files first."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONGEST)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -79,6 +79,12 @@ def folders_of(text: str) -> dict[str, frozenset[str]]:
     return {name: names_in(may) for names, _, may in rows for name in names_in(names)}
 
 
+def serving_folders_of(text: str) -> dict[str, frozenset[str]]:
+    """Return the rule for the folders of serving."""
+    rows = rows_under(["folder of serving", "what is in it", "may import"], text)
+    return {name: names_in(may) for names, _, may in rows for name in names_in(names)}
+
+
 def may_import(rooms: dict[str, Room], room: str, target: str) -> bool:
     """Return whether the rule has an arrow from a room to a dotted name in the package."""
     parts = target.split(".")
@@ -230,6 +236,24 @@ def test_native_tables_stay_inside_their_rooms() -> None:
         if not (isinstance(node.value, ast.Name) and node.value.id == TOP)
     ]
     assert reaching == []
+
+
+# ---- serving
+
+
+def test_every_import_between_folders_of_serving_is_an_arrow_of_the_rule() -> None:
+    rule = serving_folders_of(RULE.read_text())
+    serving = PACKAGE / "serving"
+    assert rule.keys() == {file.parent.name for file in serving.glob("*/__init__.py")}
+    wrong = []
+    for file in sorted(serving.glob("*/*.py")):
+        here = file.parent.name
+        for each in imports_of(file, file.read_text()):
+            room, _, rest = each.target.partition(".")
+            if room == "serving" and rest.partition(".")[0] not in {here, *rule[here]}:
+                wrong.append(str(each))
+    assert wrong == []
+    assert cycles({here: set(may) for here, may in rule.items()}) == []
 
 
 # ---- those who use the package

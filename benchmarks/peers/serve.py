@@ -53,22 +53,23 @@ class Work:
     label: np.ndarray
 
 
-def work_of(directory: Path) -> Work:
-    """Return the work that a directory describes."""
-    settings: dict[str, Any] = json.loads((directory / "settings.json").read_text())
-    with np.load(directory / "batches.npz") as arrays:
-        return Work(**settings, **arrays)
-
-
-def serve(make: Callable[[Work], tuple[dict[str, str], Callable[[int], float]]]) -> None:
+def serve(
+    make: Callable[[Any], tuple[dict[str, str], Callable[[int], float]]], kind: type = Work
+) -> None:
     """Answer commands until there are none.
 
     Args:
         make: function of the work that returns what the peer is (versions, how it was made fast)
             and its step, a function of the batch's number that returns the loss.
+        kind: class of the work, whose arguments `settings.json` and `batches.npz` have.
+            Default: `Work`.
     """
+    directory = Path(sys.argv[1])
+    settings: dict[str, Any] = json.loads((directory / "settings.json").read_text())
+    with np.load(directory / "batches.npz") as arrays:
+        work = kind(**settings, **arrays)
     answers = os.fdopen(int(sys.argv[2]), "w")
-    about, step = make(work_of(Path(sys.argv[1])))
+    about, step = make(work)
     print(json.dumps(about), file=answers, flush=True)
     for line in sys.stdin:
         begin = time.perf_counter()

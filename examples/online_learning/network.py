@@ -23,9 +23,13 @@ def build(
     dropout: float = 0.3,
     name: str = "online",
     seed: int = 0,
+    row_dtype: str = "float32",
 ) -> nn.Cell:
-    """Return the network; the predictor calls this too, with the arguments in the checkpoint."""
-    held = EmbeddingConfig(dim=dim)
+    """Return the network; the predictor calls this too, with the arguments in the checkpoint.
+
+    `row_dtype` is the type of the tables' values and of Adam's moments: 'float32' or 'bfloat16'.
+    """
+    held = EmbeddingConfig(dim=dim, value_dtype=row_dtype, state_dtype=row_dtype)
     return DeepFM(fields, dense, held, "embed", hidden, dropout, name=name, seed=seed)
 
 

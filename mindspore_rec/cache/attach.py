@@ -14,7 +14,15 @@ __all__ = ["attach"]
 _Open = Callable[[int, int], Any]
 
 
-def attach(table: Any, config: CacheConfig, worker: int = 0, workers: int = 1) -> None:
+def attach(
+    table: Any,
+    config: CacheConfig,
+    worker: int = 0,
+    workers: int = 1,
+    *,
+    remote_name: str | None = None,
+    opened: Callable[[Any], None] | None = None,
+) -> None:
     """Limit a table's host memory and open its lower tiers, before the table has rows.
 
     Args:
@@ -23,6 +31,8 @@ def attach(table: Any, config: CacheConfig, worker: int = 0, workers: int = 1) -
         worker: number of this worker, whose rows are in a directory and in Redis keys of its own.
             Default: 0.
         workers: number of workers. Default: 1.
+        remote_name: name of the table on Redis. Default: its own.
+        opened: called with each `RedisTier` that is opened. Default: nothing is.
 
     Raises:
         ValueError: the SSD tier holds rows of an earlier run and `leftover` is 'refuse'; the config
@@ -35,7 +45,7 @@ def attach(table: Any, config: CacheConfig, worker: int = 0, workers: int = 1) -
     opens: _Open
     if config.remote is not None:
         most = -1 if config.remote_rows is None else config.remote_rows
-        opens = _remote(table.name, config, worker, workers)
+        opens = _remote(remote_name or table.name, config, worker, workers, opened)
         levels.append({"kind": "remote", "open": opens, "max_rows": most})
     if config.ssd_path is not None:
         opens = SsdDirectory(table.name, config, worker, workers).open
@@ -49,7 +59,13 @@ def attach(table: Any, config: CacheConfig, worker: int = 0, workers: int = 1) -
         )
 
 
-def _remote(table_name: str, config: CacheConfig, worker: int, workers: int) -> _Open:
+def _remote(
+    table_name: str,
+    config: CacheConfig,
+    worker: int,
+    workers: int,
+    opened: Callable[[Any], None] | None,
+) -> _Open:
     # redis-py is optional, so this is not imported above.
     from mindspore_rec.cache.redis.link import need_redis, parse_target
     from mindspore_rec.cache.redis.tier import RedisTier
@@ -61,7 +77,7 @@ def _remote(table_name: str, config: CacheConfig, worker: int, workers: int) -> 
     leftover: Any = config.leftover
 
     def opens(row_bytes: int, generation: int) -> RedisTier:
-        return RedisTier(
+        tier = RedisTier(
             url,
             table_name,
             row_bytes,
@@ -70,5 +86,8 @@ def _remote(table_name: str, config: CacheConfig, worker: int, workers: int) -> 
             worker=worker,
             workers=workers,
         )
+        if opened is not None:
+            opened(tier)
+        return tier
 
     return opens

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m mindspore_rec.checkpoint: list, verify, compare, merge and export checkpoints."""
+"""python -m mindspore_rec.checkpoint: list, verify, compare, merge, export, publish checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from mindspore_rec.checkpoint.directory import chain_at
 from mindspore_rec.checkpoint.export import ENDINGS, export_table
 from mindspore_rec.checkpoint.manifest import MANIFEST
 from mindspore_rec.checkpoint.merge import merge_chain
+from mindspore_rec.checkpoint.publish import PUBLISHED, Publisher
 from mindspore_rec.checkpoint.share import total
+from mindspore_rec.parameter.quantise import ROWS
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -42,6 +44,31 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--table", help="its name; default: the only one")
     export.add_argument("--to", type=Path, required=True, help=f"file, {', '.join(ENDINGS)}")
     export.add_argument("--state", action="store_true", help="with the optimizer's state")
+    export.add_argument(
+        "--rows",
+        choices=ROWS,
+        default="float32",
+        help="how numbers are written; int8 and int4: a scale, an offset and codes a row",
+    )
+
+    publish = commands.add_parser(
+        "publish", help="copy a run for predictors elsewhere: rows without optimizer state"
+    )
+    publish.add_argument("path", type=Path, help="the directory of a RecCheckpoint")
+    publish.add_argument("--to", type=Path, required=True, help="directory of the copy")
+    publish.add_argument(
+        "--rows",
+        choices=PUBLISHED,
+        default="same",
+        help="values as the checkpoints have them, or as int8; default: %(default)s",
+    )
+    publish.add_argument("--follow", action="store_true", help="go on with what the run writes")
+    publish.add_argument(
+        "--poll-seconds",
+        type=_seconds,
+        default=0.1,
+        help="between looks with --follow; default: %(default)s",
+    )
 
     for command in (merge, export):
         command.add_argument("--step", type=int, help="of that step, not the newest")
@@ -63,13 +90,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _verify(_all(options.path))
     if options.command == "diff":
         return _diff(options.first, options.second)
+    if options.command == "publish":
+        return _publish(options)
     chain = chain_at(options.path, options.step)
     if options.command == "merge":
         merge_chain(chain, options.to)
         print(f"{options.to}: step {chain[-1].step}")
         return 0
-    rows = export_table(chain, options.table or _only_table(chain[-1]), options.to, options.state)
+    table = options.table or _only_table(chain[-1])
+    rows = export_table(chain, table, options.to, options.state, options.rows)
     print(f"{options.to}: {rows:,} rows of step {chain[-1].step}")
+    return 0
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 86400:
+        raise argparse.ArgumentTypeError(f"must be above 0 and at most 86400, got {text!r}")
+    return seconds
+
+
+def _publish(options: argparse.Namespace) -> int:
+    if not (options.follow or options.path.is_dir()):
+        raise FileNotFoundError(f"there is no directory of checkpoints at {options.path}")
+    if options.to.exists() and not options.to.is_dir():
+        raise ValueError(f"--to must be a directory, {options.to} is a file")
+    publisher = Publisher(options.path, options.to, options.rows)
+
+    def say(path: Path) -> None:
+        print(path, flush=True)
+
+    def complain(error: Exception) -> None:
+        words = _printable(f"{type(error).__name__}: {error}")
+        print(f"mindspore_rec.checkpoint: {words}; it is tried again", file=sys.stderr, flush=True)
+
+    try:
+        if options.follow:
+            publisher.follow(options.poll_seconds, say, complain)
+        publisher.publish(say)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        publisher.close()
     return 0
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +22,18 @@ from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.share import ALL, Share
 from mindspore_rec.checkpoint.sketch_parts import joined_sketch
 from mindspore_rec.checkpoint.table_file import check_share
-from mindspore_rec.parameter import MapParameter, TableParameter
 
-__all__ = ["Counters", "check_counters", "read_counters", "take_counters", "write_counters"]
+if TYPE_CHECKING:
+    from mindspore_rec.parameter import TableParameter
+
+__all__ = [
+    "Counters",
+    "admission_of",
+    "check_counters",
+    "read_counters",
+    "take_counters",
+    "write_counters",
+]
 
 _COLUMNS = {
     "key": "keys", "count": "counts", "last_step": "last_steps", "last_time": "last_times",
@@ -76,7 +86,7 @@ def check_counters(path: Path, admission: str, share: Share = ALL) -> None:
         check_share(path, _read_columns(path)["keys"], share)
 
 
-def read_counters(table: TableParameter, files: Sequence[Path | None], share: Share = ALL) -> None:
+def read_counters(table: Any, files: Sequence[Path | None], share: Share = ALL) -> None:
     """Set a table's counters from the files that `write_counters` wrote, one for each part.
 
     Args:
@@ -104,9 +114,23 @@ def read_counters(table: TableParameter, files: Sequence[Path | None], share: Sh
     table.import_counters(**columns)
 
 
-def _sketch_bits(table: TableParameter) -> int:
-    assert isinstance(table, MapParameter)
+def _sketch_bits(table: Any) -> int:
     return int(table.admission.native_arguments()["sketch_bits"])
+
+
+def admission_of(table: Any) -> str:
+    """Return the kind of admission counters; tables of the same kind can exchange counters.
+
+    Args:
+        table: a TableParameter.
+    """
+    if not hasattr(table, "admission"):
+        return "none"
+    arguments = table.admission.native_arguments()
+    kind = str(arguments["admission_kind"])
+    if kind != "sketch":
+        return kind
+    return f"sketch of {arguments['sketch_bytes']} bytes, {arguments['sketch_bits']} bits a counter"
 
 
 def _read_columns(path: Path) -> dict[str, np.ndarray]:

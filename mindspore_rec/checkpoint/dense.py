@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn
 
-from mindspore_rec.checkpoint.errors import CheckpointError
+from mindspore_rec.checkpoint.matching import matched
 
-__all__ = ["dense_arrays", "dense_parameters", "matched", "set_dense"]
+__all__ = ["dense_arrays", "dense_parameters", "set_dense"]
 
 Arrays = dict[str, np.ndarray]
 
@@ -55,37 +54,6 @@ def set_dense(cell: nn.Cell, arrays: Arrays, source: Path) -> None:
         # The anchors are included because MindSpore warns of parameters without a value.
         new.update({each.name: each for each in cell.get_parameters() if _is_anchor(each)})
         ms.load_param_into_net(cell, new)
-
-
-def matched(
-    parameters: Sequence[Parameter], arrays: Arrays, source: Path
-) -> list[tuple[Parameter, np.ndarray]]:
-    """Return each parameter with its array.
-
-    Raises:
-        CheckpointError: a parameter has no value, or one of another shape or kind of dtype.
-    """
-    lost = [parameter.name for parameter in parameters if parameter.name not in arrays]
-    if lost:
-        raise CheckpointError(f"{source} has no value for {lost}")
-    for parameter in parameters:
-        shape, dtype = arrays[parameter.name].shape, arrays[parameter.name].dtype
-        if shape != tuple(parameter.shape):
-            raise CheckpointError(
-                f"parameter '{parameter.name}' has shape {tuple(parameter.shape)}, in {source} it "
-                f"has {shape}"
-            )
-        if _kind(parameter.dtype) != _kind(dtype):
-            raise CheckpointError(
-                f"parameter '{parameter.name}' is {parameter.dtype}, in {source} it is {dtype}"
-            )
-    return [(parameter, arrays[parameter.name]) for parameter in parameters]
-
-
-def _kind(dtype: Any) -> str:
-    """Return the kind of a MindSpore or NumPy dtype; all floats are of one kind, and convert."""
-    name = str(dtype).lower().rstrip("_")
-    return "float" if "float" in name else name
 
 
 def dense_parameters(cell: nn.Cell) -> list[Parameter]:

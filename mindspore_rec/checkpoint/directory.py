@@ -29,7 +29,8 @@ from mindspore_rec.checkpoint.arguments import check_states
 from mindspore_rec.checkpoint.chain import Entry, entry_at, newest_chain, verify_chain
 from mindspore_rec.checkpoint.contents import files_of
 from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.load import TableShares, check_load, load_chain
+from mindspore_rec.checkpoint.load import check_load, load_chain
+from mindspore_rec.checkpoint.load_tables import TableShares
 from mindspore_rec.checkpoint.manifest import MANIFEST, TEMPORARY, new_id
 from mindspore_rec.checkpoint.manifest_fields import MOST_WORKERS
 from mindspore_rec.checkpoint.share import Share

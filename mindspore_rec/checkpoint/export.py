@@ -11,15 +11,23 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from mindspore_rec.checkpoint.chain import Entry, verify_chain
+from mindspore_rec.checkpoint.quantised_file import to_quantised_batch
 from mindspore_rec.checkpoint.rows import rows_at, table_entry
 from mindspore_rec.checkpoint.table_file import to_batch
+from mindspore_rec.parameter.quantise import BITS, check_rows
 
 __all__ = ["ENDINGS", "export_table"]
 
 ENDINGS = (".parquet", ".arrow", ".csv")
 
 
-def export_table(chain: Sequence[Entry], name: str, path: Path, with_state: bool = False) -> int:
+def export_table(
+    chain: Sequence[Entry],
+    name: str,
+    path: Path,
+    with_state: bool = False,
+    numbers: str = "float32",
+) -> int:
     """Write the rows in the order of their keys and return their number.
 
     Args:
@@ -28,12 +36,20 @@ def export_table(chain: Sequence[Entry], name: str, path: Path, with_state: bool
         path: a new file, with one of the suffixes `ENDINGS`. A `.csv` file has the columns key,
             value_0, value_1, ..., [state_0, ...], count, last_step, last_time.
         with_state: whether to write the optimizer's state. Default: False.
+        numbers: 'float32'; or 'int8' or 'int4', for columns as `quantised_file` has them, without
+            state and not for a `.csv` file. Default: 'float32'.
 
     Raises:
         FileExistsError: `path` exists already.
         CheckpointError: a file of the chain is damaged, or there is no such table.
-        ValueError: `path` has another suffix.
+        ValueError: `path` has another suffix, or does not go with `numbers`; or that is unknown.
     """
+    check_rows(numbers)
+    if numbers in BITS and (with_state or path.suffix == ".csv"):
+        raise ValueError(
+            f"rows of {numbers} are written to .parquet or .arrow files without state, "
+            f"got {path.name!r}{' with state' if with_state else ''}"
+        )
     if path.suffix not in ENDINGS:
         raise ValueError(f"the file must end with one of {', '.join(ENDINGS)}, got {path.name!r}")
     if path.exists():
@@ -44,7 +60,10 @@ def export_table(chain: Sequence[Entry], name: str, path: Path, with_state: bool
     writer = None
     try:
         for rows in rows_at(chain, name):
-            batch = to_batch(rows, with_state, flat=path.suffix == ".csv")
+            if numbers in BITS:
+                batch = to_quantised_batch(rows, numbers)
+            else:
+                batch = to_batch(rows, with_state, flat=path.suffix == ".csv")
             if writer is None:
                 writer = _writer(path, batch.schema)
             writer.write_batch(batch)

@@ -40,6 +40,7 @@ __all__ = [
     "MANIFEST",
     "check_files",
     "describe_files",
+    "link_or_copy",
     "new_directory",
     "new_id",
     "read_manifest",
@@ -215,6 +216,14 @@ def _checksum(path: Path) -> int:
         while block := file.read(_BLOCK):
             crc = _native.crc32c(block, crc)
     return crc
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Hard-link a file, or copy it: files of a checkpoint are never changed."""
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
 
 
 def sync_files(directory: Path) -> None:

@@ -39,9 +39,10 @@ _MOST_INT = (1 << 63) - 1
 _MOST_TIME = (1 << 32) - 1
 # Types of rows' numbers in files; float32 if an entry is missing.
 _DTYPES = {
-    "value_dtype": ("float32", "bfloat16", "float16"),
+    "value_dtype": ("float32", "bfloat16", "float16", "int8"),
     "state_dtype": ("float32", "bfloat16"),
 }
+_BYTES = {"float32": 4, "int8": 1}  # of a number; all others have 2
 _LAST_DATE = 253402300799  # the end of the year 9999
 _MOST_WORDS = 10_000
 
@@ -88,8 +89,10 @@ def check_fields(manifest: Any) -> None:
 
 def row_bytes(table: dict[str, Any]) -> int:
     """Number of bytes of a row in a file: key, values, states, count, last step, last time."""
-    wide = {name: 4 if table.get(name, "float32") == "float32" else 2 for name in _DTYPES}
+    wide = {name: _BYTES.get(table.get(name, "float32"), 2) for name in _DTYPES}
     numbers = table["dim"] * wide["value_dtype"] + table["state_width"] * wide["state_dtype"]
+    if table.get("value_dtype") == "int8":
+        numbers += 4  # scale and offset
     return int(8 + numbers + 12)
 
 

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mindspore_rec.checkpoint.chain import Entry, verify_chain
 from mindspore_rec.checkpoint.contents import DENSE, files_of
-from mindspore_rec.checkpoint.manifest import new_directory, write_manifest
+from mindspore_rec.checkpoint.manifest import link_or_copy, new_directory, write_manifest
 from mindspore_rec.checkpoint.manifest_fields import state_files, workers_of
 from mindspore_rec.checkpoint.rows import dtype_of, rows_at
 from mindspore_rec.checkpoint.share import ALL, Share, parts_of
@@ -87,13 +85,5 @@ def _merge_part(chain: Sequence[Entry], directory: Path, worker: int) -> Describ
         merged[name] = table
         linked.update({part["counters"]} - {None})
     for file in linked:
-        _link(last.path / file, directory / file)
+        link_or_copy(last.path / file, directory / file)
     return merged
-
-
-def _link(source: Path, target: Path) -> None:
-    """Hard-link a file, or copy it: files of a checkpoint are never changed."""
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without links
-        shutil.copyfile(source, target)

@@ -19,7 +19,9 @@ from mindspore_rec.checkpoint.contents import files_of
 from mindspore_rec.checkpoint.data_place import NAME as DATA
 from mindspore_rec.checkpoint.data_place import DataPlace
 from mindspore_rec.checkpoint.directory import training_cell
-from mindspore_rec.checkpoint.load import TableShares, check_load, load_chain
+from mindspore_rec.checkpoint.load import check_load, load_chain
+from mindspore_rec.checkpoint.load_tables import TableShares
+from mindspore_rec.checkpoint.network_process import NetworkProcess
 from mindspore_rec.checkpoint.run_directory import (
     chain_of_all,
     locked,
@@ -85,7 +87,8 @@ class RecCheckpoint(Callback):
             with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and
             `saved_at`. Its exceptions are logged.
         builder: function that makes the network for `serving.Predictor`, as
-            'package.module:function'.
+            'package.module:function'. Another process calls it once when training begins, and
+            writes the network as ONNX, for predictors without MindSpore (`docs/serving.md`).
         builder_arguments: keyword arguments of `builder`, JSON values.
         builder_inputs: inputs of that network, as texts such as 'ids:INT64:-1,26', for predictors.
             Default: None, those of the network's `set_inputs`.
@@ -166,6 +169,7 @@ class RecCheckpoint(Callback):
         described = check_builder(builder, builder_arguments, builder_inputs)
         self.step = 0
         self._writer = RunWriter(self.directory, self.keep, described, announce)
+        self._network = NetworkProcess(self.directory, described)
         self._began = 0  # self.step when this training began
         self._restored: tuple[Any, Path] | None = None  # state of the data, until training begins
         self._lock: FileLock | None = None  # of worker 0
@@ -269,6 +273,8 @@ class RecCheckpoint(Callback):
             self._writer.begin(group)
             if not self._writer.has_state:
                 self._writer.write_first(run.train_network, self.step, self._all_states(run))
+            if self._team.worker == 0:
+                self._network.start()
         except BaseException:
             self._close()
             raise
@@ -316,6 +322,7 @@ class RecCheckpoint(Callback):
             if self.step != self._writer.saved_step:
                 raise OSError(f"the state of step {self.step} could not be saved; see the log")
             self._writer.finish_merge()
+            self._network.wait()
         finally:
             self._close()
 
@@ -348,6 +355,7 @@ class RecCheckpoint(Callback):
             self._lock = open_to_write(self.directory, newest)
 
     def _close(self) -> None:
+        self._network.close()
         self._data.end()
         self._writer.close()
         if self._lock is not None:

@@ -16,12 +16,20 @@ from mindspore_rec.checkpoint.contents import legal_keys
 from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.key_merge import merged_by_key
 from mindspore_rec.checkpoint.share import ALL, Share, parts_of
-from mindspore_rec.checkpoint.table_file import described_type, read_keys, read_rows
+from mindspore_rec.checkpoint.table_file import described_type, read_columns, read_keys, read_rows
 
 _MERGED_ROWS = 65536  # held of all parts of a table while they are merged
 _FEWEST_ROWS = 1024  # of them of one part
 
-__all__ = ["check_alike", "deleted_keys", "dtype_of", "rows_at", "table_entry", "table_rows"]
+__all__ = [
+    "check_alike",
+    "deleted_keys",
+    "dtype_of",
+    "rows_at",
+    "table_columns",
+    "table_entry",
+    "table_rows",
+]
 
 
 def table_entry(entry: Entry, name: str) -> dict[str, Any]:
@@ -58,6 +66,13 @@ def table_rows(entry: Entry, name: str, share: Share = ALL) -> Iterator[np.ndarr
     ]
     rows = merged_by_key(sources)
     return rows if share.is_part_of(len(parts)) else _of_share(rows, share)
+
+
+def table_columns(entry: Entry, name: str) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the same rows in no order, as `read_columns` does."""
+    table, dtype = table_entry(entry, name), dtype_of(entry, name)
+    for part in parts_of(table):
+        yield from read_columns(entry.path / part["file"], dtype, part["rows"], legal_keys(table))
 
 
 def _of_share(rows: Iterator[np.ndarray], share: Share) -> Iterator[np.ndarray]:

@@ -17,7 +17,12 @@ from mindspore import nn
 
 from mindspore_rec.checkpoint.array_file import write_arrays
 from mindspore_rec.checkpoint.contents import DENSE
-from mindspore_rec.checkpoint.counter_file import Counters, take_counters, write_counters
+from mindspore_rec.checkpoint.counter_file import (
+    Counters,
+    admission_of,
+    take_counters,
+    write_counters,
+)
 from mindspore_rec.checkpoint.dense import dense_arrays
 from mindspore_rec.checkpoint.share import Share, Shares, file_name
 from mindspore_rec.checkpoint.state_file import write_states
@@ -30,20 +35,9 @@ from mindspore_rec.checkpoint.table_file import (
     write_rows,
     write_table,
 )
-from mindspore_rec.parameter import MapParameter, TableParameter
+from mindspore_rec.parameter import TableParameter
 
-__all__ = ["DENSE", "Delta", "admission_of", "check_has_rows", "describe", "write_full"]
-
-
-def admission_of(table: TableParameter) -> str:
-    """Return the kind of admission counters; tables of the same kind can exchange counters."""
-    if not isinstance(table, MapParameter):
-        return "none"
-    arguments = table.admission.native_arguments()
-    kind = str(arguments["admission_kind"])
-    if kind != "sketch":
-        return kind
-    return f"sketch of {arguments['sketch_bytes']} bytes, {arguments['sketch_bits']} bits a counter"
+__all__ = ["DENSE", "Delta", "check_has_rows", "describe", "write_full"]
 
 
 def describe(table: TableParameter) -> dict[str, Any]:

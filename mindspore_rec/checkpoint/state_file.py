@@ -12,7 +12,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import mindspore as ms
 import numpy as np
 
 from mindspore_rec.checkpoint.array_file import read_arrays, write_arrays
@@ -25,6 +24,8 @@ __all__ = [
     "random_state",
     "read_states",
     "set_random_state",
+    "with_arrays",
+    "without_arrays",
     "write_states",
 ]
 
@@ -39,7 +40,7 @@ def write_states(states: dict[str, Any], directory: Path, worker: int = 0) -> No
         TypeError: a value is neither a number, text, None, array, nor a dict or list of those.
     """
     arrays: dict[str, np.ndarray] = {}
-    plain = _without_arrays(states, "states", arrays)
+    plain = without_arrays(states, "states", arrays)
     plain_file, array_file = state_files(worker)
     (directory / plain_file).write_text(json.dumps(plain), encoding="utf-8")
     write_arrays(arrays, directory / array_file)
@@ -56,13 +57,18 @@ def read_states(directory: Path, worker: int = 0) -> dict[str, Any]:
     arrays = read_arrays(array_path)
     with reading(path):
         plain = json.loads(path.read_text(encoding="utf-8"))
-        found = _with_arrays(plain, arrays)
+        found = with_arrays(plain, arrays)
     if not isinstance(found, dict):
         raise CheckpointError(f"{path} is damaged: it is no object")
     return found
 
 
-def _without_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+def without_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Return a state as JSON values, and put its arrays into `arrays` by their path.
+
+    Raises:
+        TypeError: as `write_states`.
+    """
     if isinstance(value, np.ndarray):
         arrays[path] = np.ascontiguousarray(value)
         return {_ARRAY: path}
@@ -70,9 +76,9 @@ def _without_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any
         for key in value:
             if not isinstance(key, str):
                 raise TypeError(f"{path} has the key {key!r}: keys must be texts")
-        return {key: _without_arrays(each, f"{path}.{key}", arrays) for key, each in value.items()}
+        return {key: without_arrays(each, f"{path}.{key}", arrays) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_arrays(each, f"{path}.{i}", arrays) for i, each in enumerate(value)]
+        return [without_arrays(each, f"{path}.{i}", arrays) for i, each in enumerate(value)]
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -80,13 +86,14 @@ def _without_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any
     raise TypeError(f"{path} must be a number, text, None, array, dict or list, got {value!r:.100}")
 
 
-def _with_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+def with_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """Return the state that `without_arrays` was given."""
     if isinstance(value, dict):
         if set(value) == {_ARRAY}:
             return arrays[value[_ARRAY]]
-        return {key: _with_arrays(each, arrays) for key, each in value.items()}
+        return {key: with_arrays(each, arrays) for key, each in value.items()}
     if isinstance(value, list):
-        return [_with_arrays(each, arrays) for each in value]
+        return [with_arrays(each, arrays) for each in value]
     return value
 
 
@@ -100,6 +107,8 @@ def random_state() -> dict[str, Any]:
         >>> before == random.random()
         True
     """
+    import mindspore as ms  # reading states needs none
+
     version, numbers, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002
     return {
@@ -111,6 +120,8 @@ def random_state() -> dict[str, Any]:
 
 def check_random_state(state: dict[str, Any]) -> None:
     """Try a state on unused generators, which raise an error for a wrong one."""
+    import mindspore as ms
+
     python, numpy = _of_generators(state)
     random.Random().setstate(python)
     np.random.RandomState().set_state(numpy)  # noqa: NPY002
@@ -154,6 +165,8 @@ def _seeds(state: dict[str, Any]) -> list[np.ndarray]:
 
 def set_random_state(state: dict[str, Any]) -> None:
     """Restore the global random generators."""
+    import mindspore as ms
+
     python, numpy = _of_generators(state)
     random.setstate(python)
     np.random.set_state(numpy)  # noqa: NPY002

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,10 @@ from mindspore_rec.checkpoint.row_format import (
     widened,
 )
 from mindspore_rec.checkpoint.share import ALL, Share
-from mindspore_rec.parameter import TableParameter
+from mindspore_rec.parameter.bfloat16 import from_bfloat16
+
+if TYPE_CHECKING:
+    from mindspore_rec.parameter import TableParameter
 
 __all__ = [
     "ALL_KEYS",
@@ -40,6 +43,7 @@ __all__ = [
     "described_type",
     "file_dtypes",
     "own_rows",
+    "read_columns",
     "read_keys",
     "read_rows",
     "row_type",
@@ -67,7 +71,8 @@ def row_type(
         >>> row_type(2, 0).names
         ('key', 'value', 'count', 'last_step', 'last_time')
     """
-    fields: list[Any] = [("key", "<i8"), ("value", NUMBERS[value_dtype], (dim,))]
+    width = dim + 4 if value_dtype == "int8" else dim  # with scale and offset
+    fields: list[Any] = [("key", "<i8"), ("value", NUMBERS[value_dtype], (width,))]
     if state_width > 0:
         fields.append(("state", NUMBERS[state_dtype], (state_width,)))
     return np.dtype(fields + [(column, "<u4") for column in _INTEGERS])
@@ -101,9 +106,12 @@ def to_rows(arrays: Arrays, dtype: np.dtype) -> np.ndarray:
 
 
 def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
-    """Return the arguments of `TableParameter.import_rows` from rows."""
-    rows = widened(rows)
+    """Return the arguments of `TableParameter.import_rows` from rows; rows of int8 stay so."""
     names = {"key": "keys", "value": "values", "state": "states", **_INTEGERS}
+    if rows.dtype["value"].base.str == NUMBERS["int8"]:
+        names["value"] = "codes"
+    else:
+        rows = widened(rows)
     if not with_state:
         del names["state"]
     return {
@@ -197,6 +205,28 @@ def _structured(batch: pa.RecordBatch, dtype: np.dtype) -> np.ndarray:
         else:
             part[column] = batch[column].to_numpy()
     return part
+
+
+def read_columns(
+    path: Path, dtype: np.dtype, rows: int, legal: tuple[int, int] = ALL_KEYS
+) -> Iterator[Arrays]:
+    """Yield the rows of a file as arguments of `import_rows`, without optimizer state.
+
+    Arrays of numbers that are float32 in the file are parts of it: nothing is copied.
+
+    Args and Raises: as for `read_rows`.
+    """
+    width = dtype["value"].shape[0]
+    for batch in _row_batches(path, dtype, rows, legal):
+        values = flat_of(batch["value"])
+        if values.dtype.kind == "u":
+            values = from_bfloat16(values)
+        columns = {name: batch[column].to_numpy() for column, name in _INTEGERS.items()}
+        yield {
+            "keys": batch["key"].to_numpy(),
+            "values": values.astype(np.float32, copy=False).reshape(-1, width),
+            **columns,
+        }
 
 
 def check_rows(

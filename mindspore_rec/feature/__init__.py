@@ -8,19 +8,50 @@ of these names do. `convert` puts tables in the place of a network's ordinary em
 puts them back.
 """
 
-from mindspore_rec.feature.conversion import Conversion
-from mindspore_rec.feature.convert import convert, revert
-from mindspore_rec.feature.create_table import create_table
-from mindspore_rec.feature.feature_pipeline import FeaturePipeline
-from mindspore_rec.feature.feature_spec import FeatureSpec
-from mindspore_rec.feature.hashing import category_keys, missing_key, mix64
-from mindspore_rec.feature.insert_func import InsertFunc, get_insert_func
-from mindspore_rec.feature.quantiles import QuantileBucket, QuantileScale
-from mindspore_rec.feature.scaling import LogScale, MinMaxScale, StandardScale
-from mindspore_rec.feature.session import init, terminate
-from mindspore_rec.feature.sparse_lookup import SparseLookup, sparse_lookup
-from mindspore_rec.feature.transforms import Category, Feature, Key, Number, TimeCycle, TimePart
-from mindspore_rec.feature.variables import get_dense_and_sparse_variable
+from typing import TYPE_CHECKING
+
+from mindspore_rec.lazy import lazily
+
+if TYPE_CHECKING:
+    from mindspore_rec.feature.conversion import Conversion
+    from mindspore_rec.feature.convert import convert, revert
+    from mindspore_rec.feature.create_table import create_table
+    from mindspore_rec.feature.feature_pipeline import FeaturePipeline
+    from mindspore_rec.feature.feature_spec import FeatureSpec
+    from mindspore_rec.feature.hashing import category_keys, missing_key, mix64
+    from mindspore_rec.feature.insert_func import InsertFunc, get_insert_func
+    from mindspore_rec.feature.quantiles import QuantileBucket, QuantileScale
+    from mindspore_rec.feature.scaling import LogScale, MinMaxScale, StandardScale
+    from mindspore_rec.feature.session import init, terminate
+    from mindspore_rec.feature.sparse_lookup import SparseLookup, sparse_lookup
+    from mindspore_rec.feature.transforms import Category, Feature, Key, Number, TimeCycle, TimePart
+    from mindspore_rec.feature.variables import get_dense_and_sparse_variable
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "mindspore_rec.feature.conversion": ["Conversion"],
+            "mindspore_rec.feature.convert": ["convert", "revert"],
+            "mindspore_rec.feature.create_table": ["create_table"],
+            "mindspore_rec.feature.feature_pipeline": ["FeaturePipeline"],
+            "mindspore_rec.feature.feature_spec": ["FeatureSpec"],
+            "mindspore_rec.feature.hashing": ["category_keys", "missing_key", "mix64"],
+            "mindspore_rec.feature.insert_func": ["InsertFunc", "get_insert_func"],
+            "mindspore_rec.feature.quantiles": ["QuantileBucket", "QuantileScale"],
+            "mindspore_rec.feature.scaling": ["LogScale", "MinMaxScale", "StandardScale"],
+            "mindspore_rec.feature.session": ["init", "terminate"],
+            "mindspore_rec.feature.sparse_lookup": ["SparseLookup", "sparse_lookup"],
+            "mindspore_rec.feature.transforms": [
+                "Category",
+                "Feature",
+                "Key",
+                "Number",
+                "TimeCycle",
+                "TimePart",
+            ],
+            "mindspore_rec.feature.variables": ["get_dense_and_sparse_variable"],
+        },
+    )
 
 __all__ = [
     "Category",

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from mindspore import Tensor
 
 from mindspore_rec.feature.arrow_columns import to_column, to_record_batch
 
@@ -70,7 +69,7 @@ class BatchRows:
     def raw(self, name: str) -> Any:
         """Return a column as an array, of Arrow where it came so."""
         column = self._columns[name]
-        if isinstance(column, Tensor):
+        if hasattr(column, "asnumpy"):  # a Tensor
             return column.asnumpy()
         if getattr(getattr(column, "dtype", None), "tz", None) is not None:
             return self.arrow(name)  # of pandas, with a time zone: objects to NumPy
@@ -79,7 +78,7 @@ class BatchRows:
     def arrow(self, name: str) -> pa.Array:
         """Return a column as an Arrow array."""
         column = self._columns[name]
-        if isinstance(column, Tensor):
+        if hasattr(column, "asnumpy"):  # a Tensor
             column = column.asnumpy()
         if isinstance(column, np.ndarray) and column.dtype.kind == "S":
             column = np.char.decode(column, "utf-8")

@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from mindspore.dataset import Dataset
 
 from mindspore_rec.checks import check_int
 from mindspore_rec.feature.arrow_columns import to_record_batch
 from mindspore_rec.feature.batch_rows import BatchRows
 from mindspore_rec.feature.columns import event_time, time_values
-from mindspore_rec.feature.dataset_columns import map_dataset
 from mindspore_rec.feature.feature_spec import FeatureSpec, check_specs, check_together
 from mindspore_rec.feature.outputs import MadeOutput, Output, column_of, is_single, make_output
 from mindspore_rec.feature.transforms import Feature
@@ -133,7 +132,9 @@ class FeaturePipeline:
         Raises:
             TypeError, ValueError: a column is missing or of a type that a feature cannot read.
         """
-        if isinstance(rows, Dataset):
+        if _is_dataset(rows):
+            from mindspore_rec.feature.dataset_columns import map_dataset
+
             return map_dataset(self, rows, learn=True)
         return self._made(rows, True)[0]
 
@@ -148,7 +149,9 @@ class FeaturePipeline:
         Raises:
             TypeError, ValueError: as for a call, or there is no such array.
         """
-        if isinstance(rows, Dataset):
+        if _is_dataset(rows):
+            from mindspore_rec.feature.dataset_columns import map_dataset
+
             return map_dataset(self, rows, learn=False)
         return self._made(rows, False, columns=columns)[0]
 
@@ -352,6 +355,12 @@ class FeaturePipeline:
         if _COLUMNS in state:  # states of earlier versions lack them
             for output in self._outputs:
                 _check_columns_of(output, state[_COLUMNS])
+
+
+def _is_dataset(rows: Any) -> bool:
+    """Whether rows are MindSpore's; without MindSpore there are none."""
+    module = sys.modules.get("mindspore.dataset")
+    return module is not None and isinstance(rows, module.Dataset)
 
 
 def _by_name(outputs: Any) -> dict[str, Any]:

@@ -6,7 +6,20 @@ several threads holds `graph_lock`. `CellCaller` does so, and compiles one graph
 batch. Errors of the tables' operators are raised with their own message.
 """
 
-from mindspore_rec.graph.cell_caller import CellCaller
-from mindspore_rec.graph.lock import graph_lock
+from typing import TYPE_CHECKING
+
+from mindspore_rec.lazy import lazily
+
+if TYPE_CHECKING:
+    from mindspore_rec.graph.cell_caller import CellCaller
+    from mindspore_rec.graph.lock import graph_lock
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "mindspore_rec.graph.cell_caller": ["CellCaller"],
+            "mindspore_rec.graph.lock": ["graph_lock"],
+        },
+    )
 
 __all__ = ["CellCaller", "graph_lock"]

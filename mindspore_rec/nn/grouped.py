@@ -111,6 +111,8 @@ class GroupedEmbedding(nn.Cell):
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of ids, float32 `[..., tables, dim]`."""
+        if isinstance(ids, (int, float, tuple, list)):
+            raise TypeError("ids must be a Tensor, not a Python number, tuple or list")
         # The gradient of a sum is handed to all its terms, so the one token reaches every anchor.
         anchor = self._sum(self.anchors)
         if self.training:

@@ -112,6 +112,8 @@ class TableLookup(nn.Cell):
 
     def construct(self, ids: Tensor) -> Tensor:
         """Return the rows of ids, float32 `[*ids.shape, dim]`."""
+        if isinstance(ids, (int, float, tuple, list)):
+            raise TypeError("ids must be a Tensor, not a Python number, tuple or list")
         if self.training:
             rows = self.embedding_table.lookup_train(ids, self.descriptor)
         else:

@@ -20,7 +20,11 @@ from mindspore_rec.optim.checks import (
 from mindspore_rec.optim.coverage import decay_flags, native_dense_places, split_tables
 from mindspore_rec.optim.dense_step import DenseNorm, DenseStep, require_tensor
 from mindspore_rec.optim.handles import apply_by_handle
-from mindspore_rec.optim.over_workers import WorkerExchange, start_alike
+from mindspore_rec.optim.over_workers import (
+    WorkerExchange,
+    require_same_settings,
+    start_alike,
+)
 from mindspore_rec.optim.table_steps import TableSteps
 from mindspore_rec.optim.tables import bind_table, table_of
 from mindspore_rec.parallel import worker_group
@@ -117,6 +121,18 @@ class SparseOptimizer(nn.Optimizer):
         self._make_dense_step(rule, constants, tuple(state))
         self._over_workers = worker_group().size > 1
         if self._over_workers:
+            require_same_settings(
+                [owner for owner in owners if owner is not None],
+                {
+                    **constants,
+                    "kind": type(self).__name__,
+                    "rule": rule,
+                    "learning_rate": learning_rate,
+                    "weight_decay": weight_decay,
+                    "loss_scale": loss_scale,
+                    "clip_global_norm": clip_global_norm,
+                },
+            )
             self._worker_exchange = WorkerExchange(list(self._parameters), owners)
             start_alike([self._parameters[i] for i in self._dense_index])
 

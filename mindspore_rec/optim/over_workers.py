@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of optimizers for several workers: exchange of gradients, equal first values."""
+"""Parts of optimizers for several workers: exchange of gradients, equal settings and values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mindspore as ms
@@ -13,9 +13,10 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore_rec.native import custom_op
 from mindspore_rec.optim.dense_step import as_float32
 from mindspore_rec.parallel import worker_group
+from mindspore_rec.parallel.agreed_error import raise_on
 from mindspore_rec.parallel.shared_arrays import arrays_of_first
 
-__all__ = ["WorkerExchange", "start_alike"]
+__all__ = ["WorkerExchange", "require_same_settings", "start_alike"]
 
 # Steps after which the dense parameters of all workers are compared, the first step included.
 COMPARE_EVERY = 100
@@ -91,6 +92,58 @@ class WorkerExchange(nn.Cell):
             else:
                 results += (token,)
         return results
+
+
+def require_same_settings(tables: Sequence[Any], settings: Mapping[str, Any]) -> None:
+    """Check that all workers train the same tables by the same rules.
+
+    A collective call of the main thread; nothing where there is one worker.
+
+    Args:
+        tables: tables of the optimizer; settings of their configs that hold for the whole table are
+            compared.
+        settings: settings of the optimizer, by name.
+
+    Raises:
+        ValueError: a setting differs; on the worker whose setting is not that of worker 0.
+
+    Example:
+        >>> require_same_settings([], {"learning_rate": 0.1})
+    """
+    group = worker_group()
+    if group.size == 1:
+        return
+    mine = {f"{name} of the optimizer": _text(value) for name, value in settings.items()}
+    for table in tables:
+        arguments = table.config.native_arguments() | {
+            "gradient_dtype": table.config.gradient_dtype
+        }
+        mine |= {f"{name} of table '{table.name}'": _text(arguments[name]) for name in arguments}
+    found = difference(group.all_gather_json(mine))
+    if found is not None:
+        raise_on(group.rank, found[0], ValueError(found[1]))
+
+
+def difference(settings: Sequence[Mapping[str, str]]) -> tuple[int, str] | None:
+    """Return the first worker whose settings differ from worker 0's, and which; or None."""
+    first = settings[0]
+    for worker, other in enumerate(settings):
+        for name in {**first, **other}:
+            one, two = (each.get(name, "not there") for each in (first, other))
+            if one != two:
+                return worker, (
+                    f"{name} must be the same on all workers: it is {two:.200} on worker {worker} "
+                    f"and {one:.200} on worker 0"
+                )
+    return None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Tensor):
+        value = value.asnumpy()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return type(value).__name__ if isinstance(value, nn.Cell) else repr(value)
 
 
 def start_alike(parameters: Sequence[Parameter]) -> None:

@@ -6,20 +6,45 @@
 `ProbabilityAdmission`) and `Eviction` are settings of a hash table.
 """
 
-from mindspore_rec.parameter.bfloat16 import from_bfloat16, to_bfloat16
-from mindspore_rec.parameter.dynamics import EvictedKeys
-from mindspore_rec.parameter.explanation import Explanation
-from mindspore_rec.parameter.map_parameter import MapParameter
-from mindspore_rec.parameter.policies import (
-    Admission,
-    CountAdmission,
-    Eviction,
-    ProbabilityAdmission,
-    SketchAdmission,
-)
-from mindspore_rec.parameter.static_parameter import StaticParameter
-from mindspore_rec.parameter.table_config import TableConfig
-from mindspore_rec.parameter.table_parameter import TableParameter
+from typing import TYPE_CHECKING
+
+from mindspore_rec.lazy import lazily
+
+if TYPE_CHECKING:
+    from mindspore_rec.parameter.bfloat16 import from_bfloat16, to_bfloat16
+    from mindspore_rec.parameter.dynamics import EvictedKeys
+    from mindspore_rec.parameter.explanation import Explanation
+    from mindspore_rec.parameter.map_parameter import MapParameter
+    from mindspore_rec.parameter.policies import (
+        Admission,
+        CountAdmission,
+        Eviction,
+        ProbabilityAdmission,
+        SketchAdmission,
+    )
+    from mindspore_rec.parameter.static_parameter import StaticParameter
+    from mindspore_rec.parameter.table_config import TableConfig
+    from mindspore_rec.parameter.table_parameter import TableParameter
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "mindspore_rec.parameter.bfloat16": ["from_bfloat16", "to_bfloat16"],
+            "mindspore_rec.parameter.dynamics": ["EvictedKeys"],
+            "mindspore_rec.parameter.explanation": ["Explanation"],
+            "mindspore_rec.parameter.map_parameter": ["MapParameter"],
+            "mindspore_rec.parameter.policies": [
+                "Admission",
+                "CountAdmission",
+                "Eviction",
+                "ProbabilityAdmission",
+                "SketchAdmission",
+            ],
+            "mindspore_rec.parameter.static_parameter": ["StaticParameter"],
+            "mindspore_rec.parameter.table_config": ["TableConfig"],
+            "mindspore_rec.parameter.table_parameter": ["TableParameter"],
+        },
+    )
 
 __all__ = [
     "Admission",

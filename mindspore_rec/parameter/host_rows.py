@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from mindspore_rec.cache.attach import attach
+from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.parameter.native_access import NativeAccess
+from mindspore_rec.parameter.quantise import BITS, check_rows, from_bytes
 
 __all__ = ["HostRows"]
 
@@ -32,11 +36,12 @@ class HostRows(NativeAccess):
         """Return which keys have a row: bool array of the shape of `keys`, int32 or int64."""
         return self._synchronised().contains(keys)
 
-    def read_rows(self, ids: np.ndarray) -> np.ndarray:
+    def read_rows(self, ids: np.ndarray, padding_key: int | None = None) -> np.ndarray:
         """Return values as an evaluation lookup reads them; the table does not change.
 
         Args:
             ids: int32 or int64 array of any shape.
+            padding_key: id that reads zeros. Default: none.
 
         Returns:
             float32 `[*ids.shape, dim]`; of a key without a row, what unknown keys read.
@@ -51,7 +56,7 @@ class HostRows(NativeAccess):
             >>> table.row_count
             1
         """
-        return self._synchronised().lookup(ids)
+        return self._synchronised().lookup(ids, False, padding_key)
 
     def insert_rows(self, ids: np.ndarray) -> np.ndarray:
         """Return values, after keys without a row got one with their first value, past admission.
@@ -80,6 +85,55 @@ class HostRows(NativeAccess):
     def clear_rows(self) -> None:
         """Remove all rows and counters; the settings and the optimizer stay."""
         self._synchronised().clear()
+
+    def quantise_rows(self, rows: str) -> None:
+        """Keep rows with 8 or 4 bits a number from now on, for serving.
+
+        What is written or imported afterwards is quantised as `parameter.quantise` does. Such a
+        table has no optimizer, and lookups do not insert.
+
+        Args:
+            rows: 'int8' or 'int4'; or 'float32', which changes nothing.
+
+        Raises:
+            ValueError: there is no such type; or the table has rows already, an optimizer, tiers
+                below host memory or a device cache, or is over several workers.
+
+        Example:
+            >>> import numpy as np
+            >>> from mindspore_rec import MapParameter
+            >>> table = MapParameter("doc.quantise_rows", value_shape=2)
+            >>> table.quantise_rows("int8")
+            >>> table.write_rows(np.array([7]), np.array([[0.5, 3.5]], np.float32))
+            >>> table.read_rows(np.array([7])).round(2)
+            array([[0.5, 3.5]], dtype=float32)
+        """
+        check_rows(rows)
+        if rows in BITS:
+            self._synchronised().quantise(BITS[rows])
+
+    def add_tiers(
+        self, config: CacheConfig, remote_name: str, opened: Callable[[Any], None]
+    ) -> None:
+        """Keep rows over a limit in tiers below host memory from now on, for serving.
+
+        Args:
+            config: the tiers.
+            remote_name: name of the table on Redis.
+            opened: called with the `RedisTier` when it is opened.
+
+        Raises:
+            ValueError: the table has rows, tiers, a device cache or rows of 8 bits already, or is
+                over several workers.
+            OSError, ImportError, RemoteError: a tier cannot be opened.
+        """
+        native = self._synchronised()
+        if getattr(self, "cache", None) is not None or native.workers > 1:
+            raise ValueError(
+                f"table '{native.name}' has a cache or workers of its own by the network's "
+                "builder: leave out tiers, or these"
+            )
+        attach(native, config, remote_name=remote_name, opened=opened)
 
     # ---- whole rows
 
@@ -136,11 +190,22 @@ class HostRows(NativeAccess):
         counts: np.ndarray | None = None,
         last_steps: np.ndarray | None = None,
         last_times: np.ndarray | None = None,
+        codes: np.ndarray | None = None,
     ) -> None:
-        """Set whole rows, as `export_rows` gives them; what is left out keeps its first value.
+        """Set whole rows, as `export_rows` gives them; columns that are left out keep first values.
+
+        Args:
+            codes: uint8 `[n, 4 + dim]`, in place of `values`: rows of int8, of each the scale, the
+                offset and the codes. A table of such rows has them as they are.
 
         Raises:
             ValueError: shapes that do not fit, or states of another optimizer; the table is as it
                 was.
         """
-        self._synchronised().import_rows(keys, values, states, counts, last_steps, last_times)
+        native = self._synchronised()
+        if codes is not None:
+            if native.quantised_bits == BITS["int8"]:
+                native.import_codes(keys, codes, last_steps, last_times)
+                return
+            values = from_bytes(codes, BITS["int8"], native.dim)
+        native.import_rows(keys, values, states, counts, last_steps, last_times)

@@ -279,6 +279,8 @@ class MapParameter(DynamicTable):
         Returns:
             float32 Tensor `[*key_tensor.shape, *value_shape]`.
         """
+        if isinstance(key_tensor, (int, float, tuple, list)):
+            raise TypeError("key_tensor must be a Tensor, not a Python number, tuple or list")
         if insert_default_value:
             rows = self._map_get(key_tensor, self.descriptor, self.like, self.anchor)[0]
         else:
@@ -314,6 +316,8 @@ class MapParameter(DynamicTable):
 
     def contains(self, key_tensor: Tensor) -> Tensor:
         """Return whether keys have a row: bool Tensor of the keys' shape."""
+        if isinstance(key_tensor, (int, float, tuple, list)):
+            raise TypeError("key_tensor must be a Tensor, not a Python number, tuple or list")
         return self._contains(key_tensor, self.descriptor)
 
     def size(self) -> Tensor:

@@ -309,9 +309,11 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
         (`looked_up_keys`) those in host memory (`host_hits`) and those that the lookup itself had
         to read (`host_misses`); `prefetched_rows`, `written_down_rows`; the seconds that lookups
         waited for rows (`lookup_wait_seconds`) and that batches waited for their prefetch
-        (`prefetch_wait_seconds`); and of each tier below, `remote_` and `ssd_`: `rows`, `hits`
-        (rows found there), `written_rows`, `spilled_rows` (to the next tier), `read_bytes`,
-        `written_bytes`, `disk_bytes`, `index_bytes`, `buffer_bytes`.
+        (`prefetch_wait_seconds`); of the distinct keys of other lookups (`evaluated_keys`) those in
+        host memory (`evaluated_host_hits`) and below (`evaluated_below_hits`), and the seconds that
+        these waited for rows (`evaluation_wait_seconds`); and of each tier below, `remote_` and
+        `ssd_`: `rows`, `hits` (rows found there), `written_rows`, `spilled_rows` (to the next
+        tier), `read_bytes`, `written_bytes`, `disk_bytes`, `index_bytes`, `buffer_bytes`.
         """
         return self._synchronised().stats()
 

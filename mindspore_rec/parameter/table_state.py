@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from mindspore import Tensor
 
 from mindspore_rec import _native
 from mindspore_rec.checks import check_int
@@ -17,6 +16,8 @@ __all__ = ["TableState"]
 
 class TableState(NativeAccess):
     """Number, shape, clock and counters of a table; what a checkpoint saves besides its rows."""
+
+    counts_keys = True  # whether it has the counters of keys without a row
 
     _table: _native.Table
     _table_name: str
@@ -95,7 +96,7 @@ class TableState(NativeAccess):
         Raises:
             TypeError, ValueError: not whole seconds in that range.
         """
-        if isinstance(seconds, Tensor):
+        if hasattr(seconds, "asnumpy"):  # a Tensor
             seconds = seconds.asnumpy()
         if isinstance(seconds, np.ndarray):
             if seconds.size == 0:

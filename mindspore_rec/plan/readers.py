@@ -7,6 +7,7 @@ import csv
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,13 @@ def read_blocks(
             yield from _json_lines(path, columns)
         else:
             yield from _delimited(path, columns, header, "\t" if format == "tsv" else ",")
-    except (pa.ArrowInvalid, UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+    except (
+        pa.ArrowException, UnicodeDecodeError, OverflowError, EOFError, zlib.error
+    ) as error:  # fmt: skip
+        raise ValueError(f"{path}: is not {format} throughout: {error}") from error
+    except OSError as error:  # Arrow raises it of contents too, without a number
+        if error.errno is not None:
+            raise
         raise ValueError(f"{path}: is not {format} throughout: {error}") from error
 
 
@@ -217,7 +224,7 @@ def _schema(path: Path, block: bytes, names: Sequence[str]) -> pa.Schema:
             continue
         try:
             event = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: line {number} is not JSON: {error}") from error
         if not isinstance(event, dict):
             raise ValueError(f"{path}: line {number} is not an object: {line[:80]!r}")

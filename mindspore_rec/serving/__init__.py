@@ -1,12 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serving: predictions with a network that follows the checkpoints of a training.
 
-`Predictor` predicts in a program, `python -m mindspore_rec.serving` over HTTP.
+`Predictor` predicts in a program, `python -m mindspore_rec.serving` over HTTP. `QuantisedRows` are
+rows of int8 or int4 by themselves, `SharedRows` rows that processes share.
 """
 
-from mindspore_rec.serving.catalog import ChainError
-from mindspore_rec.serving.predictor import Predictor
-from mindspore_rec.serving.status import Status
-from mindspore_rec.serving.tensors import TensorSpec
+from typing import TYPE_CHECKING
 
-__all__ = ["ChainError", "Predictor", "Status", "TensorSpec"]
+from mindspore_rec.lazy import lazily
+
+if TYPE_CHECKING:
+    from mindspore_rec.graph.tensors import TensorSpec
+    from mindspore_rec.serving.following.catalog import ChainError
+    from mindspore_rec.serving.following.predictor import Predictor
+    from mindspore_rec.serving.following.status import Status
+    from mindspore_rec.serving.quantised_rows import QuantisedRows
+    from mindspore_rec.serving.shared.rows import SharedRows
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "mindspore_rec.serving.following.catalog": ["ChainError"],
+            "mindspore_rec.serving.following.predictor": ["Predictor"],
+            "mindspore_rec.serving.quantised_rows": ["QuantisedRows"],
+            "mindspore_rec.serving.shared.rows": ["SharedRows"],
+            "mindspore_rec.serving.following.status": ["Status"],
+            "mindspore_rec.graph.tensors": ["TensorSpec"],
+        },
+    )
+
+__all__ = ["ChainError", "Predictor", "QuantisedRows", "SharedRows", "Status", "TensorSpec"]

@@ -163,7 +163,7 @@ class AnnouncementReader:
             announcement = json.loads(value or b"")
             if not isinstance(announcement, dict):
                 raise ValueError("it is no object")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             logger.warning("a message of topic %s is no announcement: %s", self._topic, error)
             return
         self._heard(announcement)

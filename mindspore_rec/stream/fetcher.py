@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -91,6 +92,10 @@ class Fetcher:
     def stop(self) -> None:
         """End the thread and wait for its end."""
         self._stop.set()
+        # Ctrl-C between the acquisition of a lock and its `with` block leaves it locked.
+        with contextlib.suppress(RuntimeError):  # not held by this thread
+            while True:
+                self._changed.release()
         self._thread.join()
 
     def _run(self) -> None:

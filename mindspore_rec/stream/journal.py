@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 __all__ = ["Decision", "Journal"]
 
+KINDS = ("leave", "join", "cut")
+
 
 class Decision(NamedTuple):
     """Decision that depended on time.
@@ -60,9 +62,8 @@ class Journal:
         whole, _, torn = text.rpartition(b"\n")
         for number, line in enumerate(whole.splitlines(), 1):
             try:
-                taken, kind, partition = json.loads(line)
-                self._decisions.append(Decision(int(taken), str(kind), int(partition)))
-            except (ValueError, TypeError) as error:
+                self._decisions.append(_decision(line))
+            except (ValueError, TypeError, RecursionError) as error:
                 raise ValueError(f"{self._path}, line {number} is no decision: {error}") from error
         if torn:  # a crash while it was written: it had not taken effect
             os.truncate(self._path, len(text) - len(torn))
@@ -99,3 +100,17 @@ class Journal:
 
     def __getitem__(self, number: int) -> Decision:
         return self._decisions[number]
+
+
+def _decision(line: bytes) -> Decision:
+    """Return the decision of a line.
+
+    Raises:
+        ValueError, TypeError, RecursionError: it is none.
+    """
+    taken, kind, partition = json.loads(line)
+    if type(taken) is not int or taken < 0 or type(partition) is not int or partition < -1:
+        raise ValueError(f"numbers must be integers, got {taken!r:.50}, {partition!r:.50}")
+    if kind not in KINDS or (kind == "cut") != (partition == -1):
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r:.50}")
+    return Decision(taken, kind, partition)

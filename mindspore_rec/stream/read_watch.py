@@ -14,7 +14,15 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["ReadGivenUpError", "ReadWatch", "check_read", "reading", "still_waiting"]
+__all__ = [
+    "ReadGivenUpError",
+    "ReadWatch",
+    "check_read",
+    "reading",
+    "signals_deferred",
+    "still_waiting",
+    "without_signals",
+]
 
 _local = threading.local()
 _watches: list[ReadWatch] = []
@@ -60,8 +68,8 @@ def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Mark what this thread reads inside the context as read for the training.
 
     Args:
-        on_wait: function that a stream calls about once a second while it waits for messages; it
-            may raise `ReadGivenUpError`. Default: None.
+        on_wait: function that a stream calls several times a second while it waits for messages;
+            it may raise `ReadGivenUpError` or KeyboardInterrupt. Default: None.
     """
     before = getattr(_local, "reading", False), getattr(_local, "on_wait", None)
     _local.reading, _local.on_wait = True, on_wait
@@ -80,6 +88,27 @@ def still_waiting() -> None:
     on_wait = getattr(_local, "on_wait", None)
     if on_wait is not None:
         on_wait()
+
+
+@contextmanager
+def without_signals() -> Iterator[None]:
+    """Defer the KeyboardInterrupt that a training raises for a signal while it waits for data.
+
+    For code that takes locks: an exception between a lock's acquisition and its `with` block leaves
+    it locked, and the threads that share it waiting for ever. Such code calls `still_waiting` while
+    it waits, where the exception of a signal that has come is raised.
+    """
+    before = signals_deferred()
+    _local.deferred = True
+    try:
+        yield
+    finally:
+        _local.deferred = before
+
+
+def signals_deferred() -> bool:
+    """Return whether this thread is inside `without_signals`."""
+    return bool(getattr(_local, "deferred", False))
 
 
 def check_read(stream: Any) -> None:

@@ -29,7 +29,7 @@ from mindspore_rec.stream.partition_split import (
     state_of,
     state_of_partitions,
 )
-from mindspore_rec.stream.read_watch import check_read, still_waiting
+from mindspore_rec.stream.read_watch import check_read, still_waiting, without_signals
 from mindspore_rec.stream.source_checks import (
     STATE_VERSION,
     check_limits,
@@ -46,6 +46,7 @@ __all__ = ["StreamSource"]
 logger = logging.getLogger("mindspore_rec")
 
 _STATES_KEPT = 1024
+_LOOK = 0.2  # seconds of waiting for messages after which a signal is looked for
 _MOST = (1 << 62) - 1
 
 
@@ -295,15 +296,15 @@ class StreamSource:
         reason = self._stop_when.before(
             self._batches - self._first_batch, time.monotonic() - self._began, self._watermark
         )
-        try:
-            filled = not reason and self._fill()
-        except BaseException:  # Ctrl-C for example, maybe between taking rows and keeping them
-            self._rewind()
-            raise
-        if not filled:
+        with without_signals():
+            try:
+                if not reason and self._fill():
+                    return self._hand_out()
+            except BaseException:  # Ctrl-C for example, maybe between taking rows and keeping them
+                self._rewind()
+                raise
             self._finish(reason or self.stop_reason)
             raise StopIteration
-        return self._hand_out()
 
     def _rewind(self) -> None:
         """Go back to the end of the last batch; the next one is read anew."""
@@ -327,21 +328,22 @@ class StreamSource:
         if self._dead_letters is not None:
             self._dead_letters.look_up(self.topic, self._order.offsets, self._dead_marks)
         self._client.seek(self._order.offsets)
-        self._fetcher = Fetcher(
-            self._client,
-            self.format,
-            self._limits,
-            self._order,
-            self._changed,
-            self._buffer,
-            self._sequence_of,
-        )
-        self._first_batch = self._batches
-        if self._states:
-            self._states.pop()
-        self._states.append(self._snapshot())
-        self._began = self._last_row = time.monotonic()
-        self._fetcher.start()
+        with without_signals():
+            self._first_batch = self._batches
+            if self._states:
+                self._states.pop()
+            self._states.append(self._snapshot())
+            self._began = self._last_row = time.monotonic()
+            self._fetcher = Fetcher(
+                self._client,
+                self.format,
+                self._limits,
+                self._order,
+                self._changed,
+                self._buffer,
+                self._sequence_of,
+            )
+            self._fetcher.start()
 
     def _fill(self) -> bool:
         """Take rows until a batch is complete; return False if the stream ends before."""
@@ -421,7 +423,7 @@ class StreamSource:
             return False
         now = time.monotonic()
         live = self._decided == len(self._journal) and self._order.row == 0
-        until = now + 1.0  # a signal's handler runs in between
+        until = now + _LOOK
         if live and self._max_wait is not None and first_row is not None:
             if now >= first_row + self._max_wait:
                 self._decide("cut")

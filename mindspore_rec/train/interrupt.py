@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
-import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any
+
+from mindspore_rec.stream.read_watch import signals_deferred
 
 __all__ = ["Interruption"]
 
@@ -18,6 +21,9 @@ class Interruption:
     While the loop waits for data (`waiting` is True) there is no step to finish, and already the
     first signal raises KeyboardInterrupt, so that a silent source does not delay the stop. (A
     MindSpore data pipeline still does: Python handles no signal inside it before the next batch.)
+    A stream, which shares locks with its threads, raises it itself the next time it looks
+    (`without_signals`).
+
     Outside the main thread, where Python delivers no signals, the context changes nothing.
 
     MindSpore 2.10 installs its own SIGINT handler with every graph it compiles or runs, and leaves
@@ -65,6 +71,8 @@ class Interruption:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         again = self.requested
         self.requested = True
-        if again or self.waiting:
+        if again or (self.waiting and not signals_deferred()):
             raise KeyboardInterrupt
-        print("\nInterrupted: finishing this step; once more to abort", file=sys.stderr, flush=True)
+        # Not print: it raises where the signal came in the middle of another print.
+        with contextlib.suppress(OSError):
+            os.write(2, b"\nInterrupted: finishing this step; once more to abort\n")

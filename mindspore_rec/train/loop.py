@@ -161,7 +161,7 @@ class TrainLoop:
     def _read(self, stream: Iterator[Batch]) -> Batch | None:
         try:
             self._interruption.waiting = True
-            with reading(None if self._peers is None else self._on_wait):
+            with reading(self._on_wait):
                 return next(stream, None)
         except KeyboardInterrupt:
             self._interruption.requested = True
@@ -170,7 +170,10 @@ class TrainLoop:
             self._interruption.waiting = False
 
     def _on_wait(self) -> None:
-        assert self._peers is not None
+        if self._peers is None:
+            if self._interruption.requested:
+                raise KeyboardInterrupt
+            return
         self._interruption.waiting = False  # no signal may end a round in the middle
         try:
             self._peers.feed.on_wait()

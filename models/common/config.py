@@ -21,8 +21,23 @@ __all__ = ["from_mapping", "read_yaml", "to_json"]
 T = TypeVar("T")
 
 
+_MOST_DEPTH = 64
+
+
 class _Loader(yaml.SafeLoader):
     """YAML whose numbers are those of YAML 1.2, and whose keys occur once in a mapping."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        # PyYAML takes seconds for thousands of brackets, and then Python's stack ends.
+        self._depth = getattr(self, "_depth", 0) + 1
+        if self._depth > _MOST_DEPTH:
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(
+                None, None, f"more than {_MOST_DEPTH} values in one another", mark
+            )
+        found = super().compose_node(parent, index)
+        self._depth -= 1
+        return found
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()

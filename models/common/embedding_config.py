@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import mindspore as ms
 from mindspore.common.initializer import Normal
 
 from mindspore_rec import CacheConfig, CountAdmission, Eviction, TableConfig
@@ -16,15 +17,19 @@ __all__ = ["KINDS", "TABLES", "EmbeddingConfig"]
 
 KINDS = ("hash", "static", "converted")
 TABLES = ("one", "per_field")
+VALUE_DTYPES = ("float32", "bfloat16", "float16")
+STATE_DTYPES = VALUE_DTYPES[:2]
+ROUNDINGS = ("stochastic", "nearest")
 
 
 @dataclass(frozen=True)
 class EmbeddingConfig:
     """Description of a model's embeddings.
 
-    `dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`, `unknown_value`, `buckets`
-    and `cache` are the fields of `mindspore_rec.TableConfig` in YAML: `table` maps them. The other
-    keys say how many tables there are and how ids reach them.
+    `dim`, `std`, `admission_threshold`, `max_idle_steps`, `max_rows`, `unknown_value`, `buckets`,
+    `cache`, `value_dtype`, `state_dtype` and `rounding` are the fields of
+    `mindspore_rec.TableConfig` in YAML: `table` maps them. The other keys say how many tables there
+    are and how ids reach them.
 
     Args:
         dim: floats of an embedding, 1 to 8192; the table's `dim`. Default: 16.
@@ -56,6 +61,12 @@ class EmbeddingConfig:
         unknown_value: number that an id without a row reads. Not for 'static'. Default: None, 0.
         cache: the tiers in which the rows live, as for `mindspore_rec.CacheConfig`; only for tables
             on the host that are not converted. Default: None, all rows in host memory.
+        value_dtype: type of the values in the tables, 'float32', 'bfloat16' or 'float16'; only for
+            tables on the host. Default: 'float32'.
+        state_dtype: type of the optimizer's moving averages, 'float32' or 'bfloat16'; likewise.
+            Default: 'float32'.
+        rounding: how a step rounds numbers of two bytes, 'stochastic' or 'nearest'.
+            Default: 'stochastic'.
 
     Raises:
         ValueError: a value is out of range or does not go with another.
@@ -83,12 +94,18 @@ class EmbeddingConfig:
     max_rows: int | None = None
     unknown_value: float | None = None
     cache: CacheConfig | None = None
+    value_dtype: str = "float32"
+    state_dtype: str = "float32"
+    rounding: str = "stochastic"
 
     def __post_init__(self) -> None:
         check_least("'embedding.dim'", self.dim, 1, 8192)
         check_least("'embedding.std'", self.std, 0)
         check_one_of("'embedding.kind'", self.kind, KINDS)
         check_one_of("'embedding.tables'", self.tables, TABLES)
+        check_one_of("'embedding.value_dtype'", self.value_dtype, VALUE_DTYPES)
+        check_one_of("'embedding.state_dtype'", self.state_dtype, STATE_DTYPES)
+        check_one_of("'embedding.rounding'", self.rounding, ROUNDINGS)
         check_least("'embedding.admission_threshold'", self.admission_threshold, 1)
         for name in ("max_idle_steps", "max_rows"):
             if getattr(self, name) is not None:
@@ -121,6 +138,12 @@ class EmbeddingConfig:
             raise ValueError("'embedding.tables' must be 'one' with a converted embedding")
         if self.multi_lookup and (self.kind, self.tables) != ("hash", "one"):
             raise ValueError("'embedding.multi_lookup' is for 'embedding.kind: hash', tables 'one'")
+        narrow = (self.value_dtype, self.state_dtype) != ("float32", "float32")
+        if narrow and not self.host_device_mix:
+            raise ValueError(
+                "'embedding.value_dtype' and 'state_dtype' must be 'float32' unless tables are on "
+                "the host: host_device_mix true"
+            )
         if self.cache is not None and not self.host_device_mix:
             raise ValueError("'embedding.cache' is for tables on the host: host_device_mix true")
         if self.cache is not None and self.kind == "converted":
@@ -177,4 +200,7 @@ class EmbeddingConfig:
             unknown_value=self.unknown_value,
             vocab_size=None if is_hash else self.buckets,
             cache=self.cache,
+            value_dtype=getattr(ms, self.value_dtype),
+            state_dtype=getattr(ms, self.state_dtype),
+            rounding=self.rounding,
         )

@@ -19,6 +19,7 @@ ROWS = 200
 KEYS = np.arange(8)
 VALUES = np.ones((8, 2), np.float32)
 UINTS = np.ones(8, np.uint32)
+CODES = np.ones((8, 6), np.uint8)  # of int8
 
 
 class MemoryTier:
@@ -126,6 +127,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "has_optimizer": lambda t: t.has_optimizer,
     "horizon": lambda t: t.horizon,
     "id": lambda t: t.id,
+    "import_codes": lambda t: t.import_codes(KEYS, CODES),
     "import_counters": lambda t: t.import_counters(KEYS, UINTS, UINTS, UINTS),
     "import_all": lambda t: t.import_all(KEYS, VALUES),
     "import_rows": lambda t: t.import_rows(KEYS, VALUES),
@@ -144,6 +146,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "prepare_device": lambda t: t.prepare_device(KEYS),
     "put": lambda t: t.put(KEYS, VALUES),
     "put_owned": lambda t: t.put_owned(KEYS, VALUES),
+    "quantise": lambda t: t.quantise(8),
+    "quantised_bits": lambda t: t.quantised_bits,
     "recent_lookups": lambda t: t.recent_lookups(),
     "release_before": lambda t: t.release_before(0),
     "rows_missing": lambda t: t.rows_missing,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -121,67 +120,3 @@ def fix(directory: Path) -> None:
             file["size"] = (directory / name).stat().st_size
             file["crc32c"] = _checksum(directory / name)
     write_manifest(directory, manifest)
-
-
-def nested(depth: int) -> Any:
-    value: Any = []
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-NASTY: list[Any] = [
-    None, True, False, -1, 0, 1, 1 << 31, 1 << 32, 1 << 63, 1 << 70, -(1 << 63), 0.5, 1e308,
-    float("nan"), float("inf"), "", "x", "../x", "/tmp/x", "a/b", MANIFEST, ".", "..", "table_0",
-    "table_7.arrow", "table_0.arrow", "deleted_0.arrow", "counters_0.arrow", "dense.safetensors",
-    "0" * 16, "\n", "\ud800", "count", "Int32", "sketch of 1 bytes", [], {}, [[]], [0, 0], [1, "x"],
-    nested(50), nested(3000), {"__array__": "x"}, {"__array__": []}, "x" * 5000,
-]  # fmt: skip
-
-
-def mutate_json(value: Any, rng: random.Random, extra: list[Any]) -> Any:
-    """The value with something in it deleted, replaced, doubled or exchanged."""
-    at, path = value, 0
-    while True:
-        if not isinstance(at, (dict, list)) or not at:
-            return rng.choice(NASTY)
-        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
-        key = rng.choice(keys)
-        if isinstance(at[key], (dict, list)) and at[key] and rng.random() < 0.85:
-            at, path = at[key], path + 1
-            continue
-        change = rng.random()
-        if change < 0.15:
-            del at[key]
-        elif change < 0.3 and isinstance(at, dict):
-            at[rng.choice(["x", *map(str, keys), *(each for each in extra)])] = at[key]
-        elif change < 0.4:
-            other = rng.choice(keys)
-            at[key], at[other] = at[other], at[key]
-        elif change < 0.55 and type(at[key]) is int:
-            at[key] += rng.choice([-1, 1, 1000])
-        else:
-            at[key] = rng.choice(NASTY + extra)
-        return value
-
-
-def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
-    """With flipped, lost or foreign bytes; mostly where formats have their headers."""
-    made = bytearray(data)
-    for _ in range(rng.choice([1, 1, 1, 2, 5])):
-        change = rng.random()
-        region = rng.choice([len(made), 64, 900])
-        at = rng.randrange(max(1, min(region, len(made))))
-        if rng.random() < 0.4:
-            at = max(0, len(made) - 1 - at)
-        if change < 0.6 and made:
-            made[at] = rng.choice([0, 1, 127, 128, 255, made[at] ^ (1 << rng.randrange(8))])
-        elif change < 0.8:
-            made[at : at + 8] = rng.choice(
-                [(1 << 62).to_bytes(8, "little"), b"\xff" * 8, bytes(8), rng.randbytes(8)]
-            )
-        elif change < 0.9:
-            del made[at : at + rng.choice([1, 8, 64])]
-        else:
-            made[at:at] = rng.randbytes(rng.choice([1, 8]))
-    return bytes(made)

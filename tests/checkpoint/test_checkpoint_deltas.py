@@ -26,7 +26,7 @@ from mindspore_rec import (
     tables_of,
 )
 from mindspore_rec.checkpoint.chain import entries, newest_chain
-from mindspore_rec.checkpoint.load import TableUpdate
+from mindspore_rec.checkpoint.load_tables import TableUpdate
 from mindspore_rec.checkpoint.merge import merge_chain
 from tests.native_table import native_of
 

@@ -38,11 +38,10 @@ from tests.checkpoint.hostile_checkpoint import (
     copy,
     fix,
     make_run,
-    mutate_bytes,
-    mutate_json,
     replace,
     write_manifest,
 )
+from tests.fuzz.mutate import mutate_bytes, mutate_json
 from tests.native_table import native_of
 
 FULL, DELTA, LAST = "000000000000.full", "000000000002.delta", "000000000004.delta"

@@ -21,7 +21,8 @@ from mindspore_rec.checkpoint.__main__ import main
 from mindspore_rec.checkpoint.chain import Entry, entry_at, newest_chain, verify_chain
 from mindspore_rec.checkpoint.diff import difference
 from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.load import TableUpdate, load_chain
+from mindspore_rec.checkpoint.load import load_chain
+from mindspore_rec.checkpoint.load_tables import TableUpdate
 from mindspore_rec.checkpoint.manifest import new_id, write_manifest
 from mindspore_rec.checkpoint.manifest_fields import check_fields
 from mindspore_rec.checkpoint.merge import merge_chain

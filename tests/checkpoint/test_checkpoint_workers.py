@@ -23,6 +23,7 @@ from mindspore_rec.checkpoint.chain import newest_chain, verify_chain
 from mindspore_rec.checkpoint.state_file import read_states
 from mindspore_rec.serving import Predictor
 from tests.checkpoint.workers_program import COUNT, ROWS, Net, batches, contents
+from tests.nightly import NIGHTLY, nightly
 from tests.run_python import ROOT
 from tests.run_workers import need_mpi
 
@@ -159,7 +160,7 @@ def test_a_predictor_follows_a_run_of_two_workers(root, uninterrupted):
 
 
 @pytest.mark.parametrize(
-    ("at", "newest", "workers"), [("write", 4, 2), ("before", 4, 3), ("after", 6, 1)]
+    ("at", "newest", "workers"), [("write", 4, 2), *nightly(("after", 6, 1), ("before", 4, 3))]
 )
 def test_a_job_that_was_killed_goes_on(root, uninterrupted, at, newest, workers):
     directory = root / f"killed_{at}"
@@ -188,8 +189,9 @@ def test_a_job_that_was_killed_goes_on(root, uninterrupted, at, newest, workers)
         assert figures == pytest.approx(uninterrupted[0]["online"][1], abs=1e-3)
         assert figures == found[0]["online"][1]
     assert not list(directory.glob(".tmp-*"))
-    back = trained(2, directory, STEPS)  # nothing left to train: loaded by two again
-    assert joined(back, "restored") == joined(found)
+    if workers != 2:
+        back = trained(2, directory, STEPS)  # nothing left to train: loaded by two again
+        assert joined(back, "restored") == joined(found)
 
 
 def test_a_full_disk_of_one_worker_is_one_of_all(root, uninterrupted):
@@ -203,6 +205,7 @@ def test_a_full_disk_of_one_worker_is_one_of_all(root, uninterrupted):
     assert joined(found) == joined(uninterrupted)
 
 
+@pytest.mark.skipif(not NIGHTLY, reason="tests/online changes their numbers with kills, by Kafka")
 def test_each_row_of_a_stream_is_trained_once_by_any_numbers_of_workers(root):
     directory = root / "stream"
     code, printed = run(2, directory, 60, stream=True, end="sigkill", at="after")

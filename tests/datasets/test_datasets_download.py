@@ -188,6 +188,7 @@ def test_criteo_from_the_server_and_from_a_local_file(server, tmp_path, capsys) 
         (b"no archive", "not a whole gzip tar archive"),
         (archive_of({"other.txt": b""}), "has no train.txt"),
     ],
+    ids=["cut", "another sum", "text", "another file"],  # an archive has the time in it
 )
 def test_a_bad_archive_is_refused(tmp_path, capsys, data, words) -> None:
     (tmp_path / "local").write_bytes(data)

@@ -19,6 +19,7 @@ from mindspore_rec.checkpoint.chain import Entry, newest_chain
 from mindspore_rec.checkpoint.rows import rows_at
 from mindspore_rec.checkpoint.state_file import read_states
 from tests.missing import missing
+from tests.nightly import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "online_learning"
@@ -37,6 +38,8 @@ def command(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[dict]], list[int]]:
     """One run in which the trainer is killed, and a second one in the same directory."""
+    if not NIGHTLY:
+        pytest.skip("trainers of two workers are run and killed so")
     reason = missing_tools()
     if reason:
         missing("kafka", reason)

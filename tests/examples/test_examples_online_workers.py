@@ -22,6 +22,7 @@ from mindspore_rec.stream import DataReceiver, MemoryTopic, StopWhen
 from tests.examples.test_examples_online_benchmarks import benchmark
 from tests.examples.test_examples_online_run import command
 from tests.missing import missing
+from tests.nightly import NIGHTLY, nightly
 from tests.run_workers import need_mpi
 
 WORKERS = 2
@@ -119,13 +120,10 @@ def test_predictor_follows_and_the_model_learns(runs):
     assert last["version"] > max(versions)
     assert last["freshness"] > 0
     assert last["auc"] > 0.6
-    aucs = [line["auc"] for line in first if line["auc"] is not None]
-    assert aucs[-1] > aucs[0]
     online = states_of(directory, 0)["online"]  # each row was scored before it was trained on
-    loss = functional.log_loss(
-        online["label"][-10_000:], online["prediction"][-10_000:], from_logits=True
-    )
-    assert loss < online["loss_sum"] / online["rows"]
+    label, logit = online["label"][-10_000:], online["prediction"][-10_000:]
+    rate = np.full(len(label), np.mean(label))  # the best of predictions that are all the same
+    assert functional.log_loss(label, logit, from_logits=True) < functional.log_loss(label, rate)
     assert max(line["events_per_second"] for line in first + second) > 100
 
 
@@ -137,8 +135,14 @@ def test_another_number_of_workers_is_refused(runs):
     assert states_of(directory, 0)["online"]["rows"] == saved[-1]
 
 
-@pytest.mark.parametrize("script", ["run.py --workers", "worker.py --shards"])
-@pytest.mark.parametrize("value", ["0", "-1", "65", "1.5", "two"])
+@pytest.mark.parametrize(
+    ("script", "value"),
+    [
+        *(("run.py --workers", value) for value in ("0", "65", "two")),
+        ("worker.py --shards", "-1"),
+        *nightly(("run.py --workers", "1.5"), ("worker.py --shards", "0")),
+    ],
+)
 def test_illegal_numbers_of_workers_are_refused(script, value):
     name, option = script.split()
     done = command(name, option, value)
@@ -160,6 +164,7 @@ def test_events_of_a_batch_are_divided_evenly():
     assert found == [[0, 1, 5, 7, 8, 11, 12], [2, 3, 4, 6, 9, 10, 13]]
 
 
+@pytest.mark.skipif(not NIGHTLY, reason="a run of two workers, and freshness of one, are tested")
 def test_freshness_of_every_probe_is_measured(tmp_path):
     need_parts()
     figures = benchmark(

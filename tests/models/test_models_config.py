@@ -83,7 +83,8 @@ def test_every_field_of_the_section_reaches_the_table(tmp_path):
     tiers: dict[str, Any] = {"host_rows": 9, "ssd_path": str(tmp_path)}
     section = {
         "dim": 3, "std": 0.5, "admission_threshold": 4, "max_idle_steps": 5, "max_rows": 6,
-        "unknown_value": 0.25, "cache": tiers,
+        "unknown_value": 0.25, "cache": tiers, "value_dtype": "float16",
+        "state_dtype": "bfloat16", "rounding": "nearest",
     }  # fmt: skip
     held = from_mapping(Config, {**CRITEO, "embedding": section}).embedding
     assert held.table("mine", 8) == TableConfig(
@@ -96,11 +97,31 @@ def test_every_field_of_the_section_reaches_the_table(tmp_path):
         eviction=Eviction(max_idle_steps=5, max_rows=6),
         unknown_value=0.25,
         cache=CacheConfig(**tiers),
+        value_dtype=ms.float16,
+        state_dtype=ms.bfloat16,
+        rounding="nearest",
     )
     static = EmbeddingConfig(kind="static", buckets=70, cache=CacheConfig(**tiers))
     assert static.table("mine", dim=1, initializer="zeros") == TableConfig(
         1, name="mine", initializer="zeros", seed=0, vocab_size=70, cache=CacheConfig(**tiers)
     )
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"value_dtype": "int8"}, "'embedding.value_dtype' must be one of"),
+        ({"state_dtype": "float16"}, "'embedding.state_dtype' must be one of"),
+        ({"rounding": "up"}, "'embedding.rounding' must be one of"),
+        (
+            {"kind": "static", "buckets": 5, "host_device_mix": False, "value_dtype": "bfloat16"},
+            "must be 'float32' unless tables are on the host",
+        ),
+    ],
+)
+def test_precisions_that_tables_do_not_have_are_refused(section, message):
+    with pytest.raises(ValueError, match=message):
+        EmbeddingConfig(**section)
 
 
 def test_a_configuration_comes_back_from_its_json():

@@ -9,7 +9,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mindspore import Tensor, nn, ops
 
@@ -17,6 +17,7 @@ from mindspore_rec import get_num_threads, set_num_threads
 from mindspore_rec.nn import CrossNet, CrossNetMix, CrossNetV2
 from mindspore_rec.nn.fused.library import has_onednn
 from mindspore_rec.nn.mlp import ACTIVATIONS
+from tests.nightly import examples
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="no oneDNN")
 
@@ -148,7 +149,7 @@ def setting(mode: int) -> None:
 @example(mode=PYNATIVE, widths=(300,), layers=6, rows=1, train=False)
 @example(mode=PYNATIVE, widths=(1500,), layers=2, rows=3, train=True)
 @example(mode=PYNATIVE, widths=(3,), layers=64, rows=17, train=True)
-@settings(max_examples=40)
+@examples(15, 40)
 def test_vectors_equal_mindspore_s_layers(mode, widths, layers, rows, train):
     setting(mode)
     compare(lambda: CrossNet(_given(widths), layers), widths, rows, 1e-5, train)
@@ -158,7 +159,7 @@ def test_vectors_equal_mindspore_s_layers(mode, widths, layers, rows, train):
 @example(mode=GRAPH, widths=(300,), layers=2, rows=1000, train=True)
 @example(mode=PYNATIVE, widths=(300,), layers=1, rows=1, train=False)
 @example(mode=PYNATIVE, widths=(1,), layers=64, rows=3, train=True)
-@settings(max_examples=40)
+@examples(15, 40)
 def test_maps_equal_mindspore_s_layers(mode, widths, layers, rows, train):
     setting(mode)
     compare(lambda: CrossNetV2(_given(widths), layers), widths, rows, 1e-5, train)
@@ -183,7 +184,7 @@ def test_maps_equal_mindspore_s_layers(mode, widths, layers, rows, train):
 # array's elements: the only unit in front of the gradient of U, and behind that of V.
 @example(GRAPH, (1, 150), 1, 1, 1, None, 1, False, 348)
 @example(PYNATIVE, (1, 150), 1, 1, 1, None, 1, False, 298)
-@settings(max_examples=50)
+@examples(20, 50)
 def test_experts_equal_mindspore_s_layers(
     mode, widths, layers, experts, rank, activation, rows, train, seed
 ):

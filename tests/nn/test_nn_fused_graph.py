@@ -22,6 +22,7 @@ from mindspore_rec.nn import (
     FusedGraph,
     NumberEmbedding,
 )
+from tests.nightly import examples
 from tests.nn.fused_cells import MODES, close, rows_of, run, unfuse
 
 F, N, D = 3, 2, 4
@@ -85,7 +86,7 @@ def pair_of(kind: str, dropout: float, batch_norm: bool, training: bool) -> tupl
 KINDS = ("pairs", "dots", "vector", "matrix", "mixture")
 
 
-@settings(max_examples=25)
+@examples(10, 25)
 @given(
     kind=st.sampled_from(KINDS),
     dropout=st.sampled_from([0.0, 0.3]),

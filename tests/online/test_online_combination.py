@@ -3,7 +3,7 @@
 
 FeatureSpecs with strings, admission, eviction by event time, timestamps, host memory for a part of
 the rows with the others on SSD, batches read ahead, a transform that learns, deltas, Kafka.
-MINDSPORE_REC_KILLS is how often the trainer is killed (default 20).
+MINDSPORE_REC_KILLS is how often the trainer is killed (default 10, 20 in a nightly run).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pytest
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.checkpoint.chain import entries
 from mindspore_rec.stream import KafkaWriter
+from tests.nightly import NIGHTLY
 from tests.online.combined_trainer import BATCH, SCHEMA
 from tests.online.lives import Lives, assert_same
 from tests.online.setting import BEGIN, PARTITIONS, packed
@@ -33,7 +34,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]
 
-KILLS = int(os.environ.get("MINDSPORE_REC_KILLS", "20"))
+KILLS = int(os.environ.get("MINDSPORE_REC_KILLS", "20" if NIGHTLY else "10"))
 BATCHES = 160
 
 

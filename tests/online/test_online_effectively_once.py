@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills of trainer, feature worker and broker: the end is that of a run without any, bit for bit.
 
-MINDSPORE_REC_KILLS is how often the trainer is killed in the first test (default 20).
+MINDSPORE_REC_KILLS is how often the trainer is killed in the first test (default 10, 20 in a
+nightly run).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.checkpoint.chain import entries
+from tests.nightly import NIGHTLY
 from tests.online.lives import Lives, assert_same
 from tests.online.setting import (
     BATCHES,
@@ -35,7 +37,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]
 
-KILLS = int(os.environ.get("MINDSPORE_REC_KILLS", "20"))
+KILLS = int(os.environ.get("MINDSPORE_REC_KILLS", "20" if NIGHTLY else "10"))
 
 
 def half_written(root: Path) -> bool:

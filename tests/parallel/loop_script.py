@@ -227,6 +227,13 @@ def apart() -> dict[str, Any]:
     return {}
 
 
+def settings() -> dict[str, Any]:
+    """One worker's optimizer has another learning rate."""
+    net = nn.SequentialCell(HashEmbeddingLookup(4, ms.int64, name="settings"), nn.Flatten())
+    LazyAdam(net.trainable_params(), learning_rate=0.1 + 0.1 * GROUP.rank)
+    return {}
+
+
 def streamed() -> dict[str, Any]:
     """A stream of four partitions, each with its own ids."""
     import pyarrow as pa

@@ -2,8 +2,9 @@
 """Random networks trained by several workers are those that one process trains.
 
 `MINDSPORE_REC_NETWORKS` is the number of networks, `MINDSPORE_REC_NETWORKS_FIRST` the number of the
-first one, `MINDSPORE_REC_NETWORKS_WORKERS` the numbers of workers: "1,2,3,4", and
-`MINDSPORE_REC_NETWORKS_CHANGES` those before and after a restart: "2-3,3-2,2-1,1-4".
+first one, `MINDSPORE_REC_NETWORKS_WORKERS` the numbers of workers: "1,2,3,4",
+`MINDSPORE_REC_NETWORKS_CHANGES` those before and after a restart: "2-3,3-2,2-1,1-4", and
+`MINDSPORE_REC_NETWORKS_MODE` 'pynative', whose cases need no compiling, or 'graph'.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from tests.cache.redis_server import RedisServer
+from tests.nightly import NIGHTLY
 from tests.parallel.networks.comparison import (
     Saved,
     assert_same_bits,
@@ -29,8 +31,12 @@ from tests.run_workers import need_mpi
 
 FIRST = count("MINDSPORE_REC_NETWORKS_FIRST", 97)  # the first six that have it all
 COUNT = count("MINDSPORE_REC_NETWORKS", 6)
-WORKERS = [int(n) for n in os.environ.get("MINDSPORE_REC_NETWORKS_WORKERS", "2,3").split(",")]
+WORKERS = [
+    int(n)
+    for n in os.environ.get("MINDSPORE_REC_NETWORKS_WORKERS", "2,3" if NIGHTLY else "3").split(",")
+]
 CHANGES = os.environ.get("MINDSPORE_REC_NETWORKS_CHANGES", "2-3")
+MODE = os.environ.get("MINDSPORE_REC_NETWORKS_MODE", "")
 A_START = 25  # networks in one start: each leaves memory behind in MindSpore
 
 
@@ -68,7 +74,9 @@ def assert_all_alike(cases: list[Case], many: Results, one: Results) -> None:
     for case in cases:
         if case["evict_rows"]:
             assert len(one[case["seed"]][0]["evictions"]) > 0
-        if case in SHRUNK and case["tables"][0]["prefetch"] > 0:
+        # Of four workers some have so few rows that all stay in host memory.
+        prefetches = case["tables"][0]["prefetch"] > 0 and len(many[case["seed"]]) < 4
+        if case in SHRUNK and prefetches:
             moved = np.sum([saved["table/0/moved"] for saved in many[case["seed"]]], axis=0)
             assert (moved > 0).all(), f"case {case}: rows read ahead and written down: {moved}"
 
@@ -77,7 +85,9 @@ def assert_all_alike(cases: list[Case], many: Results, one: Results) -> None:
 def test_workers_train_what_one_process_trains(
     first: int, tmp_path: Path, redis: str, alone: Alone
 ) -> None:
-    cases: list[Case] = [draw_case(n) for n in range(first, min(first + A_START, FIRST + COUNT))]
+    cases: list[Case] = [
+        draw_case(n, MODE) for n in range(first, min(first + A_START, FIRST + COUNT))
+    ]
     cases += SHRUNK if first == FIRST else ()
     one = alone(cases)
     for workers in WORKERS:
@@ -86,8 +96,9 @@ def test_workers_train_what_one_process_trains(
         for case in cases if workers == 1 else ():
             assert_same_bits(many[case["seed"]], one[case["seed"]], f"case {case}")
         if workers == WORKERS[0]:
-            again = run(tmp_path / "again", workers, cases, redis_database(redis, 3))
-            for case in cases:
+            repeated = cases if NIGHTLY else cases[::2]
+            again = run(tmp_path / "again", workers, repeated, redis_database(redis, 3))
+            for case in repeated:
                 assert_same_bits(many[case["seed"]], again[case["seed"]], f"case {case}")
 
 
@@ -97,7 +108,7 @@ def test_another_number_of_workers_goes_on(
 ) -> None:
     """Half of the steps by some workers, the rest from their checkpoint by others."""
     before, after = (int(n) for n in change.split("-"))
-    cases = [draw_case(n) for n in range(FIRST, FIRST + COUNT)]
+    cases = [draw_case(n, MODE) for n in range(FIRST, FIRST + COUNT)]
     one = alone(cases)
     half = tmp_path / "half"
     run(half, before, cases, redis_database(redis, 5), "first")

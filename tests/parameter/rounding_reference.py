@@ -40,15 +40,17 @@ class Stream:
     def plane(self, plane: int, n: int) -> np.ndarray:
         """The first n numbers of a plane, uint32."""
         low, high = np.uint32(self._row & 0xFFFFFFFF), np.uint32(self._row >> 32)
-        x = low + (np.arange(n, dtype=np.uint32) + np.uint32(65536 * plane)) * np.uint32(0x9E3779B9)
+        x = low + np.arange(n, dtype=np.uint32) * np.uint32(0x9E3779B9)
         x ^= x >> np.uint32(16)
         x *= np.uint32(0x7FEB352D)
         x ^= x >> np.uint32(15)
         x += high
         x *= np.uint32(0x846CA68B)
         x ^= x >> np.uint32(16)
-        x *= np.uint32(0x9E3779B1)
-        return x ^ x >> np.uint32(15)
+        if plane == 1:
+            x *= np.uint32(0x9E3779B1)
+            x ^= x >> np.uint32(15)
+        return x
 
     def of_value(self, n: int) -> np.ndarray:
         return self.plane(0, n)

@@ -13,6 +13,15 @@ async def ask(
     app: Any, body: bytes | list[bytes], path: str = INFER, headers: dict[str, str] | None = None
 ) -> tuple[int, Any]:
     """Status and JSON of a POST; a list is a body that comes in parts."""
+    status, found, text = await ask_bytes(app, body, path, headers)
+    assert found["content-type"] == "application/json"
+    return status, json.loads(text)
+
+
+async def ask_bytes(
+    app: Any, body: bytes | list[bytes], path: str = INFER, headers: dict[str, str] | None = None
+) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of a POST."""
     parts = list(body) if isinstance(body, list) else [body]
     sent: list[dict[str, Any]] = []
 
@@ -31,5 +40,5 @@ async def ask(
     }  # fmt: skip
     await app(scope, receive, send)
     start, *rest = sent
-    assert dict(start["headers"])[b"content-type"] == b"application/json"
-    return start["status"], json.loads(b"".join(each["body"] for each in rest))
+    found = {name.decode(): value.decode() for name, value in start["headers"]}
+    return start["status"], found, b"".join(each["body"] for each in rest)

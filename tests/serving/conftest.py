@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.serving.http_server import Server
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -25,6 +27,31 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("serving") / "run"
     train(root, 6, every_steps=4, delta_every_steps=1, keep=5)
     return root
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `trained`, and its training wrote the network as ONNX in a process of its own."""
+    from tests.serving.serving_network import train
+
+    root = tmp_path_factory.mktemp("exported") / "run"
+    train(
+        root, 6, every_steps=4, delta_every_steps=1, builder="tests.serving.serving_network:Marked",
+        builder_arguments={"name": "serving"}, builder_inputs=["ids:INT64:-1,3"],
+    )  # fmt: skip
+    return root
+
+
+@pytest.fixture(scope="session")
+def several(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of one model in two versions, the second a fixed checkpoint, and another model."""
+    fixed = tmp_path_factory.mktemp("fixed")
+    (fixed / "network").symlink_to(exported / "network")
+    (fixed / "000000000004.full").symlink_to(exported / "000000000004.full")
+    models = [f"--model=click={exported}", f"--model=click={fixed}", f"--model=other={fixed}"]
+    with Server(None, *models, "--model-control=explicit", "--grpc-port=0") as started:
+        started.wait_ready()
+        yield started
 
 
 @pytest.fixture
@@ -43,7 +70,10 @@ def trainer(tmp_path: Path) -> Iterator[Callable[..., Any]]:
         process = subprocess.Popen(
             [*command, str(root), str(pause), str(fulls), str(keys)],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+            },
             stderr=subprocess.PIPE,
         )
         started.append(process)
@@ -59,7 +89,7 @@ def trainer(tmp_path: Path) -> Iterator[Callable[..., Any]]:
 def wait() -> Callable[..., None]:
     """Waits until something is so."""
 
-    def until(condition: Callable[[], Any], seconds: float = 90.0) -> None:
+    def until(condition: Callable[[], Any], seconds: float = 300.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "it did not come about"

@@ -46,9 +46,15 @@ class Server:
     """`python -m mindspore_rec.serving`, at a free port; `ready=False`: it will not listen."""
 
     def __init__(
-        self, root: Path, *options: str, ready: bool = True, python_path: Path = ROOT
+        self,
+        root: Path | None,
+        *options: str,
+        ready: bool = True,
+        python_path: Path = ROOT,
+        grpc_line: bool = True,
     ) -> None:
-        command = [sys.executable, "-m", "mindspore_rec.serving", str(root), "--port", "0"]
+        command = [sys.executable, "-m", "mindspore_rec.serving", "--port", "0"]
+        command += [] if root is None else [str(root)]
         self.process = subprocess.Popen(
             [*command, *options],
             cwd=ROOT,
@@ -64,12 +70,18 @@ class Server:
         found = re.match(r"listening at http://127\.0\.0\.1:(\d+)/", said)
         assert found, self.process.communicate()
         self.port = int(found[1])
+        self.grpc_port = 0
+        if grpc_line and any(option.startswith("--grpc-port") for option in options):
+            said = self.process.stdout.readline()
+            found = re.match(r"listening at grpc://127\.0\.0\.1:(\d+)$", said)
+            assert found, (said, self.process.communicate())
+            self.grpc_port = int(found[1])
 
     def client(self) -> Client:
         """A new connection."""
         return Client(self.port)
 
-    def wait_ready(self, seconds: float = 60) -> None:
+    def wait_ready(self, seconds: float = 300) -> None:
         """Until it answers."""
         deadline = time.monotonic() + seconds
         while self.client().ask("/v2/health/ready")[0] != 200:

@@ -17,8 +17,9 @@ def test_serving_load_runs(tmp_path: Path) -> None:
         sys.executable, "benchmarks/serving_load.py", "--json", str(tmp_path / "load.json"),
         "--keys", "5000", "--batch", "64", "--rate", "20", "--rounds", "1", "--seconds", "3",
     ]  # fmt: skip
+    path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, timeout=200
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, check=True, timeout=200
     )
     figures = json.loads((tmp_path / "load.json").read_text())
     assert figures["failed_requests"] == 0 and figures["error"] is None

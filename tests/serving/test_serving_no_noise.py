@@ -12,7 +12,7 @@ from tests.run_python import ROOT
 MADE = """
 import mindspore as ms
 from mindspore import Tensor, nn
-from mindspore_rec.serving.tensors import DATATYPES, TensorSpec, input_specs
+from mindspore_rec.graph.tensors import DATATYPES, TensorSpec, input_specs
 class Net(nn.Cell):
     def construct(self, x):
         return x

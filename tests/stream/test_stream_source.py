@@ -208,6 +208,41 @@ def test_an_interrupted_wait_loses_no_rows() -> None:
     stream.close()
 
 
+class _Interrupted(threading.Condition):
+    """Condition with a Ctrl-C between the acquisition of its lock and the `with` block."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.left = at  # acquisitions by the main thread
+
+    def __enter__(self) -> bool:
+        taken = super().__enter__()
+        if threading.current_thread() is threading.main_thread():
+            self.left -= 1
+            if not self.left:
+                signal.raise_signal(signal.SIGINT)
+        return taken
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+def test_ctrl_c_while_a_lock_is_taken_blocks_no_thread(at: int) -> None:
+    topic = MemoryTopic()
+    fill(topic, 4, 1, 1)
+    expected = values(list(source(topic, 4)))
+    stream = source(topic, 4, most=1)
+    stream._changed = _Interrupted(at)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    got = []
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            got.extend(values([next(stream)]))
+            got.extend(values([next(stream)]))
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    got.extend(values(list(stream)))
+    assert [row for batch in got for row in batch] == [row for batch in expected for row in batch]
+
+
 def test_without_dead_letters_a_bad_message_is_an_error() -> None:
     topic = MemoryTopic()
     topic.append(message(0, 2))

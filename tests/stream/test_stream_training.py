@@ -16,6 +16,7 @@ import mindspore.dataset as ds
 import numpy as np
 import pytest
 from mindspore import nn
+from mindspore.train import Callback
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecModel, load_checkpoint, save_checkpoint
 from mindspore_rec.stream import DataReceiver, DataSender, MemoryTopic, StopWhen, StreamingDataset
@@ -169,6 +170,41 @@ def test_sigterm_ends_the_wait_for_a_silent_stream(unique: Callable[[], str]) ->
     rest.load_state_dict(source.state_dict(batches=6))
     assert [len(label) for _, label in rest] == [8]
     source.close()
+
+
+class _Signalled(threading.Condition):
+    """Condition with a SIGTERM between the acquisition of its lock and the `with` block."""
+
+    left = 0  # acquisitions by the main thread
+
+    def __enter__(self) -> bool:
+        taken = super().__enter__()
+        if threading.current_thread() is threading.main_thread():
+            self.left -= 1
+            if not self.left:
+                os.kill(os.getpid(), signal.SIGTERM)
+        return taken
+
+
+@pytest.mark.parametrize("steps", [3, 6])  # with messages that wait, and in a silent stream
+def test_sigterm_while_a_lock_is_taken_ends_the_training(
+    unique: Callable[[], str], steps: int
+) -> None:
+    _, model = make(unique())
+    source = stream(filled(10), StopWhen(seconds=600.0))
+    changed = source.source._changed = _Signalled()
+
+    class Begin(Callback):
+        def on_train_step_end(self, run_context: Any) -> None:
+            if run_context.original_args().cur_step_num == steps:
+                changed.left = 1
+
+    summary = model.online_train(source, Begin(), progress=False)
+    assert (summary.steps, summary.interrupted) == (steps, True)
+    source.close()
+    rest = stream(filled(10), StopWhen(idle_seconds=0.5))
+    rest.load_state_dict(source.state_dict(batches=steps))
+    assert sum(len(label) for _, label in rest) == 200 - steps * BATCH
 
 
 def test_wall_time_ends_a_stream_that_never_pauses(unique: Callable[[], str]) -> None:

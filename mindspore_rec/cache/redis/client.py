@@ -24,6 +24,7 @@ from mindspore_rec.cache.redis.link import (
     transport_errors,
 )
 from mindspore_rec.cache.redis.nodes import Nodes
+from mindspore_rec.cache.redis.replies import Form, is_anything
 from mindspore_rec.cache.redis.wire import Packed, pack
 
 try:
@@ -41,6 +42,7 @@ class Command:
     Args:
         bucket: bucket that the command is about.
         packed: bytes to send, in parts.
+        form: form that the last reply must have. Default: any.
         replies: number of replies the server sends. Default: 1.
 
     Attributes:
@@ -48,11 +50,14 @@ class Command:
         server: `Link.server` of the connection that answered.
     """
 
-    __slots__ = ("asked", "bucket", "done", "packed", "replies", "reply", "server")
+    __slots__ = ("asked", "bucket", "done", "form", "packed", "replies", "reply", "server")
 
-    def __init__(self, bucket: int, packed: Packed, replies: int = 1) -> None:
+    def __init__(
+        self, bucket: int, packed: Packed, form: Form = is_anything, replies: int = 1
+    ) -> None:
         self.bucket = bucket
         self.packed = packed
+        self.form = form
         self.replies = replies
         self.reply: Any = None
         self.server: object = None
@@ -225,15 +230,22 @@ class Client:
                 self.nodes.broken(link)
         return problem
 
-    @staticmethod
-    def _receive(link: Link, command: Command) -> Exception | None:
-        """Read the replies of a command; return the first error among them, or None."""
+    def _receive(self, link: Link, command: Command) -> Exception | None:
+        """Read the replies of a command; return the first error among them, or None.
+
+        Raises:
+            RemoteError: the last reply is none to this command.
+        """
         first: Exception | None = None
         for _ in range(command.replies + (command.asked is not None)):
             try:
                 command.reply = link.receive()
             except redis.ResponseError as error:
                 first = first or error
+        if first is None and not command.form(command.reply):
+            raise RemoteError(
+                f"{self.subject}: a reply that no server gives: {command.reply!r:.100}"
+            )
         command.asked = None
         command.server = link.server
         command.done = first is None

@@ -190,13 +190,20 @@ class Link:
         self.address = address
         self._connection = target.connection(address, timeout)
         try:
-            self._connection.connect()
-            self.client_id = self._allowed(b"CLIENT", b"ID")
+            try:
+                self._connection.connect()
+            except (UnicodeError, OverflowError) as error:  # of an address that a server named
+                raise redis.ConnectionError(f"no address of a server: {error}") from error
+            number = self._allowed(b"CLIENT", b"ID")
+            self.client_id = number if isinstance(number, int) else None
             self.info: dict[str, str] = {}
             for section in (b"server", b"memory"):
-                text = self._allowed(b"INFO", section) or b""
-                lines = text.decode("utf-8", "replace").splitlines()
-                self.info.update(tuple(line.split(":", 1)) for line in lines if ":" in line)
+                said = self._allowed(b"INFO", section)
+                text = said if isinstance(said, bytes) else b""
+                for line in text.decode("utf-8", "replace").splitlines():
+                    name, colon, value = line.partition(":")
+                    if colon:
+                        self.info[name] = value
         except BaseException:
             self.close()
             raise
@@ -228,7 +235,11 @@ class Link:
             word, rest = _code(error)
             if word in ("MOVED", "ASK"):
                 kinds = {"MOVED": redis.exceptions.MovedError, "ASK": redis.exceptions.AskError}
-                raise kinds[word](rest) from error
+                try:
+                    moved = kinds[word](rest)
+                except (ValueError, LookupError):
+                    raise redis.InvalidResponse(f"no redirection: {error}") from error
+                raise moved from error
             raise
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mindspore_rec.cache.redis.link import Address, Link, Target, is_final
+from mindspore_rec.cache.redis.replies import is_slots
 
 try:
     import redis
@@ -132,6 +133,8 @@ class Nodes:
                     ranges = link.ask(b"CLUSTER", b"SLOTS")
                 finally:
                     link.close()
+                if not is_slots(ranges):
+                    raise redis.InvalidResponse(f"no answer to CLUSTER SLOTS: {ranges!r:.100}")
                 homes = self._homes_of(ranges, node)
                 self.stale = False
             except (redis.RedisError, OSError) as error:

@@ -26,6 +26,7 @@ Guarantees.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +40,7 @@ from mindspore_rec.cache.redis.link import (
 )
 from mindspore_rec.cache.redis.marker import Markers
 from mindspore_rec.cache.redis.nodes import Nodes
+from mindspore_rec.cache.redis.replies import Form, is_count, is_fields, is_page, is_value
 from mindspore_rec.cache.redis.wire import (
     BUCKETS,
     MARKER_FIELDS,
@@ -151,14 +153,14 @@ class RedisTier:
 
     def _read(self, keys: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
         order, pieces = self._packer.pieces(keys)
-        commands = self._commands(pieces, self._packer.reads(keys, order, pieces))
+        forms = [is_fields(stop - start + MARKER_FIELDS) for _, start, stop in pieces]
+        commands = self._commands(pieces, self._packer.reads(keys, order, pieces), forms)
         done = list(self._markers.confirmed)
         self._client.run(commands)
         values: list[Any] = []
-        for command, (bucket, start, stop) in zip(commands, pieces, strict=True):
+        for command in commands:
+            bucket = command.bucket
             self._markers.check(bucket, command.reply[:MARKER_FIELDS], done[bucket])
-            if len(command.reply) != stop - start + MARKER_FIELDS:
-                raise RemoteError(f"{self._subject}: a reply of the wrong length")
             values += command.reply[MARKER_FIELDS:]
         missing = values.count(None)
         if missing:
@@ -202,15 +204,21 @@ class RedisTier:
                 erases = self._commands(pieces, self._packer.erases(part, order, pieces))
                 # After the rows: a server that loses the deletion loses the number too.
                 numbers = [
-                    Command(bucket, (self._markers.put_number(bucket),))
+                    Command(bucket, (self._markers.put_number(bucket),), is_count)
                     for bucket in sorted({piece.bucket for piece in pieces})
                 ]
                 self._run_writes([*erases, *numbers])
                 self._rows -= sum(command.reply for command in erases)
 
     @staticmethod
-    def _commands(pieces: list[Piece], packed: Any) -> list[Command]:
-        return [Command(piece.bucket, text) for piece, text in zip(pieces, packed, strict=True)]
+    def _commands(
+        pieces: list[Piece], packed: Any, forms: Sequence[Form] | None = None
+    ) -> list[Command]:
+        forms = [is_count] * len(pieces) if forms is None else forms
+        return [
+            Command(piece.bucket, text, form)
+            for piece, text, form in zip(pieces, packed, forms, strict=True)
+        ]
 
     def _run_writes(self, commands: list[Command]) -> None:
         """Run writes and note that the server confirmed them."""
@@ -230,7 +238,8 @@ class RedisTier:
             RowsLostError: the server lost rows.
         """
         done = list(self._markers.confirmed)
-        commands = [Command(b, (self._markers.read(b),)) for b in range(BUCKETS)]
+        read = self._markers.read
+        commands = [Command(b, (read(b),), is_fields(MARKER_FIELDS)) for b in range(BUCKETS)]
         self._client.run(commands)
         for command in commands:
             self._markers.check(command.bucket, command.reply, done[command.bucket])
@@ -280,8 +289,8 @@ class RedisTier:
         """Return part of a bucket, from a cursor of HSCAN that a server gave in its life `life`."""
         while True:
             words = (b"HSCAN", self._names[bucket], b"%d" % place, b"COUNT", b"%d" % most)
-            command = Command(bucket, (pack(*words),))
-            marker = Command(bucket, (self._markers.read(bucket),))
+            command = Command(bucket, (pack(*words),), is_page)
+            marker = Command(bucket, (self._markers.read(bucket),), is_fields(MARKER_FIELDS))
             least = self._markers.confirmed[bucket]
             self._client.run([command, marker])
             self._markers.check(bucket, marker.reply, least)
@@ -316,6 +325,12 @@ class RedisTier:
     def _run_clear(self) -> None:
         commands = [Command(b, self._markers.clear(b), replies=4) for b in range(BUCKETS)]
         self._client.run(commands, greet=False)
+
+    def discard(self) -> None:
+        """Delete all rows and other keys of the tier on the server; then only `close` is legal."""
+        with self._write_lock:
+            unlinks = [Command(b, (pack(b"UNLINK", name),)) for b, name in enumerate(self._names)]
+            self._client.run(unlinks, greet=False)
 
     def stats(self) -> dict[str, int | float]:
         """Return counts since the tier was opened, and the number of rows.
@@ -361,11 +376,14 @@ class RedisTier:
         buckets, done = self._client.nodes.buckets_at(link.address), list(self._markers.confirmed)
         link.send(b"".join([self._markers.read(bucket) for bucket in buckets]))
         for bucket in buckets:
-            self._markers.check(bucket, link.receive(), done[bucket])
+            reply = link.receive()
+            if not is_fields(MARKER_FIELDS)(reply):
+                raise RemoteError(f"{self._subject}: a reply that no server gives: {reply!r:.100}")
+            self._markers.check(bucket, reply, done[bucket])
 
     def _check_eviction(self, link: Link) -> None:
         memory, policy = link.info.get("maxmemory"), link.info.get("maxmemory_policy")
-        if memory is None or policy is None:
+        if memory is None or policy is None or not memory.isdecimal():
             if not self._warned:
                 self._warned = True
                 warnings.warn(
@@ -389,12 +407,16 @@ class RedisTier:
 
     def _held(self) -> int:
         """Count the rows on the server."""
-        commands = [Command(b, (pack(b"HLEN", name),)) for b, name in enumerate(self._names)]
+        commands = self._lengths()
         self._client.run(commands)
         for command in commands:
             if command.reply < MARKER_FIELDS:
                 self._markers.check(command.bucket, [None, None], 0)
         return sum(command.reply - MARKER_FIELDS for command in commands)
+
+    def _lengths(self) -> list[Command]:
+        names = enumerate(self._names)
+        return [Command(b, (pack(b"HLEN", name),), is_count) for b, name in names]
 
     def _claim(self, leftover: Leftover) -> None:
         """Take the buckets over: write the token of this tier into each."""
@@ -403,24 +425,26 @@ class RedisTier:
             self._run_clear()
         elif leftover == "keep":
             self._client.run(
-                [Command(b, (self._markers.put(b),)) for b, name in names], greet=False
+                [Command(b, (self._markers.put(b),), is_count) for b, _ in names], greet=False
             )
             self._rows = self._held()
         else:
-            lengths = [Command(b, (pack(b"HLEN", name),)) for b, name in names]
+            lengths = self._lengths()
             self._client.run(lengths, greet=False)
             held = sum(max(0, command.reply - MARKER_FIELDS) for command in lengths)
             if any(command.reply for command in lengths):
                 self._refuse(held)
             tokens = [
-                Command(b, (pack(b"HSETNX", n, TOKEN, self._markers.token),)) for b, n in names
+                Command(b, (pack(b"HSETNX", n, TOKEN, self._markers.token),), is_count)
+                for b, n in names
             ]
-            tokens += [Command(b, (pack(b"HGET", n, TOKEN),)) for b, n in names]
+            tokens += [Command(b, (pack(b"HGET", n, TOKEN),), is_value) for b, n in names]
             self._client.run(tokens, greet=False)
             if any(command.reply != self._markers.token for command in tokens[BUCKETS:]):
                 self._refuse(0)
             self._client.run(
-                [Command(b, (self._markers.put_number(b),)) for b, _ in names], greet=False
+                [Command(b, (self._markers.put_number(b),), is_count) for b, _ in names],
+                greet=False,
             )
         self.flush()  # checks the markers over a connection that is kept
 

@@ -12,16 +12,20 @@ std::string Where(const PyTable& self, const std::string& what) {
   return "table '" + self->config().name + "': " + what;
 }
 
-IdView Ids(const PyTable& self, const py::array& array, const std::string& argument) {
+IdView Ids(const py::array& array, const std::string& argument) {
   const bool is_int64 = py::isinstance<py::array_t<int64_t>>(array);
   if (!is_int64 && !py::isinstance<py::array_t<int32_t>>(array)) {
-    throw py::type_error(Where(
-        self, argument + " must be int32 or int64, got " + std::string(py::str(array.dtype()))));
+    throw py::type_error(argument + " must be int32 or int64, got " +
+                         std::string(py::str(array.dtype())));
   }
   if ((array.flags() & py::array::c_style) == 0) {
-    throw py::value_error(Where(self, argument + " must be C-contiguous"));
+    throw py::value_error(argument + " must be C-contiguous");
   }
   return {array.data(), static_cast<size_t>(array.size()), is_int64};
+}
+
+IdView Ids(const PyTable& self, const py::array& array, const std::string& argument) {
+  return Ids(array, Where(self, argument));
 }
 
 const float* Floats(const PyTable& self, const py::array& array, const std::string& argument,

@@ -22,7 +22,10 @@ using Array = pybind11::array_t<T, pybind11::array::c_style>;
 // "table '<name>': " + what.
 std::string Where(const PyTable& self, const std::string& what);
 
-// Ids as they lie in the array. Requires int32 or int64, C-contiguous.
+// Ids as they lie in the array. Requires int32 or int64, C-contiguous. Messages begin with
+// `argument`.
+IdView Ids(const pybind11::array& array, const std::string& argument);
+// The same of a table's argument.
 IdView Ids(const PyTable& self, const pybind11::array& array, const std::string& argument);
 
 // Requires one row of `width` floats an entry of `ids`, laid out as the ids are; of any number of

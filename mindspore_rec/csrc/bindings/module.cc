@@ -9,6 +9,8 @@
 #include "bindings/files.h"
 #include "bindings/interpreter.h"
 #include "bindings/library.h"
+#include "bindings/quantised_rows.h"
+#include "bindings/shared_rows.h"
 #include "bindings/ssd_store.h"
 #include "bindings/table_binding.h"
 #include "bindings/workers.h"
@@ -52,6 +54,8 @@ PYBIND11_MODULE(_native, m) {
   msrec::InstallInterpreterLock();
   msrec::BindErrors(m);
   msrec::BindTable(m);
+  msrec::BindQuantisedRows(&m);
+  msrec::BindSharedRows(&m);
   msrec::BindSsdStore(m);
   msrec::BindFiles(m);
   msrec::BindLibrary(m);

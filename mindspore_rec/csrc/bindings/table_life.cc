@@ -95,6 +95,13 @@ void BindTableLife(TableClass* table) {
                              [](const PyTable& self) { return self->config().vocabulary; })
       .def_property_readonly("workers",
                              [](const PyTable& self) { return self->placement().workers; })
+      .def(
+          "quantise",
+          [](const PyTable& self, int32_t bits) { WithoutPython([&] { self->Quantise(bits); }); },
+          py::arg("bits"))
+      .def_property_readonly(
+          "quantised_bits",
+          [](const PyTable& self) { return WithoutPython([&] { return self->quantised_bits(); }); })
       .def("owners", &Owners, py::arg("keys"))
       .def("close",
            [](const PyTable& self) { WithoutPython([&] { CloseTable(self.registered->id); }); });

@@ -131,6 +131,26 @@ void Import(const PyTable& self, const py::array& keys, const py::object& values
   self.registered->rows_missing.store(false);  // here they are
 }
 
+// Rows of int8 or int4 as they are: uint8 [n, bytes of scale, offset and codes].
+void ImportCodes(const PyTable& self, const py::array& keys, const py::array& rows,
+                 const py::object& last_steps, const py::object& last_times) {
+  const IdView view = Ids(self, keys, "keys");
+  if (!py::isinstance<Array<uint8_t>>(rows) || rows.ndim() != 2) {
+    throw py::type_error(Where(self, "rows must be a contiguous uint8 array [n, bytes]"));
+  }
+  if (static_cast<size_t>(rows.shape(0)) != view.size) {
+    throw py::value_error(Where(self, "rows must have one entry a key, got " +
+                                          std::to_string(rows.shape(0)) + " for " +
+                                          std::to_string(view.size)));
+  }
+  RowArrays ages;
+  ages.last_steps = Column(self, last_steps, "last_steps", view.size);
+  ages.last_times = Column(self, last_times, "last_times", view.size);
+  const auto* const data = static_cast<const uint8_t*>(rows.data());
+  const auto width = static_cast<size_t>(rows.shape(1));
+  WithoutPython([&] { self->ImportCodes(view, data, width, ages); });
+}
+
 }  // namespace
 
 void BindTableWhole(TableClass* table) {
@@ -149,6 +169,8 @@ void BindTableWhole(TableClass* table) {
            })
       .def("import_rows", &Import, py::arg("keys"), py::arg("values") = py::none(),
            py::arg("states") = py::none(), py::arg("counts") = py::none(),
+           py::arg("last_steps") = py::none(), py::arg("last_times") = py::none())
+      .def("import_codes", &ImportCodes, py::arg("keys"), py::arg("rows"),
            py::arg("last_steps") = py::none(), py::arg("last_times") = py::none())
       .def("clear", [](const PyTable& self) { WithoutPython([&] { self->Clear(); }); })
       // Whether operators refuse to read rows: others belong to the weights that were loaded.

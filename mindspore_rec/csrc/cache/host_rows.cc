@@ -121,7 +121,26 @@ size_t HostRows::MakeRoom(size_t rows, bool prefetching) {
 
 // ---------------------------------------------------------------- promote
 
-void HostRows::Promote(Batch* batch, LookupPurpose purpose) {
+std::vector<int64_t> HostRows::AbsentKeys(const Batch& batch, const PendingRows& pending,
+                                          const std::vector<uint32_t>* missing,
+                                          const std::vector<uint32_t>& at, const bool* found) {
+  std::vector<int64_t> absent = pending.absent;
+  size_t next = 0;  // `at` has some of the missing, in their order
+  for (int s = 0; s < kNumShards; ++s) {
+    for (const uint32_t i : missing[s]) {
+      const bool read = next < at.size() && at[next] == i;
+      if (!(read && found[next])) absent.push_back(batch.key[i]);
+      next += read;
+    }
+  }
+  if (!pending.absent.empty()) {  // or they are distinct
+    std::sort(absent.begin(), absent.end());
+    absent.erase(std::unique(absent.begin(), absent.end()), absent.end());
+  }
+  return absent;
+}
+
+void HostRows::Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending) {
   const bool reads = purpose == LookupPurpose::kEvaluate;
   const bool trains = purpose == LookupPurpose::kTrain;
   const bool replaces = purpose == LookupPurpose::kReplace;
@@ -151,10 +170,16 @@ void HostRows::Promote(Batch* batch, LookupPurpose purpose) {
   std::unique_ptr<bool[]> found;
   {
     double other = 0.0;
-    const Stopwatch watch(trains ? &stats_.lookup_wait : &other);
+    double* const seconds =
+        trains ? &stats_.lookup_wait : (reads ? &stats_.evaluation_wait : &other);
+    const Stopwatch watch(seconds);
     tiers_.Read(keys, replaces ? nullptr : &rows, &found);
   }
   if (reads) {
+    stats_.evaluated += looked_up;
+    stats_.read_in_host += looked_up - all_missing;
+    stats_.read_below +=
+        static_cast<uint64_t>(std::count(found.get(), found.get() + at.size(), true));
     ReadThrough(batch, missing, at, rows, found.get());
     return;
   }
@@ -162,12 +187,22 @@ void HostRows::Promote(Batch* batch, LookupPurpose purpose) {
     stats_.looked_up += looked_up;
     stats_.hits += looked_up - all_missing;
   }
-  MakeRoom(all_missing, false);
+  std::vector<int64_t> absent;
+  size_t needed = all_missing;
+  if (pending != nullptr) {
+    absent = AbsentKeys(*batch, *pending, missing, at, found.get());
+    needed =
+        absent.size() + static_cast<size_t>(std::count(found.get(), found.get() + at.size(), true));
+  }
+  MakeRoom(needed, false);
   for (int s = 0; s < kNumShards; ++s) {
-    core_.shards[s]->Reserve(missing[s].size());
-    core_.shards[s]->ReserveNotes(batch->begin[s + 1] == batch->begin[s] ? 0 : batch->unique[s]);
+    const size_t before = pending == nullptr ? 0 : pending->keys[s];
+    core_.shards[s]->Reserve(before + missing[s].size());
+    core_.shards[s]->ReserveNotes(before +
+                                  (batch->begin[s + 1] == batch->begin[s] ? 0 : batch->unique[s]));
   }
   RequireHeadroom(HeadroomForKeys(all_missing));
+  if (pending != nullptr) pending->absent.swap(absent);
   const size_t stride = core_.context.layout.stride();
   size_t j = 0;
   try {

@@ -24,18 +24,24 @@ int64_t Prefetcher::Add(const IdView& ids) {
   auto fetch = std::make_shared<Fetch>();
   fetch->ids.resize(ids.size);
   for (size_t i = 0; i < ids.size; ++i) fetch->ids[i] = ids[i];
-  if (!thread_.joinable()) {
-    try {
-      thread_ = StartThread("read ahead", [this] { Main(); });
-    } catch (const std::runtime_error& error) {
-      throw std::runtime_error(core_.Where(error.what()));
-    }
-  }
+  StartThreads();
   fetch->number = next_number_++;
   tiers_.fetches().Add(fetch);
   queued_.push_back(fetch);
   wake_.notify_all();
   return fetch->number;
+}
+
+void Prefetcher::StartThreads() {
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) continue;
+    try {
+      thread = StartThread("read ahead", [this] { Main(); });
+    } catch (const std::runtime_error& error) {
+      if (&thread != &threads_[0]) return;  // the first one reads all batches
+      throw std::runtime_error(core_.Where(error.what()));
+    }
+  }
 }
 
 double Prefetcher::Wait(int64_t number, std::unique_lock<std::mutex>* lock) {
@@ -73,10 +79,11 @@ void Prefetcher::Stop(std::unique_lock<std::mutex>* lock) {
   wake_.notify_all();
   ready_.notify_all();
   ready_.wait(*lock, [&] { return waiters_ == 0; });
-  if (!thread_.joinable()) return;
-  std::thread thread = std::move(thread_);
+  std::array<std::thread, kThreads> threads = std::move(threads_);
   lock->unlock();
-  thread.join();
+  for (std::thread& thread : threads) {
+    if (thread.joinable()) thread.join();
+  }
   lock->lock();
 }
 
@@ -146,9 +153,12 @@ void Prefetcher::PromoteRead(Fetch* fetch, const std::vector<int64_t>& keys,
   for (size_t j = 0; j < keys.size(); ++j) {
     if (!found[j]) {
       fetch->absent.push_back(keys[j]);
-    } else if (!fetch->Invalidated(keys[j]) && !core_.ShardFor(keys[j]).Holds(keys[j])) {
-      promoted.push_back(j);
+      continue;
     }
+    // A lookup or another batch may have promoted it meanwhile.
+    const bool held =
+        core_.ShardFor(keys[j]).HoldAhead(keys[j], static_cast<uint16_t>(fetch->number));
+    if (!held && !fetch->Invalidated(keys[j])) promoted.push_back(j);
   }
   std::sort(fetch->absent.begin(), fetch->absent.end());
   promoted.resize(std::min(promoted.size(), host_.MakeRoom(promoted.size(), true)));

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Prefetcher: promotes the rows of batches that are to be looked up soon. A thread of the table
-// makes the keys of each batch unique, reads rows from lower tiers without holding the table's
-// mutex, and puts them into host memory, where they stay until the batch is released. What was read
-// of keys whose rows changed meanwhile is dropped (Fetches). The thread starts with the first
-// batch.
+// makes the keys of a batch unique, reads rows from lower tiers without holding the table's mutex,
+// and puts them into host memory, where they stay until the batch is released. Rows that
+// changed after they were read are dropped (Fetches). There are two threads, so that one reads
+// while the other makes keys unique or promotes: a disk that is the limit never rests. They start
+// with the first batch.
 //
 // Methods run under the table's mutex; those that take a lock release it while they wait.
 #pragma once
 
+#include <array>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -38,7 +41,7 @@ class Prefetcher {
   double Wait(int64_t number, std::unique_lock<std::mutex>* lock);
   // Release that batch and those before it. Throws std::invalid_argument where there never was one.
   void Release(int64_t number);
-  // End the waits and the thread. The table is closed already.
+  // End the waits and the threads. The table is closed already.
   void Stop(std::unique_lock<std::mutex>* lock);
 
   // Number of rows promoted, and seconds that Wait has waited.
@@ -46,6 +49,10 @@ class Prefetcher {
   double waited() const { return waited_; }
 
  private:
+  static constexpr size_t kThreads = 2;
+
+  // Start those that do not run. Throws std::runtime_error where not even one can be started.
+  void StartThreads();
   void Main();
   void FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Batch* batch);
   // Promote those of the rows that were read which are still as they were read.
@@ -55,8 +62,8 @@ class Prefetcher {
   TableCore& core_;
   LowerTiers& tiers_;
   HostRows& host_;
-  std::thread thread_;
-  std::condition_variable wake_;   // the thread
+  std::array<std::thread, kThreads> threads_;
+  std::condition_variable wake_;   // the threads
   std::condition_variable ready_;  // those who wait for a batch
   std::deque<std::shared_ptr<Fetch>> queued_;
   int64_t next_number_ = 1;

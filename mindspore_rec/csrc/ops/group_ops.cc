@@ -48,7 +48,7 @@ class Group {
       requests.push_back({table.over_workers(), Ids(table, column), table.filter(), nullptr,
                           out + column * table->dim(), 0});
     }
-    msrec::LookUpOverWorkers(&requests, train);
+    msrec::LookUpOverWorkers(requests.data(), requests.size(), train);
     for (size_t column = 0; train && column < columns_; ++column) {
       tickets[column] = requests[column].ticket;
     }

@@ -77,6 +77,11 @@ struct Kernels {
 
   // Writes the first value of key.
   void (*initialize)(const Initializer& init, int64_t key, int dim, float* out);
+
+  // Of rows of int8 and of int4: out = sum over i of weight[i] * rows[i] (null weight: 1; null row:
+  // unknown), times factor. Rows point to their scale (serving/quantised_row.h).
+  void (*pool_quantised[2])(const char* const* rows, const float* weight, size_t n,
+                            const float* unknown, float factor, int dim, float* out);
 };
 
 // Returns the best set this CPU runs, or the one named by MINDSPORE_REC_SIMD (avx512, avx2, base).

@@ -8,7 +8,7 @@
 #include "util/bfloat16.h"
 #include "util/float16.h"
 
-#if defined(__F16C__)
+#if defined(__SSE4_1__) || defined(__F16C__)
 #include <immintrin.h>
 #endif
 
@@ -580,6 +580,10 @@ void Initialize(const Initializer& init, int64_t key, int dim, float* out) {
   }
 }
 
+// ---------------------------------------------------------------- rows of int8 and int4
+
+#include "serving/quantised_kernels.inl"
+
 }  // namespace
 
 extern const Kernels MSREC_KERNELS_SYMBOL;
@@ -592,6 +596,7 @@ const Kernels MSREC_KERNELS_SYMBOL = {
     SquaredNorm,
     StepDense,
     SumOfSquares,
-    Initialize};
+    Initialize,
+    {PoolQuantised<8>, PoolQuantised<4>}};
 
 }  // namespace msrec

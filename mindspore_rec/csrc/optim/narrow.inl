@@ -16,6 +16,19 @@ typedef uint32_t Words __attribute__((vector_size(4 * kPiece)));
 typedef int32_t Signed __attribute__((vector_size(4 * kPiece)));
 typedef uint16_t Halves __attribute__((vector_size(2 * kPiece)));
 
+typedef float Floats __attribute__((vector_size(4 * kPiece)));
+
+MSREC_INLINE void LoadHalves(const char* from, Words* numbers) {
+#if defined(__AVX512F__)  // of a conversion to 16 words GCC 12 makes two of 8
+  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  *numbers = reinterpret_cast<Words>(_mm512_maskz_cvtepu16_epi32(0xffff, halves));
+#else
+  Halves halves;
+  __builtin_memcpy(&halves, from, sizeof(halves));
+  *numbers = __builtin_convertvector(halves, Words);
+#endif
+}
+
 MSREC_INLINE void StoreHalves(const Words& numbers, char* to) {
   const Halves halves = __builtin_convertvector(numbers, Halves);
   __builtin_memcpy(to, &halves, sizeof(halves));
@@ -41,9 +54,9 @@ struct Bfloat16 {
   static constexpr bool kRounds = true;
   MSREC_INLINE float One(uint16_t half) { return FromBfloat16(half); }
   MSREC_INLINE void Widen(const char* from, float* to) {
-    Halves halves;
-    __builtin_memcpy(&halves, from, sizeof(halves));
-    const Words bits = __builtin_convertvector(halves, Words) << 16;
+    Words bits;
+    LoadHalves(from, &bits);
+    bits <<= 16;
     __builtin_memcpy(to, &bits, sizeof(bits));
   }
   MSREC_INLINE void Nearest(const float* from, char* to) {
@@ -60,7 +73,8 @@ struct Bfloat16 {
 
  private:
   MSREC_INLINE void StoreRounded(const Words& bits, const Words& added, char* to) {
-    const Signed nan = reinterpret_cast<Signed>(bits & 0x7fffffffu) > 0x7f800000;
+    const Floats numbers = reinterpret_cast<Floats>(bits);
+    const Signed nan = numbers != numbers;
     StoreHalves(nan ? bits >> 16 | 0x40u : (bits + added) >> 16, to);
   }
 };
@@ -98,9 +112,23 @@ struct Float16 {
   }
 #endif
   MSREC_INLINE void Stochastic(const float* from, const uint32_t* random, char* to) {
-    uint16_t halves[kPiece];
-    for (int j = 0; j < kPiece; ++j) halves[j] = ToFloat16(from[j], random[j]);
-    __builtin_memcpy(to, halves, sizeof(halves));
+    Words bits, added;
+    __builtin_memcpy(&bits, from, sizeof(bits));
+    __builtin_memcpy(&added, random, sizeof(added));
+    const Words absolute = bits & 0x7fffffffu;
+    const Words exponent = absolute >> 23;
+    const Words mantissa = (absolute & 0x7fffffu) | (exponent > 0 ? Words{} + 0x800000u : Words{});
+    const Signed is_normal = absolute >= kLeastNormalFloat16;
+    const Words small = 126u - exponent;
+    const Words cut = is_normal ? Words{} + 13u : (small < 63 ? small : Words{} + 63u);
+    const Words shifted = mantissa >> (cut < 31 ? cut : Words{} + 31u);
+    const Words kept = is_normal ? (absolute >> 13) - (112u << 10) : shifted;
+    const Words fraction =
+        cut < 32 ? mantissa << ((32u - cut) & 31u) : mantissa >> ((cut - 32u) & 31u);
+    const Words carried = fraction + added < fraction ? kept + 1u : kept;
+    const Words finite = absolute >= 0x47800000u ? Words{} + kFloat16Infinity : carried;
+    const Words nan = 0x7e00u | (absolute >> 13 & 0x3ffu);
+    StoreHalves((bits >> 16 & 0x8000u) | (absolute > 0x7f800000u ? nan : finite), to);
   }
 };
 
@@ -132,29 +160,36 @@ MSREC_INLINE uint64_t StreamOfRow(const StepConstants& c, int64_t key) {
   return Mixed(c.rounding.stream ^ Mixed(static_cast<uint64_t>(key) ^ kRoundingKey));
 }
 
-// Numbers first .. first + kPiece of a plane of the row's stream.
-MSREC_INLINE void Draw(uint64_t stream, int plane, int first, uint32_t* __restrict numbers) {
+// Numbers first .. first + kPiece of the row's stream, of plane 0.
+MSREC_INLINE void Draw(uint64_t stream, int first, uint32_t* __restrict numbers) {
   const uint32_t low = static_cast<uint32_t>(stream);
   const uint32_t high = static_cast<uint32_t>(stream >> 32);
   Words x;
   for (int j = 0; j < kPiece; ++j) x[j] = static_cast<uint32_t>(j) * 0x9e3779b9u;
-  x += low + (static_cast<uint32_t>(first) + 65536u * plane) * 0x9e3779b9u;
+  x += low + static_cast<uint32_t>(first) * 0x9e3779b9u;
   x ^= x >> 16;
   x *= 0x7feb352du;
   x ^= x >> 15;
   x += high;
   x *= 0x846ca68bu;
   x ^= x >> 16;
+  __builtin_memcpy(numbers, &x, sizeof(x));
+}
+
+// Turns the numbers of a plane into those of the next one.
+MSREC_INLINE void DrawNext(uint32_t* __restrict numbers) {
+  Words x;
+  __builtin_memcpy(&x, numbers, sizeof(x));
   x *= 0x9e3779b1u;
   x ^= x >> 15;
   __builtin_memcpy(numbers, &x, sizeof(x));
 }
 
-MSREC_INLINE void TakeLowerHalves(uint32_t* numbers) {
+MSREC_INLINE void LowerHalves(const uint32_t* numbers, uint32_t* to) {
   Words x;
   __builtin_memcpy(&x, numbers, sizeof(x));
   x <<= 16;
-  __builtin_memcpy(numbers, &x, sizeof(x));
+  __builtin_memcpy(to, &x, sizeof(x));
 }
 
 // Writes n numbers back; to the nearest ones where `random` is null.
@@ -177,28 +212,37 @@ template <typename V, typename S, typename R, bool kStochastic>
 struct NarrowUpdate {
   MSREC_INLINE void Run(const StepConstants& c, int dim, char* value, char* state, const float* raw,
                         uint64_t stream) {
+    int first = 0;
+    // A constant number of elements leaves no branches.
+    for (; first + kPiece <= dim; first += kPiece) {
+      Piece(c, dim, first, kPiece, value, state, raw, stream);
+    }
+    if (first < dim) Piece(c, dim, first, dim - first, value, state, raw, stream);
+  }
+
+ private:
+  // Updates elements first .. first + n.
+  MSREC_INLINE void Piece(const StepConstants& c, int dim, int first, int n, char* value,
+                          char* state, const float* raw, uint64_t stream) {
     const int states = R::States(c.rule);
-    for (int first = 0; first < dim; first += kPiece) {
-      const int n = dim - first < kPiece ? dim - first : kPiece;
-      float w[kPiece], s[3][kPiece], g[kPiece];
-      Load<V>(value + static_cast<size_t>(first) * V::kBytes, n, w);
-      for (int k = 0; k < states; ++k) {
-        Load<S>(state + (static_cast<size_t>(k) * dim + first) * S::kBytes, n, s[k]);
+    float w[kPiece], s[3][kPiece], g[kPiece];
+    Load<V>(value + static_cast<size_t>(first) * V::kBytes, n, w);
+    for (int k = 0; k < states; ++k) {
+      Load<S>(state + (static_cast<size_t>(k) * dim + first) * S::kBytes, n, s[k]);
+    }
+    Load<Float32>(reinterpret_cast<const char*>(raw + first), n, g);
+    R::template Apply<true>(c, kPiece, w, s[0], s[1], s[2], g);
+    uint32_t plane[kPiece], lower[kPiece];
+    if constexpr (kStochastic) Draw(stream, first, plane);
+    Store<V>(w, kStochastic ? plane : nullptr, n, value + static_cast<size_t>(first) * V::kBytes);
+    for (int k = 0; k < states; ++k) {
+      const uint32_t* random = nullptr;
+      if constexpr (S::kRounds && kStochastic) {
+        if (k == 1) DrawNext(plane);
+        if (k % 2 == 0) LowerHalves(plane, lower);
+        random = k % 2 == 0 ? lower : plane;
       }
-      Load<Float32>(reinterpret_cast<const char*>(raw + first), n, g);
-      R::template Apply<true>(c, kPiece, w, s[0], s[1], s[2], g);
-      uint32_t random[kPiece];
-      if constexpr (kStochastic) Draw(stream, 0, first, random);
-      Store<V>(w, kStochastic ? random : nullptr, n,
-               value + static_cast<size_t>(first) * V::kBytes);
-      for (int k = 0; k < states; ++k) {
-        if constexpr (S::kRounds && kStochastic) {
-          if (k == 1) Draw(stream, 1, first, random);
-          if (k % 2 == 0) TakeLowerHalves(random);
-        }
-        Store<S>(s[k], kStochastic ? random : nullptr, n,
-                 state + (static_cast<size_t>(k) * dim + first) * S::kBytes);
-      }
+      Store<S>(s[k], random, n, state + (static_cast<size_t>(k) * dim + first) * S::kBytes);
     }
   }
 };
@@ -230,19 +274,20 @@ struct NarrowUpdate<V, S, RowWiseAdagrad, kStochastic> {
         w[j] -= rate * g;
       }
       uint32_t random[kPiece];
-      if constexpr (kStochastic) Draw(stream, 0, first, random);
+      if constexpr (kStochastic) Draw(stream, first, random);
       Store<V>(w, kStochastic ? random : nullptr, n,
                value + static_cast<size_t>(first) * V::kBytes);
       if (first > 0) continue;
-      if constexpr (kStochastic) TakeLowerHalves(random);
+      if constexpr (kStochastic) LowerHalves(random, random);
       Store<S>(sums, kStochastic ? random : nullptr, 1, state);
     }
   }
 };
 
 template <typename V, typename S, typename R, bool kStochastic>
-void NarrowStepRule(const StepConstants& c, int dim, char* const* rows, const float* sums,
+void NarrowStepRule(const StepConstants& given, int dim, char* const* rows, const float* sums,
                     size_t n) {
+  const StepConstants c = given;  // which no write to a row can change
   constexpr size_t kAhead = 6;
   const size_t state_at = kHeader + PartBytes(dim, V::kType);
   const size_t bytes = state_at + PartBytes(R::States(c.rule) * dim, S::kType);

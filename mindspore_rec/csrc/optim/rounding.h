@@ -8,13 +8,14 @@
 //
 //   stream of a step   = Mix64(Mix64(seed of the table ^ kRoundingStream) + step)
 //   stream of a row    = Mix64(stream of the step ^ Mix64(key ^ kRoundingKey)), as lo + 2^32 * hi
-//   number (i, plane)  = x = lo + (i + 65536 * plane) * 0x9e3779b9; x ^= x >> 16; x *= 0x7feb352d;
-//                        x ^= x >> 15; x += hi; x *= 0x846ca68b; x ^= x >> 16
-//                        x *= 0x9e3779b1; x ^= x >> 15
+//   number i, plane 0  = x = lo + i * 0x9e3779b9; x ^= x >> 16; x *= 0x7feb352d; x ^= x >> 15
+//                        x += hi; x *= 0x846ca68b; x ^= x >> 16
+//   number i, plane 1  = x = number i of plane 0; x *= 0x9e3779b1; x ^= x >> 15
 //
-// in uint32. Element i of the value takes plane 0 from its first bit on. Element i of state k,
-// which is bfloat16 and needs 16 bits, takes a half of plane (k + 1) / 2: the upper one where k + 1
-// is even, else the lower one.
+// in uint32. Element i of the value takes number i of plane 0 from its first bit on. Element i of
+// state k, which is bfloat16 and needs 16 bits, takes a half of number i of plane (k + 1) / 2: the
+// upper one where k + 1 is even, else the lower one. Plane 1 is cheap, for any two of an element's
+// numbers are independent, which is all that their roundings need.
 #pragma once
 
 #include <cstdint>

@@ -12,6 +12,7 @@
 #include "cache/row_cache.h"
 #include "policy/check.h"
 #include "policy/victims.h"
+#include "serving/quantised_rows.h"
 #include "table/for_shards.h"
 #include "table/row_sizes.h"
 
@@ -37,6 +38,12 @@ void Evictor::Set(const Eviction& eviction) {
     throw std::invalid_argument(core_.Where(
         "order cannot change to or from lfu_decay or score: rows are made with room for "
         "their frequency or score, or without"));
+  }
+  if (core_.quantised != nullptr && !context.is_static() &&
+      eviction.by_age() != core_.quantised->layout().aged) {
+    throw std::invalid_argument(core_.Where(
+        "age limits cannot be set or lifted: rows of int8 and int4 are made with room for their "
+        "age, or without"));
   }
   EvictDue();
   context.eviction = eviction;
@@ -84,6 +91,7 @@ void Evictor::SetEventTime(int64_t seconds) {
   if (first) {
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });
+    if (core_.quantised != nullptr) core_.quantised->StampTime(context.time);
     context.epochs.seen.time = seconds;
   }
   FollowClock();
@@ -119,6 +127,10 @@ void Evictor::SetHorizon(const Horizon& horizon) {
 
 void Evictor::EvictDue() {
   if (!core_.context.eviction.by_age()) return;
+  if (core_.quantised != nullptr) {
+    core_.quantised->EraseOld({core_.context.eviction, core_.context.horizon});
+    return;
+  }
   ForAllShards([&](int s) { core_.shards[s]->EvictSlice(core_.shards[s]->places(), false); });
   if (core_.cache != nullptr) core_.cache->eviction.EvictAll(false);
 }

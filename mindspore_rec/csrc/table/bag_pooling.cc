@@ -17,21 +17,31 @@ constexpr uint32_t kDroppedRow = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
-void BagPooling::Check(const IdView& ids, const BagView& bags) const {
+std::string BagError(const IdView& ids, const BagView& bags) {
   int64_t before = 0;
   for (size_t b = 0; b < bags.offsets.size; ++b) {
     const int64_t offset = bags.offsets[b];
     if (offset < before || offset > static_cast<int64_t>(ids.size) || (b == 0 && offset != 0)) {
-      throw std::invalid_argument(
-          core_.Where("offsets must start at 0 and rise to at most the number of ids, " +
-                      std::to_string(ids.size) + "; offsets[" + std::to_string(b) + "] is " +
-                      std::to_string(offset)));
+      return "offsets must start at 0 and rise to at most the number of ids, " +
+             std::to_string(ids.size) + "; offsets[" + std::to_string(b) + "] is " +
+             std::to_string(offset);
     }
     before = offset;
   }
-  if (bags.offsets.size == 0 && ids.size > 0) {
-    throw std::invalid_argument(core_.Where("offsets is empty but there are ids"));
+  return bags.offsets.size == 0 && ids.size > 0 ? "offsets is empty but there are ids" : "";
+}
+
+float BagFactor(Combiner combiner, double total) {
+  if (combiner == Combiner::kMean) return total != 0.0 ? static_cast<float>(1.0 / total) : 0.0f;
+  if (combiner == Combiner::kSqrtN) {
+    return total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
   }
+  return 1.0f;
+}
+
+void BagPooling::Check(const IdView& ids, const BagView& bags) const {
+  const std::string error = BagError(ids, bags);
+  if (!error.empty()) throw std::invalid_argument(core_.Where(error));
 }
 
 void BagPooling::Reserve(Batch* batch, const BagView& bags) {
@@ -85,13 +95,7 @@ void BagPooling::PoolBag(Batch* batch, size_t bag, size_t first, size_t last, co
     weights[pooled] = w;
     ++pooled;
   }
-  float scale = 1.0f;
-  if (bags.combiner == Combiner::kMean) {
-    scale = total != 0.0 ? static_cast<float>(1.0 / total) : 0.0f;
-  }
-  if (bags.combiner == Combiner::kSqrtN) {
-    scale = total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
-  }
+  const float scale = BagFactor(bags.combiner, total);
   const RowKernels& kernels = rows_ != nullptr ? *rows_ : *core_.context.row_kernels;
   kernels.pool(batch->row.data(), rows, weights, pooled, unknown, scale, dim, out + bag * dim);
   for (size_t i = first; i < last; ++i) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "table/batch.h"
 #include "table/table_core.h"
@@ -18,6 +19,14 @@ struct BagView {
   const float* weights = nullptr;  // one an id, or null for 1
   Combiner combiner = Combiner::kSum;
 };
+
+// Return the error of offsets that do not rise from 0 to at most the number of ids; "" where there
+// is none.
+std::string BagError(const IdView& ids, const BagView& bags);
+
+// Return the factor for the sum of a bag's rows; `total` is the sum of its weights, or of their
+// squares for kSqrtN.
+float BagFactor(Combiner combiner, double total);
 
 class BagPooling {
  public:

@@ -94,7 +94,8 @@ struct Batch {
         std::min<uint64_t>(uint64_t{occurrences[i]} * coefficient, 0xffffffffu));
   }
 
-  bool probed = false;  // `row` holds what the index has already
+  bool probed = false;      // whether `row` holds the index's answers
+  Buffer<int64_t> handles;  // of distinct keys, two each; only of lookups by handle
   // Copies of rows in lower tiers, which evaluation reads without promoting them.
   Buffer<char> copies;
 

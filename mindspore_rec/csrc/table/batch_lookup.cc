@@ -7,18 +7,20 @@
 
 namespace msrec {
 
-bool BatchLookup::ReserveRows(Batch* batch, LookupPurpose purpose) {
-  bool unique = batch->made_unique;
+bool BatchLookup::ReserveRows(Batch* batch, LookupPurpose purpose, const PendingRows* pending) {
+  const auto before = [&](int s) { return pending == nullptr ? 0 : pending->keys[s]; };
+  bool unique = batch->made_unique || pending != nullptr;
   for (int s = 0; Inserts(purpose) && s < kNumShards; ++s) {
     const size_t positions = batch->begin[s + 1] - batch->begin[s];
     if (!core_.shards[s]->HasRoom(positions)) unique = true;
-    core_.shards[s]->ReserveNotes(positions);
+    core_.shards[s]->ReserveNotes(before(s) + positions);
   }
   if (!unique) return false;
   // Distinct keys may be far fewer than positions: memory is mapped for those only.
   if (!batch->made_unique) ForShards(*batch, [&](int s) { batch->MakeUnique(s); });
   for (int s = 0; s < kNumShards; ++s) {
-    if (batch->begin[s + 1] != batch->begin[s]) core_.shards[s]->Reserve(batch->unique[s]);
+    if (batch->begin[s + 1] == batch->begin[s]) continue;
+    core_.shards[s]->Reserve(before(s) + batch->unique[s]);
   }
   return true;
 }
@@ -34,18 +36,51 @@ void BatchLookup::ReadUnseen(Batch* batch, int s) {
 }
 
 void BatchLookup::Run(Batch* batch, LookupPurpose purpose, const float* unknown, float* out) {
-  const int dim = core_.config.dim;
   if (!batch->on_device) core_.RequireWrittenBack();
-  if (out != nullptr && batch->begin[kNumShards] < batch->n) {
-    ZeroRows(out, batch->n, batch->stride, dim);
-  }
   bool unique = true;
   if (core_.cache != nullptr) {
     core_.cache->host.Promote(batch, purpose);
   } else {
-    unique = ReserveRows(batch, purpose);
+    unique = ReserveRows(batch, purpose, nullptr);
   }
   if (Inserts(purpose)) RequireHeadroom(HeadroomForKeys(batch->n));
+  Fetch(batch, purpose, unique, unknown, out);
+}
+
+void BatchLookup::Prepare(Batch* batch, PendingRows* pending) {
+  core_.RequireWrittenBack();
+  if (core_.cache != nullptr) {
+    core_.cache->host.Promote(batch, LookupPurpose::kTrain, pending);
+  } else {
+    ReserveRows(batch, LookupPurpose::kTrain, pending);
+  }
+  batch->made_unique = true;
+  RequireHeadroom(HeadroomForKeys(pending->total + batch->n));
+  for (int s = 0; s < kNumShards; ++s) {
+    if (batch->begin[s + 1] == batch->begin[s]) continue;
+    pending->keys[s] += batch->unique[s];
+    pending->total += batch->unique[s];
+  }
+}
+
+void BatchLookup::Finish(Batch* batch, bool moved, const float* unknown, float* out) {
+  if (moved && core_.cache != nullptr) {
+    core_.cache->host.Promote(batch, LookupPurpose::kTrain);
+  } else {
+    // Nothing to do, unless others have taken the room.
+    ReserveRows(batch, LookupPurpose::kTrain, nullptr);
+  }
+  // Another lookup may have inserted its keys since it was probed.
+  batch->probed = false;
+  Fetch(batch, LookupPurpose::kTrain, true, unknown, out);
+}
+
+void BatchLookup::Fetch(Batch* batch, LookupPurpose purpose, bool unique, const float* unknown,
+                        float* out) {
+  const int dim = core_.config.dim;
+  if (out != nullptr && batch->begin[kNumShards] < batch->n) {
+    ZeroRows(out, batch->n, batch->stride, dim);
+  }
   const bool unseen =
       core_.context.has_unseen() && core_.cache == nullptr && purpose == LookupPurpose::kEvaluate;
   if (unseen) batch->copies.Reset(batch->begin[kNumShards] * core_.context.layout.stride());

@@ -53,6 +53,8 @@ class Index {
     __builtin_prefetch(chunk);
     return chunk;
   }
+  // Return the same chunk without loading it.
+  const void* HomeOfHash(uint64_t hash) const { return HomeChunk(hash); }
   // Second stage: a row id that is probably key's (its control byte matches), or kNone when key is
   // probably absent or not in its first chunk. To be confirmed by looking at the row, or by Find.
   static uint32_t Candidate(const void* home_chunk, uint64_t hash);

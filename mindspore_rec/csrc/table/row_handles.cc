@@ -3,7 +3,6 @@
 
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "table/for_shards.h"
 
@@ -85,23 +84,23 @@ void RowHandles::RequireOfTable(const Tags& tags, const int64_t* handles, size_t
                                 "must come from lookup_with_handles of this one"));
 }
 
-void RowHandles::Give(const Batch& batch, bool trained, int64_t* handles) const {
+void RowHandles::Give(Batch* batch, bool trained, int64_t* handles) const {
   const Tags tags = Now();
-  for (size_t i = 0; i < batch.n; ++i) tags.GiveNoRow(handles + 2 * i);
+  for (size_t i = 0; i < batch->n; ++i) tags.GiveNoRow(handles + 2 * i);
   if (!trained) return;
-  ForShards(batch, [&](int s) {
-    const size_t first = batch.begin[s];
-    std::vector<int64_t> given(2 * batch.unique[s]);
-    for (size_t u = 0; u < batch.unique[s]; ++u) {
-      int64_t* handle = given.data() + 2 * u;
+  ForShards(*batch, [&](int s) {
+    const size_t first = batch->begin[s];
+    int64_t* given = batch->handles.data() + 2 * first;
+    for (size_t u = 0; u < batch->unique[s]; ++u) {
+      int64_t* handle = given + 2 * u;
       tags.GiveNoRow(handle);
-      if (batch.row[first + u] == nullptr) continue;
-      const int64_t key = batch.key[first + u];
+      if (batch->row[first + u] == nullptr) continue;
+      const int64_t key = batch->key[first + u];
       tags.Give(static_cast<uint64_t>(s) << 32 | core_.shards[s]->Place(key), key, handle);
     }
-    for (size_t i = first; i < batch.begin[s + 1]; ++i) {
-      std::memcpy(handles + 2 * static_cast<size_t>(batch.pos[i]),
-                  given.data() + 2 * static_cast<size_t>(batch.inverse[i]), 2 * sizeof(int64_t));
+    for (size_t i = first; i < batch->begin[s + 1]; ++i) {
+      std::memcpy(handles + 2 * static_cast<size_t>(batch->pos[i]),
+                  given + 2 * static_cast<size_t>(batch->inverse[i]), 2 * sizeof(int64_t));
     }
   });
 }

@@ -56,9 +56,11 @@ class RowHandles {
 
   // Return the tags of the present version.
   Tags Now() const;
+  // Make room so that Give cannot fail. Throws std::bad_alloc.
+  static void Reserve(Batch* batch) { batch->handles.Reset(2 * batch->n); }
   // Fill handles [batch.n, 2] for the ids of a batch whose rows were found. Where it is not
-  // `trained`, all are those of keys without a row. Throws std::bad_alloc.
-  void Give(const Batch& batch, bool trained, int64_t* handles) const;
+  // `trained`, all are those of keys without a row. Requires Reserve.
+  void Give(Batch* batch, bool trained, int64_t* handles) const;
   // Return the row of handles[i], or null for a key without one. Throws StaleHandle where the
   // handle is another table's, was made up, or its row is no longer there.
   const char* Row(const Tags& tags, const int64_t* handles, size_t i) const;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cache/row_cache.h"
+#include "serving/quantised_rows.h"
 
 namespace msrec {
 namespace {
@@ -97,6 +98,7 @@ void RowReader::WalkUnseen(const std::vector<bool>& seen,
 }
 
 size_t RowReader::Count() const {
+  if (core_.quantised != nullptr) return core_.quantised->Size();
   if (core_.context.has_unseen()) return core_.OwnedVocabulary();
   if (core_.cache == nullptr) return core_.Rows();
   return core_.Rows() + static_cast<size_t>(core_.cache->tiers.rows());

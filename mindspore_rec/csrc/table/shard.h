@@ -50,6 +50,18 @@ struct Pins {
     const uint16_t ahead = number - released;
     if (ahead < 0x8000) released = number;
   }
+  // Whether a prefetched batch that is not released needs the rows of that number.
+  bool IsAhead(uint16_t number) const {
+    const uint16_t ahead = number - released;
+    return ahead >= 1 && ahead <= kMostBatches;
+  }
+  // Return the later one of two numbers of batches. They are read ahead in any order.
+  uint16_t Later(uint16_t a, uint16_t b) const {
+    if (!IsAhead(a)) return b;
+    return IsAhead(b) && static_cast<uint16_t>(b - released) > static_cast<uint16_t>(a - released)
+               ? b
+               : a;
+  }
 
  private:
   uint16_t NextSerial() {
@@ -230,6 +242,8 @@ class Shard {
   void UndoPromoteBlank(int64_t key) noexcept;
   // Whether there is a row of key in host memory, due or not.
   bool Holds(int64_t key) const { return index_->Find(IndexHash(key), key) != Index::kNone; }
+  // The same, and hold the row for the prefetched batch of that number.
+  bool HoldAhead(int64_t key, uint16_t number);
   // Sample candidates for about n rows to demote, as EvictionCandidates does; none that the step or
   // call holds, and those that prefetched batches hold only with `prefetched`.
   void DemotionCandidates(size_t n, bool by_count, bool prefetched, VictimCandidates* candidates);

@@ -34,11 +34,20 @@ void Shard::FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uin
     if (batch->row[first + i] == nullptr) {
       missing->push_back(static_cast<uint32_t>(first + i));
     } else if (hold == Hold::kBatch) {
-      PinOf(places_[i]).needed = number;
+      RowPin& pin = PinOf(places_[i]);
+      pin.needed = context_->pins.Later(pin.needed, number);
     } else if (hold != Hold::kNone) {
       HoldRow(places_[i], hold);
     }
   }
+}
+
+bool Shard::HoldAhead(int64_t key, uint16_t number) {
+  const uint32_t id = index_->Find(IndexHash(key), key);
+  if (id == Index::kNone) return false;
+  RowPin& pin = PinOf(id);
+  pin.needed = context_->pins.Later(pin.needed, number);
+  return true;
 }
 
 char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
@@ -92,8 +101,7 @@ void Shard::DemotionCandidates(size_t n, bool by_count, bool prefetched,
     if (id + kAhead < end) __builtin_prefetch(store_.Row(id + kAhead));
     const RowPin pin = pins_[id];
     if (pin.used == step || pin.used == call) continue;
-    const uint16_t ahead = pin.needed - pins.released;
-    if (!prefetched && ahead >= 1 && ahead <= Pins::kMostBatches) continue;
+    if (!prefetched && pins.IsAhead(pin.needed)) continue;
     const RowMeta* meta = Meta(store_.Row(id));
     if (!meta->live) continue;
     const double priority = by_count ? meta->count : meta->last_step;

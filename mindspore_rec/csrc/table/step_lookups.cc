@@ -148,13 +148,6 @@ double StepLookups::SquaredNorm() {
   return total;
 }
 
-void StepLookups::ForgetOne(int64_t ticket) {
-  const auto it = outstanding_.find(ticket);
-  if (it == outstanding_.end()) return;
-  Recycle(std::move(it->second));
-  outstanding_.erase(it);
-}
-
 void StepLookups::Forget() {
   for (auto& [ticket, batch] : outstanding_) Recycle(std::move(batch));
   outstanding_.clear();

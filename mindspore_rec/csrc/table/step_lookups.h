@@ -53,8 +53,6 @@ class StepLookups {
   // Sum of squares of all gradients.
   double SquaredNorm();
 
-  // Forget the lookup with that ticket, where it still waits for its gradient.
-  void ForgetOne(int64_t ticket);
   // Forget lookups and gradients: the step is over.
   void Forget();
   // Forget them, and free the memory of batches.

@@ -2,6 +2,7 @@
 #include "table/table.h"
 
 #include "cache/row_cache.h"
+#include "serving/quantised_rows.h"
 #include "table/for_shards.h"
 #include "table/table_guard.h"
 
@@ -34,6 +35,7 @@ void Table::Close() {
   core_.lookups.Free();
   core_.shards.clear();
   core_.cache.reset();
+  core_.quantised.reset();
   emptied_ = true;
   closing_.notify_all();
 }
@@ -68,6 +70,11 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
       core_.RefuseUnshared("a lookup of this kind");
     }
     if (bags != nullptr) pooling_.Check(ids, *bags);
+    if (core_.quantised != nullptr) {
+      const auto& unknown_row = train ? core_.unknown_row : core_.serving_unknown_row;
+      LookUpQuantised(ids, filter, bags, unknown_row.data(), out);
+      return StepLookups::kFrozenTicket;
+    }
     auto batch = core_.lookups.NewBatch(ids, filter);
     const bool places = trained && core_.device != nullptr;
     std::vector<SlotSwap> swaps;
@@ -108,20 +115,50 @@ void Table::PoolEval(const IdView& ids, const IdFilter& filter, const BagView& b
   Lookup(ids, filter, &bags, false, out);
 }
 
+// ---------------------------------------------------------------- lookups in two parts
+
+void Table::PrepareLookup(const IdView& ids, const IdFilter& filter, bool by_handle,
+                          PreparedLookups* prepared) {
+  Guard::Run(this, [&] {
+    core_.RequireTrainable();
+    PreparedLookups::One one{core_.lookups.NewBatch(ids, filter), core_.lookups.NewPlace()};
+    if (by_handle) RowHandles::Reserve(one.batch.get());
+    prepared->lookups.push_back(std::move(one));
+    if (prepared->lookups.size() == 1) prepared->inserted = core_.Inserted();
+    lookup_.Prepare(prepared->lookups.back().batch.get(), &prepared->pending);
+  });
+}
+
+int64_t Table::FinishLookup(PreparedLookups* prepared, float* out, int64_t* handles) {
+  return Guard::Run(this, [&] {
+    PreparedLookups::One& one = prepared->lookups.at(prepared->finished);
+    prepared->moved |= core_.Inserted() != prepared->inserted;
+    lookup_.Finish(one.batch.get(), prepared->moved, core_.unknown_row.data(), out);
+    ++prepared->finished;
+    prepared->inserted = core_.Inserted();
+    if (handles == nullptr) return core_.lookups.Keep(std::move(one.batch), std::move(one.place));
+    handles_.Give(one.batch.get(), true, handles);
+    core_.lookups.Recycle(std::move(one.batch));
+    return StepLookups::kFrozenTicket;
+  });
+}
+
 // ---------------------------------------------------------------- lookups by handle
 
 void Table::LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out,
                               int64_t* handles) {
   Guard::Run(this, [&] {
+    RefuseQuantised("lookup by handle");
     const bool trained = core_.trainable;
     if (trained) core_.RequireTrainable();
     if (trained && core_.device != nullptr && !core_.device->shared()) {
       core_.RefuseUnshared("lookup by handle");
     }
     auto batch = core_.lookups.NewBatch(ids, filter);
+    RowHandles::Reserve(batch.get());
     lookup_.Run(batch.get(), trained ? LookupPurpose::kTrain : LookupPurpose::kEvaluate,
                 core_.unknown_row.data(), out);
-    handles_.Give(*batch, trained, handles);
+    handles_.Give(batch.get(), trained, handles);
     core_.lookups.Recycle(std::move(batch));
   });
 }
@@ -172,10 +209,6 @@ void Table::CheckHandles(const int64_t* handles, size_t n) {
 
 void Table::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
   Guard::Run(this, [&] { core_.lookups.Accumulate(ticket, grad, grad_rows); });
-}
-
-void Table::ForgetLookup(int64_t ticket) {
-  Guard::Run(this, [&] { core_.lookups.ForgetOne(ticket); });
 }
 
 void Table::ForgetStep() {
@@ -231,6 +264,7 @@ void Table::FinishStep() {
 
 int64_t Table::BindOptimizer(const Rule& rule) {
   return Guard::Run(this, [&] {
+    RefuseQuantised("an optimizer");
     core_.RequireWrittenBack();
     if (core_.device != nullptr) core_.device->WriteBackAll();
     if (optimizer_.KeepsState(rule)) return optimizer_.Replace(rule);

@@ -29,6 +29,7 @@
 #include "table/batch_lookup.h"
 #include "table/explanation.h"
 #include "table/exported_rows.h"
+#include "table/prepared_lookups.h"
 #include "table/row_handles.h"
 #include "table/row_optimizer.h"
 #include "table/row_reader.h"
@@ -36,6 +37,9 @@
 #include "table/table_stats.h"
 
 namespace msrec {
+
+struct AgeLimit;
+class QuantisedRows;
 
 class Table {
  public:
@@ -69,9 +73,6 @@ class Table {
   // Add the gradient of the lookup with that ticket, [ids.size or number of bags, dim]. Gradients
   // may come in any order; one that has to wait for an earlier lookup's is copied.
   void Accumulate(int64_t ticket, const float* grad, size_t grad_rows);
-  // Forget the lookup with that ticket, as if it had been one in evaluation; rows it has inserted
-  // stay.
-  void ForgetLookup(int64_t ticket);
   // Return the sum of squares of all gradients accumulated in this step.
   double GradientSquaredNorm();
   // Update the rows by the optimizer; then evict a slice of the sweep and what is over the
@@ -127,16 +128,24 @@ class Table {
 
   // ---- over workers (workers/) ----
 
+  // A training lookup in two parts, so that workers may agree between them: PrepareLookup does all
+  // that may fail and makes no visible change; FinishLookup completes the first prepared lookup
+  // that is not completed, as LookupTrain, or LookupWithHandles where `handles` is not null: then
+  // there is no ticket. It fails only where another thread's calls have come between and memory or
+  // a tier fails as well. Requires: the table is trainable, and without a device cache.
+  void PrepareLookup(const IdView& ids, const IdFilter& filter, bool by_handle,
+                     PreparedLookups* prepared);
+  int64_t FinishLookup(PreparedLookups* prepared, float* out, int64_t* handles);
+
   const Placement& placement() const { return core_.context.placement; }
   bool trainable();
   // Make another worker's handles those of this worker's table (row_handles.h).
   void AdoptHandles(int64_t* handles, size_t n);
   // Throw StaleHandle where a handle is of another table, or names a worker that there is not.
   void CheckHandles(const int64_t* handles, size_t n);
-  // Combines rows of float32 that are elsewhere. Requires: the table outlives it.
-  BagPooling NewPooling() const {
-    return BagPooling(&core_,
-                      &core_.context.kernels->RowsOf(NumberType::kFloat32, NumberType::kFloat32));
+  // Combines rows that are elsewhere, with values of that type. Requires: the table outlives it.
+  BagPooling NewPooling(NumberType type) const {
+    return BagPooling(&core_, &core_.context.kernels->RowsOf(type, NumberType::kFloat32));
   }
   // Throw as CheckLookup does for ids, those that a lookup's filter has dropped.
   void CheckIds(const IdView& ids, const IdFilter& filter) const { core_.CheckIds(ids, filter); }
@@ -248,6 +257,21 @@ class Table {
   // it by themselves: what they look up here comes from all workers.
   void NoteLookup(const IdView& ids);
 
+  // ---- rows of int8 and int4 (serving/)
+
+  // Keep rows with 8 or 4 bits a number from now on: they are quantised as they are put or
+  // imported. Such rows are looked up, put, imported, erased and exported as others; they have no
+  // optimizer and are not inserted by lookups. Rows of a static table become first values.
+  // Requires: the table has no rows otherwise, no optimizer, no tiers, no device cache, and is not
+  // over workers.
+  void Quantise(int32_t bits);
+  // Set rows that are quantised already: of each `width` bytes of scale, offset and codes
+  // (quantised_row.h), as many as the table's rows have, which are of int8 or int4. Null columns of
+  // `ages` are zeros.
+  void ImportCodes(const IdView& keys, const uint8_t* rows, size_t width, const RowArrays& ages);
+  // 8 or 4; 0 where rows are not quantised.
+  int32_t quantised_bits();
+
   // Set whether training changes the table. Where not, training lookups act as evaluation lookups,
   // and their gradients are dropped.
   void SetTrainable(bool trainable);
@@ -263,6 +287,20 @@ class Table {
 
   int64_t Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                  float* out);
+  // Throw where rows are quantised.
+  void RefuseQuantised(const char* what) const;
+  // Requires quantised rows, as the next three do. Null bags: each row by itself.
+  void LookUpQuantised(const IdView& ids, const IdFilter& filter, const BagView* bags,
+                       const float* unknown, float* out) const;
+  ExportedRows ExportQuantised(const IdView& keys, bool with_state) const;
+  void ExportQuantisedParts(bool with_state, const std::function<void(ExportedRows)>& fn) const;
+  // Quantise values; null columns of `ages` are zeros.
+  void PutQuantised(const IdView& keys, const float* values, const RowArrays& ages);
+  // Bytes of a row that are no numbers.
+  size_t MetadataBytes() const;
+  // Return the age limits that rows have now.
+  AgeLimit Ages() const;
+  void WriteFirstRows(QuantisedRows* rows) const;
   // Forget the lookups and gradients of the step.
   void ForgetStep();
   // Do what follows the update of rows: the clock, and one step's share of evicting.

@@ -11,6 +11,7 @@ namespace msrec {
 
 void Table::SetCache(CacheSettings settings) {
   Guard::Run(this, [&] {
+    RefuseQuantised("a tier below host memory");
     ShardContext& context = core_.context;
     if (core_.cache != nullptr) throw std::invalid_argument(core_.Where("has a cache already"));
     CheckCacheSettings(settings, core_.Where(""));

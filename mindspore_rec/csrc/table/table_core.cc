@@ -8,6 +8,7 @@
 #include "cache/row_cache.h"
 #include "optim/kernels.h"
 #include "policy/check.h"
+#include "serving/quantised_rows.h"
 #include "util/hash.h"
 
 namespace msrec {
@@ -186,6 +187,12 @@ size_t TableCore::OwnedVocabulary() const {
     for (int64_t key = 0; key < config.vocabulary; ++key) owned_vocabulary += Owns(key);
   }
   return static_cast<size_t>(owned_vocabulary);
+}
+
+uint64_t TableCore::Inserted() const {
+  uint64_t total = 0;
+  for (const auto& shard : shards) total += shard->stats().inserted;
+  return total;
 }
 
 size_t TableCore::Rows() const {

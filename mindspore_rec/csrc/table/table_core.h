@@ -25,6 +25,7 @@
 namespace msrec {
 
 struct RowCache;
+class QuantisedRows;
 
 // Rows with their keys; null where a key has none.
 using KeyedRows = std::vector<std::pair<int64_t, const char*>>;
@@ -47,6 +48,8 @@ struct TableCore {
   bool Owns(int64_t key) const { return context.placement.Owns(key); }
   // Number of keys of a static table whose rows are this worker's.
   size_t OwnedVocabulary() const;
+  // Number of rows that were ever inserted.
+  uint64_t Inserted() const;
   // Number of rows in host memory.
   size_t Rows() const;
   // Version of where rows are: it changes whenever a row leaves or rows are laid out anew, so that
@@ -92,6 +95,9 @@ struct TableCore {
   StepLookups lookups{this};
   std::unique_ptr<RowCache> cache;  // null: all rows are in host memory
   DeviceRows* device = nullptr;     // of the device cache; null: there is none
+  // Rows of int8 or int4 in place of those of the shards, which are empty then; null: there are
+  // none.
+  std::unique_ptr<QuantisedRows> quantised;
 };
 
 }  // namespace msrec

@@ -11,6 +11,7 @@ namespace msrec {
 
 void Table::AttachDevice(const DeviceConfig& config, float* values) {
   Guard::Run(this, [&] {
+    RefuseQuantised("a device cache");
     if (placement().workers > 1) {
       throw std::invalid_argument(
           core_.Where("device_rows must be None with more than one worker, got " +

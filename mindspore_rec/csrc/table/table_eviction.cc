@@ -5,6 +5,7 @@
 
 #include "cache/row_cache.h"
 #include "policy/check.h"
+#include "serving/quantised_rows.h"
 #include "table/for_shards.h"
 #include "table/row_values.h"
 #include "table/table_guard.h"
@@ -129,6 +130,19 @@ Explanation Table::Explain(int64_t key) {
     out.step = core_.context.step;
     out.time = core_.context.time;
     if (const EvictedKey* evicted = shard.evictions().Find(key)) out.evicted = *evicted;
+    if (core_.quantised != nullptr) {
+      const ExportedRows found = ExportQuantised(IdView{&key, 1, true}, false);
+      out.present = found.present[0];
+      if (!out.present) return out;
+      out.last_step = found.last_steps[0];
+      out.last_time = found.last_times[0];
+      double squares = 0.0;
+      for (int32_t j = 0; j < found.dim; ++j) {
+        squares += static_cast<double>(found.values[j]) * found.values[j];
+      }
+      out.norm = std::sqrt(squares);
+      return out;
+    }
     std::vector<char> copies;
     const char* row = reader_.Find(IdView{&key, 1, true}, &copies)[0].second;
     if (row == nullptr) {

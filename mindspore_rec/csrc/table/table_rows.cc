@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cache/row_cache.h"
+#include "serving/quantised_rows.h"
 #include "table/for_shards.h"
 #include "table/row_values.h"
 #include "table/table_guard.h"
@@ -16,6 +17,10 @@ namespace msrec {
 void Table::Get(const IdView& ids, const IdFilter& filter, bool insert, float* out) {
   Guard::Run(this, [&] {
     const CallScope call(this);
+    if (insert && core_.trainable) RefuseQuantised("a lookup that inserts");
+    if (core_.quantised != nullptr) {
+      return LookUpQuantised(ids, filter, nullptr, core_.serving_unknown_row.data(), out);
+    }
     auto batch = core_.lookups.NewBatch(ids, filter);
     if (insert && core_.trainable) {
       lookup_.Run(batch.get(), LookupPurpose::kInsert, core_.unknown_row.data(), out);
@@ -32,6 +37,15 @@ void Table::Put(const IdView& ids, const float* values, size_t value_rows) {
       throw std::invalid_argument(core_.Where("keys and values must have the same length, got " +
                                               std::to_string(ids.size) + " keys and " +
                                               std::to_string(value_rows) + " values"));
+    }
+    if (core_.quantised != nullptr) {
+      core_.CheckKeys(ids, "keys");
+      std::vector<uint32_t> steps(ids.size, static_cast<uint32_t>(core_.context.step));
+      std::vector<uint32_t> times(ids.size, core_.context.time);
+      RowArrays ages;
+      ages.last_steps = steps.data();
+      ages.last_times = times.data();
+      return PutQuantised(ids, values, ages);
     }
     const size_t dim = core_.config.dim;
     // A key counts once a call, and of a key put twice the last value stays: where the call is done
@@ -76,6 +90,7 @@ size_t Table::Erase(const IdView& ids) {
       throw std::invalid_argument(
           core_.Where("is static: its keys are the vocabulary and cannot be erased"));
     }
+    if (core_.quantised != nullptr) return core_.quantised->Erase(ids);
     size_t total = 0;
     ForEachPart(ids, "keys", "erased", [&](const IdView& some, size_t) {
       const CallScope call(this);
@@ -107,6 +122,11 @@ void Table::Contains(const IdView& ids, bool* out) {
         out[i] = ids[i] >= 0 && ids[i] < core_.config.vocabulary;
       return;
     }
+    if (core_.quantised != nullptr) {
+      const AgeLimit limit = Ages();
+      for (size_t i = 0; i < ids.size; ++i) out[i] = core_.quantised->Contains(ids[i], &limit);
+      return;
+    }
     std::vector<char> copies;
     const KeyedRows rows = reader_.Find(ids, &copies);
     for (size_t i = 0; i < ids.size; ++i) out[i] = rows[i].second != nullptr;
@@ -124,6 +144,7 @@ size_t Table::Size() {
 std::vector<int64_t> Table::Keys() {
   return Guard::Run(this, [&] {
     evictor_.EvictDue();
+    if (core_.quantised != nullptr) return core_.quantised->Keys(nullptr);
     std::vector<int64_t> keys;
     reader_.Walk([&](const KeyedRows& rows) {
       for (const auto& each : rows) keys.push_back(each.first);

@@ -4,6 +4,7 @@
 #include "table/table_stats.h"
 
 #include "cache/row_cache.h"
+#include "serving/quantised_rows.h"
 #include "table/table_guard.h"
 
 namespace msrec {
@@ -41,6 +42,10 @@ TierStatistics Table::StatsOfTiers() const {
   stats.demoted_rows = Count(host.demoted);
   stats.lookup_wait = Seconds(host.lookup_wait);
   stats.prefetch_wait = Seconds(core_.cache->prefetcher.waited());
+  stats.evaluated_keys = Count(host.evaluated);
+  stats.evaluated_host_hits = Count(host.read_in_host);
+  stats.evaluated_below_hits = Count(host.read_below);
+  stats.evaluation_wait = Seconds(host.evaluation_wait);
   stats.lower_rows = tiers.rows();
   stats.failed_evictions = Count(core_.cache->eviction.failures());
   if (!tiers.opened()) return stats;
@@ -70,7 +75,14 @@ TableStats Table::Stats() {
       stats.erased += Count(happened.erased);
     }
     stats.rows = Count(reader_.Count());
-    stats.metadata = Bytes(host_rows * sizeof(RowMeta));
+    if (core_.quantised != nullptr) {
+      const QuantisedRows::Memory memory = core_.quantised->MemoryHeld();
+      host_rows = memory.rows;
+      index_entries = memory.entries;
+      stats.row_memory += Bytes(memory.slabs);
+      stats.index += Bytes(memory.index);
+    }
+    stats.metadata = Bytes(host_rows * MetadataBytes());
     stats.load_factor = index_entries == 0
                             ? 0.0
                             : static_cast<double>(host_rows) / static_cast<double>(index_entries);

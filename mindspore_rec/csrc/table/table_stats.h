@@ -38,6 +38,10 @@ struct TierStatistics {
   int64_t demoted_rows = 0;            // that left host memory for a lower tier
   Seconds lookup_wait{0};              // of lookups, for rows
   Seconds prefetch_wait{0};            // of batches, for their prefetch
+  int64_t evaluated_keys = 0;          // distinct keys of lookups that change nothing
+  int64_t evaluated_host_hits = 0;     // of these, those in host memory
+  int64_t evaluated_below_hits = 0;    // of these, those in a lower tier; the rest has no row
+  Seconds evaluation_wait{0};          // of these lookups, for rows
   int64_t lower_rows = 0;              // rows that are in lower tiers only
   int64_t failed_evictions = 0;        // times that a tier put off a part of a step's eviction
   std::optional<int64_t> queued_rows;  // on their way to the first level; none: no tier is open yet
@@ -113,6 +117,10 @@ void ForEachStatistic(const TableStats& stats, Fn fn) {
     fn("written_down_rows", tiers.demoted_rows);
     fn("lookup_wait_seconds", tiers.lookup_wait);
     fn("prefetch_wait_seconds", tiers.prefetch_wait);
+    fn("evaluated_keys", tiers.evaluated_keys);
+    fn("evaluated_host_hits", tiers.evaluated_host_hits);
+    fn("evaluated_below_hits", tiers.evaluated_below_hits);
+    fn("evaluation_wait_seconds", tiers.evaluation_wait);
     fn("below_rows", tiers.lower_rows);
     fn("failed_evictions", tiers.failed_evictions);
     if (tiers.queued_rows) fn("queued_rows", *tiers.queued_rows);

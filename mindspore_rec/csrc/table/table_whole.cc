@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cache/row_cache.h"
+#include "serving/quantised_rows.h"
 #include "table/for_shards.h"
 #include "table/table_guard.h"
 #include "util/headroom.h"
@@ -19,6 +20,10 @@ RowLayout Table::layout() {
 ExportedRows Table::Export(bool with_state) {
   return Guard::Run(this, [&] {
     evictor_.EvictDue();
+    if (core_.quantised != nullptr) {
+      const std::vector<int64_t> keys = core_.quantised->Keys(nullptr);
+      return ExportQuantised({keys.data(), keys.size(), true}, with_state);
+    }
     if (core_.cache != nullptr) core_.cache->tiers.Queue();  // which counts what is in them
     ExportedRows out = NewExport(core_.context.layout, reader_.Count(), with_state);
     size_t n = 0;
@@ -37,6 +42,7 @@ ExportedRows Table::Export(bool with_state) {
 void Table::ExportParts(bool with_state, const std::function<void(ExportedRows)>& fn) {
   Guard::Run(this, [&] {
     evictor_.EvictDue();
+    if (core_.quantised != nullptr) return ExportQuantisedParts(with_state, fn);
     reader_.Walk([&](const KeyedRows& rows) {
       if (rows.empty()) return;
       ExportedRows part = NewExport(core_.context.layout, rows.size(), with_state);
@@ -49,6 +55,7 @@ void Table::ExportParts(bool with_state, const std::function<void(ExportedRows)>
 ExportedRows Table::ExportKeys(const IdView& keys, bool with_state) {
   return Guard::Run(this, [&] {
     core_.CheckKeys(keys, "keys");
+    if (core_.quantised != nullptr) return ExportQuantised(keys, with_state);
     std::vector<char> copies;
     const KeyedRows rows = reader_.Find(keys, &copies);
     ExportedRows out = NewExport(core_.context.layout, rows.size(), with_state);
@@ -59,6 +66,7 @@ ExportedRows Table::ExportKeys(const IdView& keys, bool with_state) {
 
 uint64_t Table::Mark() {
   return Guard::Run(this, [&] {
+    RefuseQuantised("recording changes");
     ForAllShards([&](int s) { core_.shards[s]->BeginEpoch(core_.epoch + 1, 0); });
     ++core_.epoch;
     if (core_.oldest_mark == 0) core_.oldest_mark = core_.epoch;
@@ -121,6 +129,7 @@ void Table::ImportCounters(const std::vector<RowMeta>& counters) {
     if (core_.context.admission.kind != AdmissionKind::kCount || core_.context.is_static()) {
       throw std::invalid_argument(core_.Where("keeps no exact counters of keys without a row"));
     }
+    if (core_.quantised != nullptr) return;  // nothing counts any more
     std::vector<int64_t> keys;
     for (const RowMeta& counter : counters) keys.push_back(counter.key);
     std::vector<char> copies;
@@ -158,6 +167,7 @@ void Table::Import(size_t n, const RowArrays& rows, int32_t state_width) {
     core_.RequireWrittenBack();
     const IdView ids{rows.keys, n, true};
     core_.CheckKeys(ids, "keys");
+    if (core_.quantised != nullptr) return PutQuantised(ids, rows.values, rows);
     ForEachPart(ids, "rows", "imported", [&](const IdView& some, size_t first) {
       ImportBlock(some, first, rows, state_width);
     });
@@ -207,6 +217,11 @@ void Table::ImportBlock(const IdView& ids, size_t first, const RowArrays& rows,
 
 void Table::Clear() {
   Guard::Run(this, [&] {
+    if (core_.quantised != nullptr) {
+      core_.quantised->Clear();
+      WriteFirstRows(core_.quantised.get());
+      return;
+    }
     // Everything that can fail comes first.
     std::vector<Shard::Empty> empty;
     for (const auto& shard : core_.shards) empty.push_back(shard->Emptied());

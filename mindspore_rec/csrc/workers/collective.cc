@@ -11,33 +11,31 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kMessageBytes = 512;
-
 // Copy text, cut to fit, with a 0 at its end.
-void CopyText(const std::string& text, char* to, size_t bytes) {
-  const size_t n = std::min(text.size(), bytes - 1);
-  std::memcpy(to, text.data(), n);
+void CopyText(const char* text, char* to, size_t bytes) {
+  const size_t n = std::min(std::strlen(text), bytes - 1);
+  std::memcpy(to, text, n);
   std::memset(to + n, 0, bytes - n);
 }
 
-std::string MessageOf(const std::exception_ptr& error) {
+void CopyMessage(const std::exception_ptr& error, char* to, size_t bytes) {
   try {
     std::rethrow_exception(error);
   } catch (const std::bad_alloc&) {
-    return "out of memory";
+    CopyText("out of memory", to, bytes);
   } catch (const std::exception& known) {
-    return known.what();
+    CopyText(known.what(), to, bytes);
   } catch (...) {
-    return "an unknown error";
+    CopyText("an unknown error", to, bytes);
   }
 }
 
 }  // namespace
 
-struct Collective::Header {
+struct TableExchange::Header {
   uint64_t operation;
   int64_t step;
-  uint64_t hash;  // of the whole name
+  uint64_t hash;  // of the whole name; of a worker that failed it may be another one's
   uint64_t status;
   uint64_t bytes;
   uint64_t most;  // the most bytes that any worker gets
@@ -45,74 +43,83 @@ struct Collective::Header {
   char name[72];  // the beginning of it
 };
 
-Collective::Collective(TableExchange* exchange, std::string operation)
-    : exchange_(exchange),
-      lock_(exchange->mutex),
-      operation_(std::move(operation)),
-      scope_(operation_.c_str()),
-      channel_(exchange->group->channel(exchange->through)) {}
+TableExchange::TableExchange(WorkerGroup* given, Channel used)
+    : group(given),
+      through(used),
+      sent_headers(given->size()),
+      headers(given->size()),
+      send_bytes(given->size()),
+      received_bytes(given->size()),
+      header_bytes(given->size(), sizeof(Header)),
+      statuses(given->size()),
+      messages(given->size() * kMessageBytes) {}
 
-void Collective::Begin(const std::vector<size_t>& send_bytes) {
-  Header mine{};
-  mine.operation = exchange_->operations;
-  mine.step = group().step();
-  mine.hash = HashBytes(operation_.data(), operation_.size());
-  mine.status = failed() ? 1 : 0;
-  mine.room = exchange_->recv.bytes();
-  CopyText(operation_, mine.name, sizeof(mine.name));
-  sent_.assign(size(), 0);
-  std::vector<Header> headers(size(), mine);
+TableExchange::~TableExchange() = default;
+
+void Collective::Begin() {
+  TableExchange& mine = *exchange_;
+  Header header{};
+  header.operation = mine.operations;
+  header.step = group().step();
+  header.hash = HashBytes(operation_.data(), operation_.size());
+  header.status = failed() ? 1 : 0;
+  header.room = mine.recv.bytes();
+  CopyText(operation_.c_str(), header.name, sizeof(header.name));
+  if (failed()) mine.send_bytes.assign(mine.send_bytes.size(), 0);
+  header.most = *std::max_element(mine.send_bytes.begin(), mine.send_bytes.end());
   for (int r = 0; r < size(); ++r) {
-    if (!failed()) sent_[r] = send_bytes[r];
-    headers[r].bytes = sent_[r];
-    mine.most = std::max<uint64_t>(mine.most, sent_[r]);
+    header.bytes = mine.send_bytes[r];
+    mine.sent_headers[r] = header;
   }
-  for (Header& header : headers) header.most = mine.most;
-  const std::vector<Header> mine_to_all = headers;
-  const std::vector<size_t> bytes(size(), sizeof(Header));
-  channel_.AllToAllV(mine_to_all.data(), bytes.data(), headers.data(), bytes.data());
-  RequireSame(headers);
-  ++exchange_->operations;
-  received_.assign(size(), 0);
-  std::vector<uint64_t> statuses(size());
+  channel_.AllToAllV(mine.sent_headers.data(), mine.header_bytes.data(), mine.headers.data(),
+                     mine.header_bytes.data());
+  RequireSame();
+  ++mine.operations;
   uint64_t most = 0;  // that anybody may receive
-  uint64_t least_room = headers[0].room;
+  uint64_t least_room = header.room;
   for (int r = 0; r < size(); ++r) {
-    statuses[r] = headers[r].status;
-    received_[r] = headers[r].bytes;
-    most += headers[r].most;
-    least_room = std::min(least_room, headers[r].room);
+    const Header& other = mine.headers[r];
+    mine.statuses[r] = other.status;
+    mine.received_bytes[r] = other.bytes;
+    most += other.most;
+    least_room = std::min(least_room, other.room);
   }
-  if (std::accumulate(statuses.begin(), statuses.end(), uint64_t{0}) > 0) Fail(statuses);
+  RequireSuccess();
   if (least_room >= most) return;
   // With some more, so that exchanges of about this size need not agree again. All know that one of
   // them makes room, and wait to hear whether it could.
-  Try([&] { exchange_->recv.Reset(most + most / 4); });
+  Try([&] { mine.recv.Reset(most + most / 4); });
   Agree();
 }
 
-void Collective::RequireSame(const std::vector<Header>& headers) const {
+void Collective::RequireSame() const {
   const auto text = [&](int r) {
-    const Header& header = headers[r];
+    const Header& header = exchange_->headers[r];
     return "worker " + std::to_string(r) + " is at the " + header.name + " (operation " +
            std::to_string(header.operation) + ", step " + std::to_string(header.step) + ")";
   };
+  // A worker that failed before it knew the name of its operation is not compared by it.
+  int first = 0;
+  while (first + 1 < size() && exchange_->headers[first].status != 0) ++first;
   for (int r = 0; r < size(); ++r) {
-    const Header& other = headers[r];
-    const Header& mine = headers[rank()];
-    if (other.operation == mine.operation && other.step == mine.step && other.hash == mine.hash) {
+    const Header& one = exchange_->headers[first];
+    const Header& other = exchange_->headers[r];
+    if (other.operation == one.operation && other.step == one.step &&
+        (other.hash == one.hash || other.status != 0)) {
       continue;
     }
-    throw WorkerError("workers do different things: " + text(rank()) + ", " + text(r) +
+    throw WorkerError("workers do different things: " + text(first) + ", " + text(r) +
                       "; all must run the same network for the same number of steps");
   }
 }
 
 size_t Collective::received() const {
-  return std::accumulate(received_.begin(), received_.end(), size_t{0});
+  return std::accumulate(received_bytes().begin(), received_bytes().end(), size_t{0});
 }
 
-void Collective::Exchange(const void* send, void* recv) { Exchange(send, sent_, recv, received_); }
+void Collective::Exchange(const void* send, void* recv) {
+  Exchange(send, exchange_->send_bytes, recv, exchange_->received_bytes);
+}
 
 void Collective::Exchange(const void* send, const std::vector<size_t>& send_bytes, void* recv,
                           const std::vector<size_t>& recv_bytes) {
@@ -121,21 +128,22 @@ void Collective::Exchange(const void* send, const std::vector<size_t>& send_byte
 
 void Collective::Agree() {
   const uint64_t mine = failed() ? 1 : 0;
-  std::vector<uint64_t> statuses(size());
-  channel_.AllGather(&mine, sizeof(mine), statuses.data());
-  if (std::accumulate(statuses.begin(), statuses.end(), uint64_t{0}) > 0) Fail(statuses);
+  channel_.AllGather(&mine, sizeof(mine), exchange_->statuses.data());
+  RequireSuccess();
 }
 
-void Collective::Fail(const std::vector<uint64_t>& statuses) {
-  char mine[kMessageBytes] = {};
-  if (failed()) CopyText(MessageOf(error_), mine, sizeof(mine));
-  std::vector<char> all(size() * kMessageBytes);
-  channel_.AllGather(mine, sizeof(mine), all.data());
+void Collective::RequireSuccess() {
+  const std::vector<uint64_t>& statuses = exchange_->statuses;
+  const auto bad =
+      std::find_if(statuses.begin(), statuses.end(), [](uint64_t s) { return s != 0; });
+  if (bad == statuses.end()) return;
+  char mine[TableExchange::kMessageBytes] = {};
+  if (failed()) CopyMessage(error_, mine, sizeof(mine));
+  channel_.AllGather(mine, sizeof(mine), exchange_->messages.data());
   if (failed()) std::rethrow_exception(error_);
-  int failing = 0;
-  while (statuses[failing] == 0) ++failing;
-  throw OtherWorkerFailed("worker " + std::to_string(failing) + ": " +
-                          &all[failing * kMessageBytes]);
+  const size_t worker = static_cast<size_t>(bad - statuses.begin());
+  throw OtherWorkerFailed("worker " + std::to_string(worker) + ": " +
+                          &exchange_->messages[worker * TableExchange::kMessageBytes]);
 }
 
 }  // namespace msrec

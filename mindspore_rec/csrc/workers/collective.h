@@ -4,12 +4,17 @@
 // same one, and that where it fails on one of them it fails on all: whoever fails throws its own
 // exception, the others one that begins with "worker r: ".
 //
-//   Collective all(&exchange, "lookup of table 'x'");
-//   all.Try([&] { ... });                 // may fail on this worker
-//   all.Begin(bytes_to_each);             // throws on all where it failed on one
+//   Collective all(&exchange, [] { return std::string("lookup of table 'x'"); });
+//   all.Try([&] { ... });                 // may fail on this worker; fills all.send_bytes()
+//   all.Begin();                          // throws on all where it failed on one
 //   all.Exchange(send, all.memory().recv.data());
 //   all.Try([&] { ... });
 //   all.Agree();                          // the same
+//   all.Must([&] { ... });                // makes the change
+//
+// All that a worker does before Begin is in a Try: one that throws there would leave the others
+// waiting. The agreement itself allocates no memory, so a worker that runs out of memory can still
+// report it to all others.
 #pragma once
 
 #include <cstddef>
@@ -35,20 +40,37 @@ struct OtherWorkerFailed : WorkerError {
 // The channel, the memory and the count of the operations of one process, which take turns.
 struct TableExchange {
   // Requires: the group outlives it.
-  explicit TableExchange(WorkerGroup* given, Channel used = Channel::kStep)
-      : group(given), through(used) {}
+  explicit TableExchange(WorkerGroup* given, Channel used = Channel::kStep);
+  ~TableExchange();
+
+  struct Header;  // message from one worker to another at the beginning of an operation
+  static constexpr size_t kMessageBytes = 512;
 
   WorkerGroup* const group;
   const Channel through;
   std::mutex mutex;
   uint64_t operations = 0;  // done so far; equal on all workers
   Buffer<char> send, recv, rows;
+
+  // Memory of the agreement, an entry for each worker.
+  std::vector<Header> sent_headers, headers;
+  std::vector<size_t> send_bytes, received_bytes, header_bytes;
+  std::vector<uint64_t> statuses;
+  std::vector<char> messages;  // kMessageBytes each
 };
 
 class Collective {
  public:
-  // Names the operation, and waits for the one under way.
-  Collective(TableExchange* exchange, std::string operation);
+  // Names the operation by name(), and waits for the one under way.
+  template <typename Name>
+  Collective(TableExchange* exchange, const Name& name)
+      : exchange_(exchange),
+        lock_(exchange->mutex),
+        operation_(NameOf(name)),
+        scope_(operation_.c_str()),
+        channel_(exchange->group->channel(exchange->through)) {
+    exchange->send_bytes.assign(exchange->send_bytes.size(), 0);
+  }
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
 
@@ -71,12 +93,13 @@ class Collective {
   }
   bool failed() const { return error_ != nullptr; }
 
-  // Tell each worker how many bytes it is to get from this one by the next Exchange, and make room
-  // in memory().recv for those that come. Throws where the operation failed on a worker, and
-  // WorkerError where they are at different operations.
-  void Begin(const std::vector<size_t>& send_bytes);
+  // Number of bytes that each worker is to get from this one by the next Exchange: 0 at first.
+  std::vector<size_t>& send_bytes() { return exchange_->send_bytes; }
+  // Tell each worker that number, and make room in memory().recv for what comes. Throws where the
+  // operation failed on a worker, and WorkerError where they are at different operations.
+  void Begin();
   // Number of bytes that each worker will send to this one, and their sum.
-  const std::vector<size_t>& received_bytes() const { return received_; }
+  const std::vector<size_t>& received_bytes() const { return exchange_->received_bytes; }
   size_t received() const;
   void Exchange(const void* send, void* recv);
   // The same with sizes that all know.
@@ -84,23 +107,40 @@ class Collective {
                 const std::vector<size_t>& recv_bytes);
   // Throw where something failed on a worker since Begin.
   void Agree();
+  // Call fn, which all workers do now that they have agreed. Where it throws after all, the channel
+  // is given up: the others cannot go on with this worker.
+  template <typename Fn>
+  void Must(Fn&& fn) {
+    try {
+      std::forward<Fn>(fn)();
+    } catch (const std::exception& error) {
+      channel_.GiveUp(error.what());
+      throw;
+    }
+  }
 
  private:
-  struct Header;
+  using Header = TableExchange::Header;
+
+  template <typename Name>
+  std::string NameOf(const Name& name) {
+    std::string text;
+    Try([&] { text = name(); });
+    return text;
+  }
   // Throw WorkerError unless all workers are at one operation.
-  void RequireSame(const std::vector<Header>& headers) const;
-  // Throw: something failed on the workers whose status is not 0.
-  [[noreturn]] void Fail(const std::vector<uint64_t>& statuses);
+  void RequireSame() const;
+  // Throw where a worker's status is not 0.
+  void RequireSuccess();
 
   const WithoutInterpreter without_;  // others may need Python's lock to get here
   TableExchange* const exchange_;
   const std::unique_lock<std::mutex> lock_;
   const DefaultFloatMode float_mode_;
+  std::exception_ptr error_;
   const std::string operation_;
   const ExchangeScope scope_;
   Communicator& channel_;
-  std::exception_ptr error_;
-  std::vector<size_t> sent_, received_;
 };
 
 }  // namespace msrec

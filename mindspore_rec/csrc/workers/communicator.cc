@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workers/communicator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -74,7 +76,7 @@ std::string WorkerPrefix(int rank, int size) {
 }
 
 Communicator::Communicator(int rank, int size, std::string name)
-    : rank_(rank), size_(size), name_(std::move(name)) {}
+    : rank_(rank), size_(size), name_(std::move(name)), equal_bytes_(size) {}
 
 ChannelStatistics Communicator::statistics() const {
   ChannelStatistics result;
@@ -85,10 +87,22 @@ ChannelStatistics Communicator::statistics() const {
   return result;
 }
 
+template <typename Fn>
+void Communicator::OrGiveUp(const Fn& fn) {
+  try {
+    fn();
+  } catch (const std::bad_alloc&) {
+    GiveUp("out of memory in an exchange with the other workers");
+    throw;
+  }
+}
+
 void Communicator::AllToAllV(const void* send, const size_t* send_bytes, void* recv,
                              const size_t* recv_bytes) {
   CollectiveCall call(this);
-  DoAllToAllV(static_cast<const char*>(send), send_bytes, static_cast<char*>(recv), recv_bytes);
+  OrGiveUp([&] {
+    DoAllToAllV(static_cast<const char*>(send), send_bytes, static_cast<char*>(recv), recv_bytes);
+  });
   uint64_t sent = 0;
   uint64_t received = 0;
   for (int r = 0; r < size_; ++r) {
@@ -100,12 +114,18 @@ void Communicator::AllToAllV(const void* send, const size_t* send_bytes, void* r
 }
 
 void Communicator::AllGather(const void* mine, size_t bytes, void* all) {
-  AllGatherV(mine, all, std::vector<size_t>(size_, bytes).data());
+  CollectiveCall call(this);
+  std::fill(equal_bytes_.begin(), equal_bytes_.end(), bytes);
+  OrGiveUp([&] {
+    DoAllGatherV(static_cast<const char*>(mine), static_cast<char*>(all), equal_bytes_.data());
+  });
+  call.Moved(static_cast<uint64_t>(size_ - 1) * bytes, static_cast<uint64_t>(size_ - 1) * bytes);
 }
 
 void Communicator::AllGatherV(const void* mine, void* all, const size_t* all_bytes) {
   CollectiveCall call(this);
-  DoAllGatherV(static_cast<const char*>(mine), static_cast<char*>(all), all_bytes);
+  OrGiveUp(
+      [&] { DoAllGatherV(static_cast<const char*>(mine), static_cast<char*>(all), all_bytes); });
   uint64_t received = 0;
   for (int r = 0; r < size_; ++r) {
     if (r != rank_) received += all_bytes[r];
@@ -115,7 +135,7 @@ void Communicator::AllGatherV(const void* mine, void* all, const size_t* all_byt
 
 void Communicator::Barrier() {
   CollectiveCall call(this);
-  DoBarrier();
+  OrGiveUp([&] { DoBarrier(); });
 }
 
 void Communicator::Send(int to, int tag, const void* data, size_t bytes) {
@@ -184,7 +204,7 @@ void Communicator::CheckRank(int rank) const {
   }
 }
 
-std::vector<std::string> GatherBytes(Communicator& channel, const std::string& mine) {
+std::vector<std::string> GatherBytes(Communicator& channel, const std::string& mine) try {
   // One round brings the lengths and all short texts; a second one brings longer texts.
   struct Head {
     uint64_t bytes = 0;
@@ -211,6 +231,9 @@ std::vector<std::string> GatherBytes(Communicator& channel, const std::string& m
     at += long_bytes[r];
   }
   return all;
+} catch (const std::bad_alloc&) {
+  channel.GiveUp("out of memory for what the other workers say");
+  throw;
 }
 
 }  // namespace msrec

@@ -86,8 +86,12 @@ class Communicator {
   // Returns what a call has been waiting for for a while, "" where none is. From any thread.
   std::string waiting() const;
 
+  // Give the channel up, because this worker cannot go on as the others expect: they fail too
+  // instead of waiting, or the job ends with this sentence.
+  void GiveUp(const char* why) { DoGiveUp(why); }
+
   // Collective calls. Sizes are in bytes and have no limit. Memory of send and receive must not
-  // overlap.
+  // overlap. A call that runs out of memory gives the channel up.
 
   // Sends part r of `send` to worker r, and receives the parts for this worker into `recv`, those
   // of worker 0 first. Both are `size()` parts one after another, of the sizes given; the bytes
@@ -127,8 +131,14 @@ class Communicator {
                            const size_t* recv_bytes) = 0;
   virtual void DoAllGatherV(const char* mine, char* all, const size_t* all_bytes) = 0;
   virtual void DoBarrier() = 0;
+  // Does not return, or returns and lets every other worker's call on the channel fail.
+  virtual void DoGiveUp(const char* why) = 0;
   virtual void DoSend(int to, int tag, const char* data, size_t bytes) = 0;
   virtual std::optional<WorkerMessage> DoTryReceive(int from, int tag) = 0;
+
+  // Call fn, and give the channel up where it runs out of memory.
+  template <typename Fn>
+  void OrGiveUp(const Fn& fn);
 
   void CheckTag(int tag) const;
   void CheckRank(int rank) const;
@@ -138,6 +148,7 @@ class Communicator {
   const std::string name_;
   std::atomic<double> wait_limit_{kDefaultWaitLimit};
   std::atomic<bool> busy_{false};
+  std::vector<size_t> equal_bytes_;  // of AllGather, by worker
   mutable std::mutex waiting_mutex_;
   std::string waiting_;
   std::atomic<uint64_t> calls_{0}, bytes_sent_{0}, bytes_received_{0}, nanoseconds_{0};

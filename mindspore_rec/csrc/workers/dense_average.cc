@@ -10,16 +10,23 @@ std::string Number(size_t n) { return std::to_string(n) + (n == 1 ? " parameter"
 
 void AverageOverWorkers(TableExchange* exchange, const std::vector<const float*>& gradients,
                         const std::vector<FloatSpan>& sums) {
-  Collective all(exchange, "average of the gradients of " + Number(gradients.size()));
-  all.Begin(std::vector<size_t>(all.size(), 0));
-  WeightedSum(all.channel(), gradients, sums, all.group().weights().data());
+  Collective all(exchange,
+                 [&] { return "average of the gradients of " + Number(gradients.size()); });
+  std::vector<float> weights;
+  all.Try([&] {
+    weights = all.group().weights();
+    ReserveSum(all.channel(), sums);
+  });
+  all.Begin();
+  all.Must([&] { WeightedSum(all.channel(), gradients, sums, weights.data()); });
 }
 
 void CheckSameOverWorkers(TableExchange* exchange, const std::vector<ByteSpan>& parameters,
                           const std::vector<std::string>& names) {
-  Collective all(exchange, "comparison of " + Number(parameters.size()));
-  all.Begin(std::vector<size_t>(all.size(), 0));
-  const auto difference = FindDifference(all.channel(), parameters);
+  Collective all(exchange, [&] { return "comparison of " + Number(parameters.size()); });
+  all.Begin();
+  std::optional<WorkerDifference> difference;
+  all.Must([&] { difference = FindDifference(all.channel(), parameters); });
   if (!difference.has_value()) return;
   std::string workers;
   for (const int r : difference->workers)

@@ -29,10 +29,9 @@ struct GradientHeader {
 class GradientExchange {
  public:
   GradientExchange(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow)
-      : tables_(tables),
-        narrow_(narrow),
-        all_(&tables[0]->exchange(),
-             "exchange of gradients of " + TableNames({tables.begin(), tables.end()})) {}
+      : tables_(tables), narrow_(narrow), all_(&tables[0]->exchange(), [&] {
+          return "exchange of gradients of " + TableNames({tables.begin(), tables.end()});
+        }) {}
 
   void Run();
 
@@ -149,16 +148,16 @@ void GradientExchange::Accumulate() {
 
 void GradientExchange::Run() {
   std::vector<std::unique_lock<std::mutex>> locks;
-  for (ShardedTable* table : tables_) locks.emplace_back(table->mutex_);
-  std::vector<size_t> bytes(all_.size(), 0);
   all_.Try([&] {
+    locks.reserve(tables_.size());
+    for (ShardedTable* table : tables_) locks.emplace_back(table->mutex_);
     size_t total = 0;
-    for (int r = 0; r < all_.size(); ++r) total += bytes[r] = Send(r, nullptr);
+    for (int r = 0; r < all_.size(); ++r) total += all_.send_bytes()[r] = Send(r, nullptr);
     char* at = all_.memory().send.Reset(total);
     for (int r = 0; r < all_.size(); ++r) at += Send(r, at);
   });
   try {
-    all_.Begin(bytes);
+    all_.Begin();
     all_.Exchange(all_.memory().send.data(), all_.memory().recv.data());
     all_.Try([&] {
       Receive();
@@ -166,10 +165,8 @@ void GradientExchange::Run() {
     });
     all_.Agree();
   } catch (...) {
-    for (ShardedTable* table : tables_) {
-      table->kept_.clear();
-      table->table().DiscardGradients();
-    }
+    for (std::unique_lock<std::mutex>& lock : locks) lock.unlock();
+    for (ShardedTable* table : tables_) table->DiscardGradients();
     throw;
   }
   for (ShardedTable* table : tables_) table->ForgetLocked();

@@ -40,12 +40,23 @@ void WorkerGroup::BeginStep(int64_t step, const std::vector<int64_t>& samples, b
     }
     sum += static_cast<double>(n);
   }
+  const std::lock_guard<std::mutex> lock(mutex_);
   for (int r = 0; r < size_; ++r) {
     const double share = sum == 0 ? 0.0 : static_cast<double>(samples[r]) / sum;
     weights_[r] = static_cast<float>(summed && samples[r] > 0 ? 1.0 : share);
   }
-  idle_ = samples[rank_] == 0;
+  idle_.store(samples[rank_] == 0, std::memory_order_release);
   step_.store(step, std::memory_order_relaxed);
+}
+
+std::vector<float> WorkerGroup::weights() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return weights_;
+}
+
+float WorkerGroup::weight() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return weights_[rank_];
 }
 
 WorkerGroup* TheGroup() { return the_group.load(std::memory_order_acquire); }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "workers/communicator.h"
@@ -39,7 +40,7 @@ class WorkerGroup {
   void SetWaitLimit(double seconds);
 
   // Begins a step: `samples` has the number of samples of each worker's batch, at least 0. Called
-  // by one thread before the operators of the step run. Throws std::invalid_argument where the
+  // before the operators of the step run, from any thread. Throws std::invalid_argument where the
   // length differs from size(), or a number is negative. With `summed` the losses are sums over
   // samples, and so are gradients: each worker with samples has the weight 1.
   void BeginStep(int64_t step, const std::vector<int64_t>& samples, bool summed = false);
@@ -48,18 +49,19 @@ class WorkerGroup {
   int64_t step() const { return step_.load(std::memory_order_relaxed); }
   // Weight of each worker's mean gradient in the global batch's: its share of the samples, 0 for
   // all where no worker has any, 1 / size() before BeginStep was called; 1 where losses are sums.
-  const std::vector<float>& weights() const { return weights_; }
-  float weight() const { return weights_[rank_]; }
+  std::vector<float> weights() const;
+  float weight() const;
   // Whether this worker has no samples in this step: it takes part in exchanges without keys.
-  bool idle() const { return idle_; }
+  bool idle() const { return idle_.load(std::memory_order_acquire); }
 
  private:
   const std::vector<std::unique_ptr<Communicator>> channels_;
   const int rank_;
   const int size_;
   std::atomic<int64_t> step_{-1};
+  std::atomic<bool> idle_{false};
+  mutable std::mutex mutex_;  // of the weights: operators may read them in another thread
   std::vector<float> weights_;
-  bool idle_ = false;
 };
 
 // Returns the group of this process, null where it was started without a launcher. It lives as

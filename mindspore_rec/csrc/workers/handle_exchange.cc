@@ -22,20 +22,21 @@ void RequireSpread(const ShardedTable& table) {
 void ShardedTable::LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out,
                                      int64_t* handles) {
   RequireSpread(*this);
-  std::vector<LookupRequest> one{{this, ids, filter, nullptr, out, 0, handles}};
-  LookUpOverWorkers(&one, true);
+  LookupRequest one{this, ids, filter, nullptr, out, 0, handles};
+  LookUpOverWorkers(&one, 1, true);
 }
 
 // A message to a worker: its handles, then their gradients.
 void ShardedTable::AccumulateByHandle(const int64_t* handles, size_t n, const float* grad) {
   RequireSpread(*this);
-  Collective all(exchange_, "gradients by handle of " + TableNames({this}));
+  Collective all(exchange_, [this] { return "gradients by handle of " + TableNames({this}); });
   const size_t dim = static_cast<size_t>(table_->dim());
   const size_t bytes_each = 2 * sizeof(int64_t) + dim * sizeof(float);
-  std::vector<size_t> counts(all.size(), 0), bytes(all.size(), 0);
+  std::vector<size_t>& bytes = all.send_bytes();
   const bool idle = all.group().idle();
   all.Try([&] {
     table_->CheckHandles(handles, n);
+    std::vector<size_t> counts(all.size(), 0);
     for (size_t i = 0; i < n && !idle; ++i) {
       if (!RowHandles::NoRow(handles + 2 * i)) ++counts[RowHandles::WorkerOf(handles + 2 * i)];
     }
@@ -62,7 +63,7 @@ void ShardedTable::AccumulateByHandle(const int64_t* handles, size_t n, const fl
       grad_at[r] += dim * sizeof(float);
     }
   });
-  all.Begin(bytes);
+  all.Begin();
   all.Exchange(all.memory().send.data(), all.memory().recv.data());
   all.Try([&] {
     std::vector<int64_t> given;
@@ -79,7 +80,12 @@ void ShardedTable::AccumulateByHandle(const int64_t* handles, size_t n, const fl
     table_->AdoptHandles(given.data(), given.size() / 2);
     table_->AccumulateByHandle(given.data(), given.size() / 2, grads.data());
   });
-  all.Agree();
+  try {
+    all.Agree();
+  } catch (...) {
+    DiscardGradients();  // others have added theirs
+    throw;
+  }
 }
 
 }  // namespace msrec

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workers/lookup_exchange.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "table/for_shards.h"
+#include "util/bytes.h"
 
 namespace msrec {
 namespace {
@@ -15,46 +17,92 @@ const char* KindOf(const LookupRequest& request, bool train) {
   return train ? "training lookup of " : "lookup of ";
 }
 
-std::string OperationName(const std::vector<LookupRequest>& requests, bool train) {
+// Whether a lookup needs no other worker: evaluation of a table that all have whole.
+bool IsLocal(const LookupRequest& request, bool train) {
+  return !train && !request.table->placement().spread();
+}
+
+void LookUpHereOnly(const LookupRequest& request) {
+  Table& table = request.table->table();
+  if (request.bags == nullptr) {
+    table.LookupEval(request.ids, request.filter, request.out);
+  } else {
+    table.PoolEval(request.ids, request.filter, *request.bags, request.out);
+  }
+}
+
+std::string OperationName(const LookupRequest* requests, size_t n, bool train) {
   std::vector<const ShardedTable*> tables;
-  for (const LookupRequest& request : requests) tables.push_back(request.table);
+  for (size_t i = 0; i < n; ++i) {
+    if (!IsLocal(requests[i], train)) tables.push_back(requests[i].table);
+  }
   return KindOf(requests[0], train) + TableNames(tables);
+}
+
+// Turn n floats in place into numbers of another type, which must have them.
+void NarrowInPlace(NumberType type, size_t n, float* numbers) {
+  if (type == NumberType::kFloat32) return;
+  constexpr size_t kPart = 1024;
+  uint16_t part[kPart];
+  for (size_t first = 0; first < n; first += kPart) {
+    const size_t count = std::min(kPart, n - first);
+    Narrow(type, numbers + first, count, part);
+    CopyBytes(reinterpret_cast<char*>(numbers) + first * sizeof(part[0]), part,
+              count * sizeof(part[0]));
+  }
 }
 
 }  // namespace
 
-LookupExchange::LookupExchange(std::vector<LookupRequest>* requests, bool train)
-    : requests_(*requests),
+LookupExchange::LookupExchange(LookupRequest* requests, size_t n, bool train)
+    : requests_(requests),
+      size_(n),
       train_(train),
-      all_(&requests_[0].table->exchange(), OperationName(requests_, train)) {}
+      all_(&requests[0].table->exchange(), [=] { return OperationName(requests, n, train); }) {}
 
 void LookupExchange::Run() {
-  std::vector<size_t> bytes(all_.size(), 0);
   all_.Try([&] {
-    for (LookupRequest& request : requests_) {
-      lookups_.emplace_back();
-      lookups_.back().request = &request;
-      tasks_.Add(request.table);
-    }
+    AddLookups();
     tasks_.ForEach([&](size_t i) { Plan(&lookups_[i]); });
-    bytes = WriteKeys();
+    WriteKeys();
   });
-  all_.Begin(bytes);
+  all_.Begin();
   all_.Exchange(all_.memory().send.data(), all_.memory().recv.data());
   all_.Try([&] {
     ReadKeys();
-    LookUpHere();
+    MakeRoom();
+    tasks_.ForEach([&](size_t i) { PrepareHere(&lookups_[i]); });
+    PlanReturn();
   });
-  try {
-    all_.Agree();
+  all_.Agree();
+  all_.Must([&] {
+    tasks_.ForEach([&](size_t i) { FinishHere(&lookups_[i]); });
     ReturnRows();
-    if (requests_[0].handles != nullptr) ReturnHandles();
-  } catch (...) {
-    ForgetHere();
-    throw;
+    if (by_handle()) ReturnHandles();
+    size_t index = 0;
+    for (One& one : lookups_) Expand(&one, index++);
+  });
+}
+
+void LookupExchange::AddLookups() {
+  lookups_.reserve(size_);
+  for (size_t i = 0; i < size_; ++i) {
+    LookupRequest& request = requests_[i];
+    if (IsLocal(request, train_)) {
+      LookUpHereOnly(request);
+      continue;
+    }
+    lookups_.emplace_back();
+    One& one = lookups_.back();
+    one.request = &request;
+    for (const One& before : lookups_) {
+      if (before.request->table == request.table && before.prepared != nullptr) {
+        one.prepared = before.prepared;
+      }
+    }
+    if (one.prepared == nullptr) one.prepared = std::make_shared<PreparedLookups>();
+    tasks_.Add(request.table);
   }
-  size_t index = 0;
-  for (One& one : lookups_) Expand(&one, index++);
 }
 
 void LookupExchange::Plan(One* one) {
@@ -64,9 +112,10 @@ void LookupExchange::Plan(One* one) {
   table.CheckLookup(IdView{}, request.filter, train_);
   CheckBatchSize(request.ids, one->table().name());
   one->kept = one->table().NewLookup();
+  one->place = ShardedTable::NewPlace();
   KeptLookup& kept = *one->kept;
   if (request.bags != nullptr) {
-    one->pooling = std::make_unique<BagPooling>(table.NewPooling());
+    one->pooling = std::make_unique<BagPooling>(table.NewPooling(one->type()));
     one->pooling->Check(request.ids, *request.bags);
   }
   if (train_ && request.handles == nullptr && !all_.group().idle()) table.NoteLookup(request.ids);
@@ -84,41 +133,54 @@ void LookupExchange::Plan(One* one) {
   kept.keys.Plan(&batch, one->table().placement());
 }
 
-void LookupExchange::LookUpHere() {
-  size_t row_floats = 0;
-  size_t sent_floats = 0;
+void LookupExchange::MakeRoom() {
+  size_t coming = kLine;
+  size_t going = 0;
   for (One& one : lookups_) {
-    one.kept->rows.Reset(kLineFloats + one.kept->owned * one.dim());
-    sent_floats += one.kept->owned * one.dim();
-    if (!one.replicated()) row_floats += one.kept->keys.total() * one.dim();
-  }
-  all_.memory().rows.Reset((kLineFloats + row_floats) * sizeof(float));
-  // Keys have been sent: the memory takes rows to send, or handles that come.
-  if (lookups_.size() > 1) all_.memory().send.Reset(sent_floats * sizeof(float));
-  if (requests_[0].handles != nullptr) {
-    all_.memory().send.Reset(2 * lookups_[0].kept->keys.total() * sizeof(int64_t));
-  }
-  tasks_.ForEach([&](size_t i) {
-    One* const one = &lookups_[i];
-    KeptLookup& kept = *one->kept;
-    const IdView keys{kept.owned_keys.data(), kept.owned, true};
-    IdFilter filter;
-    filter.counts = kept.occurrences.data();
-    if (one->request->handles != nullptr) {
-      int64_t* handles = kept.handles.Reset(2 * kept.owned);
-      one->here().LookupWithHandles(keys, filter, one->rows(), handles);
-    } else if (train_) {
-      kept.owner_ticket = one->here().LookupTrain(keys, filter, one->rows());
-    } else {
-      one->here().LookupEval(keys, filter, one->rows());
+    one.kept->rows.Reset(kLine / sizeof(float) + one.kept->owned * one.dim());
+    if (one.replicated()) continue;
+    for (int r = 0; r < all_.size(); ++r) {
+      coming += MessageBytes(one, one.sent(r));
+      going += MessageBytes(one, one.kept->received[r]);
     }
-  });
+  }
+  all_.memory().rows.Reset(coming);
+  // Keys have been sent: the memory takes rows to send, or handles that come.
+  if (lookups_.size() > 1) all_.memory().send.Reset(going);
+  if (by_handle()) {
+    all_.memory().send.Reset(2 * lookups_[0].kept->keys.total() * sizeof(int64_t));
+    lookups_[0].kept->handles.Reset(2 * lookups_[0].kept->owned);
+  }
 }
 
-void LookupExchange::ForgetHere() {
-  for (One& one : lookups_) {
-    if (one.trained && one.kept->owner_ticket > 0) one.here().ForgetLookup(one.kept->owner_ticket);
+void LookupExchange::PrepareHere(One* one) {
+  KeptLookup& kept = *one->kept;
+  const IdView keys{kept.owned_keys.data(), kept.owned, true};
+  IdFilter filter;
+  filter.counts = kept.occurrences.data();
+  if (one->trained) {
+    one->here().PrepareLookup(keys, filter, by_handle(), one->prepared.get());
+  } else if (by_handle()) {
+    one->here().LookupWithHandles(keys, filter, one->rows(), kept.handles.data());
+  } else if (train_) {
+    kept.owner_ticket = one->here().LookupTrain(keys, filter, one->rows());
+  } else {
+    one->here().LookupEval(keys, filter, one->rows());
   }
+}
+
+void LookupExchange::FinishHere(One* one) {
+  if (one->trained) {
+    int64_t* const handles = by_handle() ? one->kept->handles.data() : nullptr;
+    one->kept->owner_ticket = one->here().FinishLookup(one->prepared.get(), one->rows(), handles);
+  }
+  NarrowInPlace(one->type(), one->kept->owned * one->dim(), one->rows());
+}
+
+size_t LookupExchange::MessageBytes(const One& one, size_t rows) const {
+  const size_t bytes = rows * one.row_bytes();
+  // Rows of one table are sent from where they are; behind those of others all begin aligned.
+  return lookups_.size() == 1 ? bytes : Padded(bytes);
 }
 
 void LookupExchange::Expand(One* one, size_t index) {
@@ -130,13 +192,12 @@ void LookupExchange::Expand(One* one, size_t index) {
   if (kept.idle) {
     ZeroRows(request.out, kept.grad_rows, pooled ? 1 : request.ids.stride, dim);
   } else {
-    kept.keys.Point(&batch, rows_.data() + index * all_.size(), dim);
+    kept.keys.Point(&batch, rows_.data() + index * all_.size(), one->row_bytes());
     if (pooled) {
       one->pooling->Pool(&batch, one->ids, *request.bags, nullptr, request.out);
     } else {
       if (batch.begin[kNumShards] < batch.n) ZeroRows(request.out, batch.n, batch.stride, dim);
-      const RowKernels& kernels =
-          ActiveKernels().RowsOf(NumberType::kFloat32, NumberType::kFloat32);
+      const RowKernels& kernels = ActiveKernels().RowsOf(one->type(), NumberType::kFloat32);
       ForShards(batch, [&](int s) {
         const size_t first = batch.begin[s];
         kernels.gather(batch.row.data() + first, batch.inverse.data() + first,
@@ -146,30 +207,19 @@ void LookupExchange::Expand(One* one, size_t index) {
     }
   }
   if (one->trained && request.handles == nullptr) {
-    request.ticket = one->table().Keep(std::move(one->kept));
+    request.ticket = one->table().Keep(std::move(one->kept), std::move(one->place));
   } else {
     request.ticket = StepLookups::kFrozenTicket;
     one->table().Recycle(std::move(one->kept));
   }
 }
 
-void LookUpOverWorkers(std::vector<LookupRequest>* requests, bool train) {
-  if (train) {
-    LookupExchange(requests, true).Run();
+void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train) {
+  if (!std::all_of(requests, requests + n, [=](const auto& one) { return IsLocal(one, train); })) {
+    LookupExchange(requests, n, train).Run();
     return;
   }
-  // Of a table that all workers have whole, evaluation needs nobody else.
-  std::vector<LookupRequest> others;
-  for (const LookupRequest& request : *requests) {
-    if (request.table->placement().spread()) {
-      others.push_back(request);
-    } else if (request.bags == nullptr) {
-      request.table->table().LookupEval(request.ids, request.filter, request.out);
-    } else {
-      request.table->table().PoolEval(request.ids, request.filter, *request.bags, request.out);
-    }
-  }
-  if (!others.empty()) LookupExchange(&others, false).Run();
+  for (size_t i = 0; i < n; ++i) LookUpHereOnly(requests[i]);
 }
 
 }  // namespace msrec

@@ -2,7 +2,8 @@
 //
 // LookupExchange: the lookups of one operation over workers. Keys go to their owners and rows come
 // back (lookup_messages.cc); before it the batches are planned, and after it rows are expanded to
-// positions or bags (lookup_exchange.cc). Internal to those files.
+// positions or bags (lookup_exchange.cc). Owners prepare their lookups, agree that all can be done,
+// and do them. Internal to those files.
 #pragma once
 
 #include <memory>
@@ -18,19 +19,21 @@ namespace msrec {
 class LookupExchange {
  public:
   // Requires: what LookUpOverWorkers does; the requests outlive it.
-  LookupExchange(std::vector<LookupRequest>* requests, bool train);
+  LookupExchange(LookupRequest* requests, size_t n, bool train);
 
   // Do the lookups. Throws on all workers where one fails.
   void Run();
 
  private:
-  // Free floats in front of rows, for a row's metadata. A cache line, so that rows begin with one.
-  static constexpr size_t kLineFloats = 16;
+  // Free bytes in front of rows, for a row's metadata. A cache line, so that rows begin with one.
+  static constexpr size_t kLine = 64;
 
   struct One {
     LookupRequest* request = nullptr;
     bool trained = false;
     std::unique_ptr<KeptLookup> kept;
+    ShardedTable::Kept::node_type place;        // where it is kept
+    std::shared_ptr<PreparedLookups> prepared;  // of its table's trained lookups, here
     std::unique_ptr<BagPooling> pooling;
     IdView ids;  // empty if this worker is idle
 
@@ -40,26 +43,47 @@ class LookupExchange {
     bool replicated() const { return table().placement().replicated(); }
     // Number of keys that this worker sends to r.
     size_t sent(int r) const { return kept->keys.count(replicated() ? 0 : r); }
-    // The rows of the keys that this worker owns.
-    float* rows() const { return kept->rows.data() + kLineFloats; }
+    // The type of rows in messages: the table's own, so that nothing is lost.
+    // Those of a table that everybody has stay, as the lookup gives them.
+    NumberType type() const {
+      return replicated() ? NumberType::kFloat32 : here().config().precision.value;
+    }
+    size_t row_bytes() const { return dim() * BytesOf(type()); }
+    // The rows of the keys that this worker owns: as looked up, then in the type above.
+    float* rows() const { return kept->rows.data() + kLine / sizeof(float); }
   };
 
+  // One step on the way of a lookup, in the order in which they are taken. Up to PlanReturn they
+  // may fail; what follows changes tables and needs no memory.
+  void AddLookups();
   void Plan(One* one);
-  // Write the keys of all lookups to memory().send; return the bytes for each worker.
-  std::vector<size_t> WriteKeys();
+  // Write the keys of all lookups to memory().send, and their bytes to send_bytes().
+  void WriteKeys();
   void ReadKeys();
-  void LookUpHere();
-  void ForgetHere();
+  void MakeRoom();
+  void PrepareHere(One* one);
+  void PlanReturn();
+  void FinishHere(One* one);
+  // Return the size of the message of so many rows of a lookup.
+  size_t MessageBytes(const One& one, size_t rows) const;
   void ReturnRows();
   void ReturnHandles();
   void Expand(One* one, size_t index);
 
-  std::vector<LookupRequest>& requests_;
+  bool by_handle() const { return requests_[0].handles != nullptr; }
+
+  LookupRequest* const requests_;
+  const size_t size_;
   const bool train_;
   Collective all_;
   std::vector<One> lookups_;
   TableTasks<ShardedTable*> tasks_;
-  std::vector<float*> rows_;  // the first row, by lookup and worker
+  // Working memory for the way back.
+  std::vector<char*> rows_;              // the first row, by lookup and worker
+  std::vector<const One*> travelling_;   // those whose rows come from other workers
+  std::vector<const char*> next_rows_;   // by those: the row to copy next
+  std::vector<size_t> sent_, received_;  // bytes, by worker
+  std::vector<size_t> handles_sent_, handles_received_;
 };
 
 }  // namespace msrec

@@ -13,20 +13,20 @@ namespace msrec {
 namespace {
 
 // Return the size of a lookup's keys to a worker: their number, the keys, their occurrences.
-size_t MessageBytes(size_t keys) {
+size_t KeyMessageBytes(size_t keys) {
   constexpr size_t kKeyBytes = sizeof(int64_t) + sizeof(uint32_t);
   return sizeof(uint64_t) + Padded(keys * kKeyBytes);
 }
 
 }  // namespace
 
-std::vector<size_t> LookupExchange::WriteKeys() {
-  std::vector<size_t> bytes(all_.size(), 0);
+void LookupExchange::WriteKeys() {
+  std::vector<size_t>& bytes = all_.send_bytes();
   size_t total = 0;
   for (const One& one : lookups_) {
     for (int r = 0; r < all_.size(); ++r) {
-      bytes[r] += MessageBytes(one.sent(r));
-      total += MessageBytes(one.sent(r));
+      bytes[r] += KeyMessageBytes(one.sent(r));
+      total += KeyMessageBytes(one.sent(r));
     }
   }
   char* at = all_.memory().send.Reset(total);
@@ -38,7 +38,7 @@ std::vector<size_t> LookupExchange::WriteKeys() {
       std::memcpy(at, &count, sizeof(count));
       keys[i].push_back(reinterpret_cast<int64_t*>(at + sizeof(count)));
       occurrences[i].push_back(reinterpret_cast<uint32_t*>(keys[i].back() + count));
-      at += MessageBytes(count);
+      at += KeyMessageBytes(count);
     }
   }
   for (size_t i = 0; i < lookups_.size(); ++i) {
@@ -51,7 +51,6 @@ std::vector<size_t> LookupExchange::WriteKeys() {
       std::copy_n(occurrences[i][0], one.sent(0), occurrences[i][r]);
     }
   }
-  return bytes;
 }
 
 void LookupExchange::ReadKeys() {
@@ -68,7 +67,7 @@ void LookupExchange::ReadKeys() {
       messages.push_back(at + sizeof(count));
       one.kept->received[r] = count;
       one.kept->owned += count;
-      at += MessageBytes(count);
+      at += KeyMessageBytes(count);
     }
   }
   for (size_t i = 0; i < lookups_.size(); ++i) {
@@ -86,63 +85,72 @@ void LookupExchange::ReadKeys() {
   }
 }
 
-void LookupExchange::ReturnRows() {
-  std::vector<size_t> sent(all_.size(), 0), received(all_.size(), 0);
-  std::vector<const One*> travelling;
-  float* rows = reinterpret_cast<float*>(all_.memory().rows.data()) + kLineFloats;
-  float* next = rows;
-  rows_.assign(lookups_.size() * all_.size(), nullptr);
+void LookupExchange::PlanReturn() {
+  const size_t workers = all_.size();
+  sent_.assign(workers, 0);
+  received_.assign(workers, 0);
+  rows_.assign(lookups_.size() * workers, nullptr);
   for (One& one : lookups_) {
-    if (!one.replicated()) travelling.push_back(&one);
+    if (!one.replicated()) travelling_.push_back(&one);
   }
-  for (int r = 0; r < all_.size(); ++r) {
+  next_rows_.reserve(travelling_.size());
+  char* next = all_.memory().rows.data() + kLine;
+  for (size_t r = 0; r < workers; ++r) {
     for (size_t i = 0; i < lookups_.size(); ++i) {
       One& one = lookups_[i];
-      float*& begin = rows_[i * all_.size() + r];
+      char*& begin = rows_[i * workers + r];
       if (one.replicated()) {
-        begin = one.rows();
+        begin = reinterpret_cast<char*>(one.rows());
         for (int before = 0; before < all_.rank(); ++before) {
-          begin += one.kept->received[before] * one.dim();
+          begin += one.kept->received[before] * one.row_bytes();
         }
         continue;
       }
       begin = next;
-      next += one.sent(r) * one.dim();
-      received[r] += one.sent(r) * one.dim() * sizeof(float);
-      sent[r] += one.kept->received[r] * one.dim() * sizeof(float);
+      const size_t coming = MessageBytes(one, one.sent(r));
+      next += coming;
+      received_[r] += coming;
+      sent_[r] += MessageBytes(one, one.kept->received[r]);
     }
   }
-  if (travelling.empty()) return;
+  for (size_t r = 0; by_handle() && r < workers; ++r) {
+    handles_sent_.push_back(lookups_[0].kept->received[r] * 2 * sizeof(int64_t));
+    handles_received_.push_back(lookups_[0].sent(r) * 2 * sizeof(int64_t));
+  }
+}
+
+void LookupExchange::ReturnRows() {
+  if (travelling_.empty()) return;
+  char* const rows = all_.memory().rows.data() + kLine;
   const char* send = nullptr;
-  if (travelling.size() == 1) {
-    send = reinterpret_cast<const char*>(travelling[0]->rows());
+  if (lookups_.size() == 1) {
+    send = reinterpret_cast<const char*>(travelling_[0]->rows());
   } else {
     char* at = all_.memory().send.data();
     send = at;
-    std::vector<const float*> from;
-    for (const One* one : travelling) from.push_back(one->rows());
+    for (const One* one : travelling_) {
+      next_rows_.push_back(reinterpret_cast<const char*>(one->rows()));
+    }
     for (int r = 0; r < all_.size(); ++r) {
-      for (size_t i = 0; i < travelling.size(); ++i) {
-        const size_t floats = travelling[i]->kept->received[r] * travelling[i]->dim();
-        CopyBytes(at, from[i], floats * sizeof(float));
-        from[i] += floats;
-        at += floats * sizeof(float);
+      for (size_t i = 0; i < travelling_.size(); ++i) {
+        const size_t count = travelling_[i]->kept->received[r];
+        const size_t bytes = count * travelling_[i]->row_bytes();
+        const size_t padded = MessageBytes(*travelling_[i], count);
+        CopyBytes(at, next_rows_[i], bytes);
+        ZeroBytes(at + bytes, padded - bytes);
+        next_rows_[i] += bytes;
+        at += padded;
       }
     }
   }
-  all_.Exchange(send, sent, rows, received);
+  all_.Exchange(send, sent_, rows, received_);
 }
 
 void LookupExchange::ReturnHandles() {
   const LookupRequest& request = requests_[0];
   const KeptLookup& kept = *lookups_[0].kept;
-  std::vector<size_t> sent, received;
-  for (int r = 0; r < all_.size(); ++r) {
-    sent.push_back(kept.received[r] * 2 * sizeof(int64_t));
-    received.push_back(lookups_[0].sent(r) * 2 * sizeof(int64_t));
-  }
   auto* handles = reinterpret_cast<int64_t*>(all_.memory().send.data());
-  all_.Exchange(kept.handles.data(), sent, handles, received);
+  all_.Exchange(kept.handles.data(), handles_sent_, handles, handles_received_);
   Table& table = lookups_[0].here();
   table.AdoptHandles(handles, kept.keys.total());
   for (size_t i = 0; i < 2 * kept.grad_rows; i += 2) request.handles[i] = -1;

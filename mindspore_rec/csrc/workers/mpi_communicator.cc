@@ -53,17 +53,33 @@ class Patience {
   const Clock::time_point start_ = Clock::now();
 };
 
-// Returns where each part of parts one after another begins.
-std::vector<size_t> Starts(const size_t* bytes, int parts) {
-  std::vector<size_t> starts(parts, 0);
-  for (int r = 1; r < parts; ++r) starts[r] = starts[r - 1] + bytes[r - 1];
-  return starts;
-}
-
 }  // namespace
 
 MpiCommunicator::MpiCommunicator(MpiJob* job, MpiHandle handle, const std::string& name)
-    : Communicator(job->rank(), job->size(), name), job_(job), handle_(handle) {}
+    : Communicator(job->rank(), job->size(), name),
+      job_(job),
+      handle_(handle),
+      subject_("channel '" + name + "'"),
+      send_at_(job->size()),
+      recv_at_(job->size()),
+      barrier_bytes_(job->size(), 1),
+      barrier_(job->size()) {
+  messages_.Reserve(2 * static_cast<size_t>(job->size()));  // more only of messages in pieces
+}
+
+void MpiCommunicator::FillStarts(const size_t* bytes, std::vector<size_t>* starts) {
+  size_t at = 0;
+  for (size_t r = 0; r < starts->size(); ++r) {
+    (*starts)[r] = at;
+    at += bytes[r];
+  }
+}
+
+void MpiCommunicator::Messages::Reserve(size_t messages) {
+  requests.reserve(messages);
+  expected.reserve(messages);
+  for (std::vector<int>* each : {&peers, &places, &errors, &bytes}) each->reserve(messages);
+}
 
 void MpiCommunicator::Messages::Add(MpiRequest request, int peer, int64_t bytes_expected) {
   requests.push_back(request);
@@ -81,7 +97,7 @@ void MpiCommunicator::Check(int code, const char* what) const {
   if (code == 0) return;
   char text[512];
   job_->mpi().error_text(code, text, sizeof(text));
-  job_->EndBroken(std::string(what) + " on channel '" + name() + "' failed: " + text);
+  job_->EndBroken((std::string(what) + " on " + subject_ + " failed: " + text).c_str());
 }
 
 template <typename Fn>
@@ -148,7 +164,8 @@ void MpiCommunicator::LookAround(const Messages& messages, double seconds, doubl
 void MpiCommunicator::Wait(Messages* messages) {
   constexpr double kLook = 0.1;  // seconds between two looks around
   const int n = static_cast<int>(messages->requests.size());
-  std::vector<int> places(n), errors(n), bytes(n);
+  std::vector<int>&places = messages->places, &errors = messages->errors, &bytes = messages->bytes;
+  for (std::vector<int>* each : {&places, &errors, &bytes}) each->resize(n);
   int wrong = kAny;
   Patience patience;
   double next_look = kLook;
@@ -183,32 +200,33 @@ void MpiCommunicator::Wait(Messages* messages) {
 
 void MpiCommunicator::DoAllToAllV(const char* send, const size_t* send_bytes, char* recv,
                                   const size_t* recv_bytes) {
-  job_->owner().Require("channel '" + name() + "'");
+  job_->owner().Require(subject_);
   job_->RequireMember();
   if (send_bytes[rank()] != recv_bytes[rank()]) {
     throw std::invalid_argument("a worker sends itself as many bytes as it receives");
   }
   messages_.Clear();
-  const std::vector<size_t> send_at = Starts(send_bytes, size());
-  const std::vector<size_t> recv_at = Starts(recv_bytes, size());
+  FillStarts(send_bytes, &send_at_);
+  FillStarts(recv_bytes, &recv_at_);
   // Everybody begins with the worker after itself, so that nobody is the first of all.
   for (int i = 1; i < size(); ++i) {
     const int from = (rank() + size() - i) % size();
-    StartReceive(recv + recv_at[from], recv_bytes[from], from, kCollectiveTag, &messages_);
+    StartReceive(recv + recv_at_[from], recv_bytes[from], from, kCollectiveTag, &messages_);
   }
   for (int i = 1; i < size(); ++i) {
     const int to = (rank() + i) % size();
-    StartSend(send + send_at[to], send_bytes[to], to, kCollectiveTag, &messages_);
+    StartSend(send + send_at_[to], send_bytes[to], to, kCollectiveTag, &messages_);
   }
-  CopyBytes(recv + recv_at[rank()], send + send_at[rank()], send_bytes[rank()]);
+  CopyBytes(recv + recv_at_[rank()], send + send_at_[rank()], send_bytes[rank()]);
   Wait(&messages_);
 }
 
 void MpiCommunicator::DoAllGatherV(const char* mine, char* all, const size_t* all_bytes) {
-  job_->owner().Require("channel '" + name() + "'");
+  job_->owner().Require(subject_);
   job_->RequireMember();
   messages_.Clear();
-  const std::vector<size_t> at = Starts(all_bytes, size());
+  FillStarts(all_bytes, &recv_at_);
+  const std::vector<size_t>& at = recv_at_;
   for (int i = 1; i < size(); ++i) {
     const int from = (rank() + size() - i) % size();
     StartReceive(all + at[from], all_bytes[from], from, kCollectiveTag, &messages_);
@@ -222,12 +240,13 @@ void MpiCommunicator::DoAllGatherV(const char* mine, char* all, const size_t* al
 
 void MpiCommunicator::DoBarrier() {
   const char here = 0;
-  std::vector<char> all(size());
-  DoAllGatherV(&here, all.data(), std::vector<size_t>(size(), 1).data());
+  DoAllGatherV(&here, barrier_.data(), barrier_bytes_.data());
 }
 
+void MpiCommunicator::DoGiveUp(const char* why) { job_->EndBroken(why); }
+
 void MpiCommunicator::DoSend(int to, int tag, const char* data, size_t bytes) {
-  job_->owner().Require("channel '" + name() + "'");
+  job_->owner().Require(subject_);
   DropSent();
   const std::lock_guard<std::mutex> lock(sending_mutex_);
   MessageHead head;
@@ -268,7 +287,7 @@ void MpiCommunicator::DropSent() {
 }
 
 std::optional<WorkerMessage> MpiCommunicator::DoTryReceive(int from, int tag) {
-  job_->owner().Require("channel '" + name() + "'");
+  job_->owner().Require(subject_);
   int found = 0, sender = 0, bytes = 0;
   MpiHandle matched = 0;
   Check(job_->mpi().probe(handle_, from == kAny ? kMpiAnySource : from, kFirstMessageTag + tag,

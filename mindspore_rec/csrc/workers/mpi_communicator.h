@@ -26,6 +26,9 @@ class MpiCommunicator final : public Communicator {
     std::vector<int> peers;
     std::vector<int64_t> expected;  // bytes to be received; kSent of one that is sent
     static constexpr int64_t kSent = -1;
+    std::vector<int> places, errors, bytes;  // of those that have arrived
+    // Make room for so many. Throws std::bad_alloc.
+    void Reserve(size_t messages);
     void Add(MpiRequest request, int peer, int64_t bytes_expected);
     void Clear();
   };
@@ -39,6 +42,7 @@ class MpiCommunicator final : public Communicator {
                    const size_t* recv_bytes) override;
   void DoAllGatherV(const char* mine, char* all, const size_t* all_bytes) override;
   void DoBarrier() override;
+  void DoGiveUp(const char* why) override;
   void DoSend(int to, int tag, const char* data, size_t bytes) override;
   std::optional<WorkerMessage> DoTryReceive(int from, int tag) override;
 
@@ -57,9 +61,16 @@ class MpiCommunicator final : public Communicator {
   void LookAround(const Messages& messages, double seconds, double* since_left);
   void Check(int code, const char* what) const;
 
+  // Set where each part of parts one after another begins.
+  static void FillStarts(const size_t* bytes, std::vector<size_t>* starts);
+
   MpiJob* const job_;
   const MpiHandle handle_;
-  Messages messages_;  // of collective calls
+  const std::string subject_;  // of messages
+  // Buffers of collective calls, allocated with the channel so that a call needs no memory.
+  Messages messages_;
+  std::vector<size_t> send_at_, recv_at_, barrier_bytes_;
+  std::vector<char> barrier_;
   std::mutex sending_mutex_;
   std::list<Outgoing> sending_;
   uint32_t long_messages_ = 0;

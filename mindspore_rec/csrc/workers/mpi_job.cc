@@ -279,9 +279,14 @@ void MpiJob::EndLeft(const std::string& why, int left) {
   _exit(1);
 }
 
-void MpiJob::EndBroken(const std::string& why) {
+void MpiJob::EndBroken(const char* why) noexcept {
   ClaimEnd();
-  PrintReport(Me() + why);
+  try {
+    PrintReport(Me() + why);
+  } catch (...) {
+    // There is no memory for more than the reason.
+    if (write(STDERR_FILENO, why, std::strlen(why)) < 0) _exit(1);
+  }
   _exit(1);
 }
 

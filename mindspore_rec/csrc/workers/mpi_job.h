@@ -78,7 +78,7 @@ class MpiJob {
   // its end, end first, so that the job's exit code is its own.
   [[noreturn]] void EndHung(const std::string& why);
   [[noreturn]] void EndLeft(const std::string& why, int left);
-  [[noreturn]] void EndBroken(const std::string& why);
+  [[noreturn]] void EndBroken(const char* why) noexcept;
 
  private:
   explicit MpiJob(const MpiJobOptions& options) : options_(options) {}

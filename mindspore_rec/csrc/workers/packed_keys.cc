@@ -59,13 +59,12 @@ void PackedKeys::Write(const Batch& batch, int64_t* const* keys,
   });
 }
 
-void PackedKeys::Point(Batch* batch, float* const* rows, int dim) const {
+void PackedKeys::Point(Batch* batch, char* const* rows, size_t row_bytes) const {
   ForShards(*batch, [&](int s) {
     const size_t first = batch->begin[s];
     for (size_t i = first; i < first + batch->unique[s]; ++i) {
       const size_t part = part_of_[i];
-      float* value = rows[part] + (number_[i] - begin_[part]) * static_cast<size_t>(dim);
-      batch->row[i] = reinterpret_cast<char*>(value) - sizeof(RowMeta);
+      batch->row[i] = rows[part] + (number_[i] - begin_[part]) * row_bytes - sizeof(RowMeta);
     }
   });
 }

@@ -10,9 +10,9 @@
 namespace msrec {
 
 int64_t ShardedTable::Prefetch(TableExchange* ahead, const IdView& ids) {
-  Collective all(ahead, "prefetch of " + TableNames({this}));
+  Collective all(ahead, [this] { return "prefetch of " + TableNames({this}); });
   std::unique_ptr<KeptLookup> lookup;
-  std::vector<size_t> bytes(all.size(), 0);
+  std::vector<size_t>& bytes = all.send_bytes();
   all.Try([&] {
     lookup = NewLookup();
     lookup->batch.pooled = false;
@@ -35,7 +35,7 @@ int64_t ShardedTable::Prefetch(TableExchange* ahead, const IdView& ids) {
       CopyBytes(keys[r], keys[0], bytes[r]);
     }
   });
-  all.Begin(bytes);
+  all.Begin();
   all.Exchange(all.memory().send.data(), all.memory().recv.data());
   int64_t number = 0;
   all.Try([&] {

@@ -19,14 +19,10 @@ constexpr size_t kLine = 16;       // floats of a cache line
 float Load(const float* from) { return *from; }
 float Load(const uint16_t* from) { return FromBfloat16(*from); }
 
-// Returns the beginnings of the workers' parts: whole cache lines, as even as they can be.
-std::vector<size_t> PartStarts(size_t n, int parts) {
+// Returns the beginning of a worker's part of n: whole cache lines, as even as they can be.
+size_t PartStart(size_t n, int part, int parts) {
   const size_t lines = (n + kLine - 1) / kLine;
-  std::vector<size_t> starts;
-  for (int r = 0; r <= parts; ++r) {
-    starts.push_back(std::min(n, lines * static_cast<size_t>(r) / parts * kLine));
-  }
-  return starts;
+  return std::min(n, lines * static_cast<size_t>(part) / parts * kLine);
 }
 
 // Writes sum over r of weights[r] * received[r * n + i] to sum[i].
@@ -46,6 +42,7 @@ void AddUp(const T* received, size_t n, int size, const float* weights, float* s
 // Memory of a calling thread, kept from call to call.
 struct Scratch {
   AlignedMemory joined, sent, received, sum;
+  std::vector<size_t> part_bytes, mine_bytes;  // by worker
 };
 
 Scratch& ThreadScratch() {
@@ -58,14 +55,15 @@ template <typename T>
 void SumParts(Communicator& channel, T* values, size_t n, const float* weights) {
   const int size = channel.size();
   const int rank = channel.rank();
-  const std::vector<size_t> starts = PartStarts(n, size);
-  const size_t mine = starts[rank + 1] - starts[rank];
-  std::vector<size_t> part_bytes, mine_bytes(size, mine * sizeof(T));
-  for (int r = 0; r < size; ++r) part_bytes.push_back((starts[r + 1] - starts[r]) * sizeof(T));
+  const auto count = [&](int r) { return PartStart(n, r + 1, size) - PartStart(n, r, size); };
+  const size_t mine = count(rank);
   Scratch& scratch = ThreadScratch();
+  scratch.mine_bytes.assign(size, mine * sizeof(T));
+  scratch.part_bytes.resize(size);
+  for (int r = 0; r < size; ++r) scratch.part_bytes[r] = count(r) * sizeof(T);
   auto* received = static_cast<T*>(scratch.received.AtLeast(mine * size * sizeof(T) + 1));
-  channel.AllToAllV(values, part_bytes.data(), received, mine_bytes.data());
-  T* const part = values + starts[rank];
+  channel.AllToAllV(values, scratch.part_bytes.data(), received, scratch.mine_bytes.data());
+  T* const part = values + PartStart(n, rank, size);
   if constexpr (sizeof(T) == sizeof(float)) {
     AddUp(received, mine, size, weights, part);
   } else {
@@ -75,7 +73,13 @@ void SumParts(Communicator& channel, T* values, size_t n, const float* weights) 
       for (size_t i = begin; i < end; ++i) part[i] = ToBfloat16(sum[i]);
     });
   }
-  channel.AllGatherV(part, values, part_bytes.data());
+  channel.AllGatherV(part, values, scratch.part_bytes.data());
+}
+
+size_t TotalSize(const std::vector<FloatSpan>& spans) {
+  size_t n = 0;
+  for (const FloatSpan& span : spans) n += span.size;
+  return n;
 }
 
 }  // namespace
@@ -103,8 +107,7 @@ void WeightedSum(Communicator& channel, const std::vector<FloatSpan>& spans, con
 
 void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
                  const std::vector<FloatSpan>& spans, const float* weights, WireType wire) {
-  size_t n = 0;
-  for (const FloatSpan& span : spans) n += span.size;
+  const size_t n = TotalSize(spans);
   auto* joined = static_cast<float*>(ThreadScratch().joined.AtLeast(n * sizeof(float) + 1));
   float* at = joined;
   for (size_t i = 0; i < spans.size(); ++i) at = std::copy_n(from[i], spans[i].size, at);
@@ -114,6 +117,17 @@ void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
     std::copy_n(at, span.size, span.data);
     at += span.size;
   }
+}
+
+void ReserveSum(const Communicator& channel, const std::vector<FloatSpan>& spans) {
+  const int size = channel.size();
+  const size_t n = TotalSize(spans);
+  const size_t mine = PartStart(n, channel.rank() + 1, size) - PartStart(n, channel.rank(), size);
+  Scratch& scratch = ThreadScratch();
+  scratch.joined.AtLeast(n * sizeof(float) + 1);
+  scratch.received.AtLeast(mine * size * sizeof(float) + 1);
+  scratch.mine_bytes.reserve(size);
+  scratch.part_bytes.reserve(size);
 }
 
 std::optional<WorkerDifference> FindDifference(Communicator& channel,

@@ -39,6 +39,10 @@ void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
                  const std::vector<FloatSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
 
+// Makes the memory that such a sum in float32 takes, in this thread: it cannot run out of memory
+// then. Throws std::bad_alloc.
+void ReserveSum(const Communicator& channel, const std::vector<FloatSpan>& spans);
+
 // Bytes in memory.
 struct ByteSpan {
   const void* data = nullptr;

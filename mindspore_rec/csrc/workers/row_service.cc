@@ -103,23 +103,39 @@ RowService::~RowService() {
 
 void RowService::Run() {
   YieldToOperators();
+  try {
+    Serve();
+  } catch (const std::bad_alloc&) {
+    // A request or an answer is lost, for which its worker would wait.
+    channel_.GiveUp("out of memory to answer another worker's request for rows");
+  } catch (const std::exception&) {
+    // The channel is broken, as workers that wait for an answer say.
+  }
+}
+
+void RowService::Serve() {
   auto nap = kShortestNap;
   while (!stopping_) {
-    std::optional<WorkerMessage> request;
-    try {
-      request = channel_.TryReceive(Communicator::kAny, kRequestTag);
-    } catch (const std::exception&) {
-      return;  // the channel is broken, as workers that wait for an answer say
-    }
+    std::optional<WorkerMessage> request = channel_.TryReceive(Communicator::kAny, kRequestTag);
     AnswerWaiting();
     if (request) {
-      if (!Answer(*request, false)) waiting_.push_back({Clock::now(), std::move(*request)});
+      if (!Answer(*request, false)) Postpone(std::move(*request));
       nap = kShortestNap;
     } else {
       std::this_thread::sleep_for(nap);
       nap = std::min(2 * nap, kLongestNap);
     }
   }
+}
+
+void RowService::Postpone(WorkerMessage request) {
+  try {
+    waiting_.emplace_back();
+  } catch (const std::bad_alloc&) {
+    Answer(request, true);
+    return;
+  }
+  waiting_.back() = {Clock::now(), std::move(request)};
 }
 
 void RowService::AnswerWaiting() {
@@ -154,7 +170,7 @@ bool RowService::Answer(const WorkerMessage& request, bool last) {
   }
   try {
     channel_.Send(request.from, tag, reply.message().data(), reply.message().size());
-  } catch (const std::exception&) {
+  } catch (const WorkerError&) {
     // The worker that asked is gone, or says that it waited in vain.
   }
   return true;

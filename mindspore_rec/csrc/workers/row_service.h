@@ -47,10 +47,13 @@ class RowService {
   };
 
   void Run();
+  void Serve();
   // Answer a request; return false, with nothing sent, where its table is missing and it is not the
   // last time to look for it.
   bool Answer(const WorkerMessage& request, bool last);
   void AnswerWaiting();
+  // Keep a request until its table is there.
+  void Postpone(WorkerMessage request);
 
   Communicator& channel_;
   const FindTable find_;

@@ -17,9 +17,9 @@ ShardedTable::ShardedTable(TableExchange* exchange, std::shared_ptr<Table> table
 
 int64_t ShardedTable::LookUp(const IdView& ids, const IdFilter& filter, const BagView* bags,
                              bool train, float* out) {
-  std::vector<LookupRequest> one{{this, ids, filter, bags, out}};
-  LookUpOverWorkers(&one, train);
-  return one[0].ticket;
+  LookupRequest one{this, ids, filter, bags, out};
+  LookUpOverWorkers(&one, 1, train);
+  return one.ticket;
 }
 
 int64_t ShardedTable::LookupTrain(const IdView& ids, const IdFilter& filter, float* out) {
@@ -55,10 +55,18 @@ void ShardedTable::Recycle(std::unique_ptr<KeptLookup> lookup) {
   if (spare_.size() < kMaxSpare) spare_.push_back(std::move(lookup));
 }
 
-int64_t ShardedTable::Keep(std::unique_ptr<KeptLookup> lookup) {
+ShardedTable::Kept::node_type ShardedTable::NewPlace() {
+  Kept one;
+  one.emplace(0, nullptr);
+  return one.extract(one.begin());
+}
+
+int64_t ShardedTable::Keep(std::unique_ptr<KeptLookup> lookup, Kept::node_type place) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (kept_.size() >= kMaxKept) kept_.erase(kept_.begin());
-  kept_.emplace(next_ticket_, std::move(lookup));
+  place.key() = next_ticket_;
+  place.mapped() = std::move(lookup);
+  kept_.insert(std::move(place));
   return next_ticket_++;
 }
 
@@ -112,13 +120,14 @@ void ShardedTable::Accumulate(int64_t ticket, const float* grad, size_t grad_row
 
 double ShardedTable::GradientSquaredNorm() {
   if (!placement().spread()) return table_->GradientSquaredNorm();
-  Collective all(exchange_, "gradient norm of " + TableNames({this}));
-  double mine = 0.0;
-  all.Try([&] { mine = table_->GradientSquaredNorm(); });
-  const std::vector<size_t> bytes(all.size(), sizeof(double));
-  all.Begin(bytes);
-  const std::vector<double> copies(all.size(), mine);
-  std::vector<double> parts(all.size());
+  Collective all(exchange_, [this] { return "gradient norm of " + TableNames({this}); });
+  std::vector<double> copies, parts;
+  all.Try([&] {
+    copies.assign(all.size(), table_->GradientSquaredNorm());
+    parts.resize(all.size());
+    all.send_bytes().assign(all.size(), sizeof(double));
+  });
+  all.Begin();
   all.Exchange(copies.data(), parts.data());
   double total = 0.0;
   for (const double part : parts) total += part;

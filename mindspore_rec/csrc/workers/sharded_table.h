@@ -8,8 +8,8 @@
 // The way of a step: training lookups give tickets; Accumulate takes a lookup's gradient;
 // ExchangeGradients brings those of all tables to the owners; then Step is this worker's alone.
 // Each but Accumulate and Step is called by all workers in the same order. A failure on one worker
-// throws on all (collective.h). Before rows are looked up it changes nothing; later, rows that
-// other workers have inserted stay.
+// throws on all (collective.h), and leaves the rows of all as they were: a lookup is prepared by
+// each owner, all agree, and then it is done.
 //
 // A worker without a batch of its own in a step (WorkerGroup::idle) takes part without keys; its
 // training lookups read zeros and its gradients are dropped.
@@ -68,6 +68,7 @@ class ShardedTable {
   // As those of Table; not of a replicated table. A handle names its row to the worker that looked
   // it up only.
   void LookupWithHandles(const IdView& ids, const IdFilter& filter, float* out, int64_t* handles);
+  // After a failure the table has no gradients and lookups any more.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
   // Begin to promote the rows of batches to come: those of this worker's ids and of all others',
@@ -98,8 +99,10 @@ class ShardedTable {
   std::unique_ptr<KeptLookup> NewLookup();
   // Take its memory back.
   void Recycle(std::unique_ptr<KeptLookup> lookup);
+  // Make the memory that Keep takes. Throws std::bad_alloc.
+  static Kept::node_type NewPlace();
   // Keep a lookup; return its ticket, which is the same on all workers.
-  int64_t Keep(std::unique_ptr<KeptLookup> lookup);
+  int64_t Keep(std::unique_ptr<KeptLookup> lookup, Kept::node_type place) noexcept;
   // Do one lookup by an exchange of its own; `bags` null: a row for each id. Return its ticket.
   int64_t LookUp(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
                  float* out);
@@ -129,9 +132,9 @@ struct LookupRequest {
 // Return "table 'a'" or "tables 'a', 'b'", for messages.
 std::string TableNames(const std::vector<const ShardedTable*>& tables);
 
-// Do all lookups by one exchange. Those of one table are done in order. Requires: all tables have
+// Do all n lookups by one exchange. Those of one table are done in order. Requires: all tables have
 // one exchange, and there is at least one.
-void LookUpOverWorkers(std::vector<LookupRequest>* requests, bool train);
+void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
 // Bring the gradients that these tables' lookups have got to the owners of the rows, each worker's
 // times its weight in the step, by one exchange. Gradients of tables with `narrow` travel as

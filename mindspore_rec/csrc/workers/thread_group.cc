@@ -29,6 +29,7 @@ struct Meeting {
   int count = 0;
   uint64_t round = 0;
   bool broken = false;
+  bool given_up = false;  // on purpose
   std::vector<std::deque<WorkerMessage>> inboxes;
 };
 
@@ -56,6 +57,7 @@ class ThreadCommunicator final : public Communicator {
     const auto limit = std::chrono::duration<double>(wait_limit());
     m.changed.wait_for(lock, limit, [&] { return m.round != round || m.broken; });
     if (m.round != round) return;
+    if (m.given_up) throw WorkerError(Me() + "channel '" + name() + "' was given up by a worker");
     std::vector<int> missing;
     for (int r = 0; r < size(); ++r) {
       if (!m.arrived[r]) missing.push_back(r);
@@ -111,6 +113,12 @@ class ThreadCommunicator final : public Communicator {
   }
 
   void DoBarrier() override { Meet(); }
+
+  void DoGiveUp(const char*) override {
+    const std::lock_guard<std::mutex> lock(meeting_->mutex);
+    meeting_->broken = meeting_->given_up = true;
+    meeting_->changed.notify_all();
+  }
 
   void DoSend(int to, int tag, const char* data, size_t bytes) override {
     const std::lock_guard<std::mutex> lock(meeting_->mutex);

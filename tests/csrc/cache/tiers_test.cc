@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "fault_env.h"
@@ -208,6 +209,35 @@ TEST(TableTiersConcurrent, ClosingWhileABatchIsFetchedEndsTheWait) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     table.Close();
     waiter.join();
+  }
+}
+
+TEST(TableTiersConcurrent, RowsStayForTheLastOfTheBatchesThatAreReadAhead) {
+  for (int round = 0; round < 20; ++round) {
+    TestDirectory directory(true);
+    Table table(Config());
+    table.SetCache(Cache(300, Ssd(directory)));
+    Start(&table);
+    int64_t step = 0;
+    const auto train = [&](int64_t first) {
+      std::vector<int64_t> keys(150);
+      std::iota(keys.begin(), keys.end(), first);
+      TrainOne(&table, keys, ++step);
+    };
+    for (int64_t first = 0; first < 1500; first += 150) train(first);
+    std::vector<int64_t> shared(100);
+    std::iota(shared.begin(), shared.end(), 0);
+    // Read ahead side by side; either may be the one that promotes.
+    const int64_t early = table.Prefetch(View(shared));
+    const int64_t late = table.Prefetch(View(shared));
+    table.PrefetchWait(early);
+    table.PrefetchWait(late);
+    table.PrefetchDone(early);
+    for (int64_t first = 600; first < 1500; first += 150) train(first);
+    const double misses = Stat(&table, "host_misses");
+    TrainOne(&table, shared, ++step);
+    EXPECT_EQ(Stat(&table, "host_misses"), misses);
+    table.PrefetchDone(late);
   }
 }
 

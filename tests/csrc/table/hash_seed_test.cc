@@ -31,9 +31,13 @@ constexpr int kDim = 4;
 // Memory of indexes depends on how keys fall into their pieces. On time depend the waits, and which
 // of the queue and the tiers has a row at the moment: their own counters.
 bool IsUnlike(const std::string& statistic) {
-  static const std::set<std::string> names = {"index_bytes",         "candidate_bytes",
-                                              "load_factor",         "queued_rows",
-                                              "lookup_wait_seconds", "prefetch_wait_seconds"};
+  static const std::set<std::string> names = {"index_bytes",
+                                              "candidate_bytes",
+                                              "load_factor",
+                                              "queued_rows",
+                                              "lookup_wait_seconds",
+                                              "prefetch_wait_seconds",
+                                              "evaluation_wait_seconds"};
   return names.count(statistic) != 0 || statistic.rfind("remote_", 0) == 0 ||
          statistic.rfind("ssd_", 0) == 0;
 }
@@ -294,7 +298,10 @@ std::vector<std::string> Lines(const std::string& text) {
 TEST(HashSeed, ProcessesWithDifferentSecretsDoTheSame) {
   const auto first = Lines(LivesWith("MINDSPORE_REC_HASH_SEED=one"));
   ASSERT_GT(first.size(), kFewer > 1 ? 500u : 1000u) << first.back();
-  for (const char* seed : {"MINDSPORE_REC_HASH_SEED=two", "env -u MINDSPORE_REC_HASH_SEED"}) {
+  std::vector<const char*> others = {"env -u MINDSPORE_REC_HASH_SEED"};
+  // The longest test by far under a sanitizer, to which one process more shows nothing new.
+  if (kFewer == 1) others.push_back("MINDSPORE_REC_HASH_SEED=two");
+  for (const char* seed : others) {
     const auto other = Lines(LivesWith(seed));
     for (size_t i = 0; i < std::min(first.size(), other.size()); ++i) {
       ASSERT_EQ(other[i], first[i]) << "line " << i << " with " << seed;

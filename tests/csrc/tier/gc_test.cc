@@ -119,7 +119,7 @@ TEST(SsdTierGc, ManyOpeningsDoNotLeaveManySegments) {
     WriteOne(&tier, key, 1);
   }
   SsdTier tier(options);
-  for (int i = 0; i < 200 && tier.Stats().segments > 40; ++i) {
+  for (int i = 0; i < 1200 && tier.Stats().segments > 40; ++i) {
     WriteOne(&tier, 1000, 1);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

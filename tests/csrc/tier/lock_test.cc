@@ -209,10 +209,10 @@ TEST(FileLock, AForkAtAnyMomentLeavesItBehind) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t) {
+    Env::Posix()->Lock(path + std::to_string(t), true);  // so that it is there
     threads.emplace_back([&, t] {
       while (!stop) Env::Posix()->Lock(path + std::to_string(t), t == 0);
     });
-    Env::Posix()->Lock(path + std::to_string(t), true);  // so that it is there
   }
   int inherited = 0;
   for (int i = 0; i < static_cast<int>(250 / kFewer) + 50; ++i) {

@@ -5,12 +5,15 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <future>
+#include <string>
 #include <thread>
 
 #include "util/thread_pool.h"
@@ -27,6 +30,17 @@ void OnWorker(ThreadPool* pool, const std::function<void()>& fn) {
     while (begun < 2) std::this_thread::yield();
     if (std::this_thread::get_id() != caller) fn();
   });
+}
+
+// Returns when that thread of this process sleeps, which may take a while on a busy machine.
+void AwaitSleep(pid_t thread) {
+  const std::string path = "/proc/self/task/" + std::to_string(thread) + "/stat";
+  for (;;) {
+    std::string text;
+    std::getline(std::ifstream(path), text);
+    if (text.at(text.rfind(')') + 2) == 'S') return;  // its state is behind its name
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 int held[2];  // a pipe
@@ -46,8 +60,12 @@ TEST(ThreadPoolOnABusyMachine, DoesNotWaitForAWorkerThatDoesNotRun) {
   ASSERT_EQ(sigaction(SIGUSR1, &hold, &before), 0);
   ThreadPool pool(2);
   pthread_t worker{};
-  OnWorker(&pool, [&] { worker = pthread_self(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it sleeps, and holds no lock
+  pid_t thread = 0;
+  OnWorker(&pool, [&] {
+    worker = pthread_self();
+    thread = static_cast<pid_t>(syscall(SYS_gettid));
+  });
+  AwaitSleep(thread);  // and holds no lock
   ASSERT_EQ(pthread_kill(worker, SIGUSR1), 0);
   while (!is_held) std::this_thread::yield();
   std::atomic<int64_t> sum{0};

@@ -112,10 +112,13 @@ TEST(FaultsOfWorkers, ATierThatFailsAtOneOwnerFailsTheLookupOnAll) {
     workers.table(r).DiscardGradients();
     workers.table(r).table().Flush();
   });
+  const auto before = States(&workers);
   for (const bool train : {true, false}) {
     tiers[2]->FailWith([](const char* call) { return std::string(call) == "read"; });
     const auto errors = workers.Try([&](int r) {
-      const auto ids = Range(0, 90);
+      auto ids = Range(0, 60);
+      const auto fresh = Range(5000, 5015);  // rows that owners would insert
+      ids.insert(ids.end(), fresh.begin(), fresh.end());
       std::vector<float> out(ids.size() * kDim);
       if (train) {
         workers.table(r).LookupTrain(View(ids), {}, out.data());
@@ -125,6 +128,8 @@ TEST(FaultsOfWorkers, ATierThatFailsAtOneOwnerFailsTheLookupOnAll) {
     });
     ExpectFailure(errors, 2, "read fails");
     tiers[2]->FailWith(nullptr);
+    ExpectUnchanged(&workers, before);
+    workers.Run([&](int r) { workers.table(r).DiscardGradients(); });
   }
   Train(&workers, 2, 90);
 }

@@ -218,11 +218,11 @@ void StepOfWorker(const Plan& plan, size_t s, int r, Workers* workers,
     requests[l].out = (*read)[read->size() - lookups + l].data();
   }
   if (step.together) {
-    LookUpOverWorkers(&requests, true);
+    LookUpOverWorkers(requests.data(), requests.size(), true);
   } else {
     for (LookupRequest& request : requests) {
       std::vector<LookupRequest> one{request};
-      LookUpOverWorkers(&one, true);
+      LookUpOverWorkers(one.data(), one.size(), true);
       request.ticket = one[0].ticket;
     }
   }

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forms that replies of a server must have.
+
+A server answers a command in one form. Something else between (a proxy, a server of another kind)
+may not, and its answer must be an error of the tier, not one somewhere inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Form", "is_anything", "is_count", "is_fields", "is_page", "is_slots", "is_value"]
+
+Form = Callable[[Any], bool]
+
+_MOST_PORT = 65535
+
+
+def is_anything(reply: Any) -> bool:
+    """Return True."""
+    return True
+
+
+def is_count(reply: Any) -> bool:
+    """Return whether a reply is a number of fields, as of HLEN, HSET, HDEL."""
+    return type(reply) is int and reply >= 0
+
+
+def is_value(reply: Any) -> bool:
+    """Return whether a reply is the value of one field, as of HGET."""
+    return reply is None or isinstance(reply, bytes)
+
+
+def is_fields(number: int) -> Form:
+    """Return the form of the values of so many fields, as of HMGET.
+
+    Example:
+        >>> is_fields(2)([b"x", None]), is_fields(2)([b"x"]), is_fields(2)(3)
+        (True, False, False)
+    """
+
+    def form(reply: Any) -> bool:
+        return isinstance(reply, list) and len(reply) == number and all(map(is_value, reply))
+
+    return form
+
+
+def is_page(reply: Any) -> bool:
+    """Return whether a reply is a cursor, and names and values in turn, as of HSCAN.
+
+    Example:
+        >>> is_page([b"0", [b"name", b"value"]]), is_page([b"x", []])
+        (True, False)
+    """
+    if not isinstance(reply, list) or len(reply) != 2:
+        return False
+    cursor, found = reply
+    if not (isinstance(cursor, bytes) and cursor.isdigit() and len(cursor) <= 20):
+        return False
+    texts = isinstance(found, list) and all(isinstance(each, bytes) for each in found)
+    return texts and len(found) % 2 == 0
+
+
+def is_slots(reply: Any) -> bool:
+    """Return whether a reply is ranges of slots with their nodes, as of CLUSTER SLOTS.
+
+    Example:
+        >>> is_slots([[0, 16383, [b"127.0.0.1", 7000, b"id"]]]), is_slots([[0, 16383]])
+        (True, False)
+    """
+    return isinstance(reply, list) and all(map(_is_range, reply))
+
+
+def _is_range(given: Any) -> bool:
+    if not isinstance(given, list) or len(given) < 3:
+        return False
+    first, last, node = given[:3]
+    if type(first) is not int or type(last) is not int:
+        return False
+    if not isinstance(node, list) or len(node) < 2:
+        return False
+    host, port = node[:2]
+    named = host is None or (isinstance(host, bytes) and host.isascii())
+    return named and type(port) is int and 0 < port <= _MOST_PORT

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace msrec {
+
+// The class QuantisedRows of the Python module.
+void BindQuantisedRows(pybind11::module_* module);
+
+}  // namespace msrec

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The layout of a row of int8 or int4, in one place:
+//
+//   | key: int64 | last step, last time: uint32 each | scale, offset: float16 each | codes |
+//
+// A number is offset + scale * code. Scale and offset lie in front of the codes as in FBGEMM's
+// IntNBitTableBatchedEmbeddingBags. A code has 8 bits or 4; of the two in a byte the first is in
+// the lower half, and an odd dim leaves the last upper half 0. Rows of a static vocabulary have no
+// key; rows that no age limit evicts have no last step and time. Rows are not aligned.
+//
+// The offset is the least number, rounded down to a float16; the scale the least float16 by which
+// the codes reach the greatest number. So a number is off by at most half the scale, unless a
+// float16 is not large enough: then it is the nearest there is. A row with an infinity or a NaN
+// reads NaN throughout: its scale and offset are NaN, its codes 0. (NumPy's version, with the same
+// bits: mindspore_rec/parameter/quantise.py.)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace msrec {
+
+struct QuantisedLayout {
+  int32_t dim = 0;
+  int32_t bits = 8;  // 8 or 4
+  bool keyed = true;
+  bool aged = false;
+
+  // Bytes before the scale.
+  size_t header() const { return (keyed ? sizeof(int64_t) : 0) + (aged ? 8 : 0); }
+  size_t code_bytes() const { return (static_cast<size_t>(dim) * bits + 7) / 8; }
+  size_t stride() const { return header() + 4 + code_bytes(); }
+};
+
+struct RowAges {
+  uint32_t last_step = 0;
+  uint32_t last_time = 0;
+};
+
+inline int64_t KeyOfQuantised(const char* row) {
+  int64_t key;
+  std::memcpy(&key, row, sizeof(key));
+  return key;
+}
+inline void SetKeyOfQuantised(char* row, int64_t key) { std::memcpy(row, &key, sizeof(key)); }
+
+// Requires layout.aged.
+inline RowAges AgesOfQuantised(const char* row) {
+  RowAges ages;
+  std::memcpy(&ages, row + sizeof(int64_t), sizeof(ages));
+  return ages;
+}
+inline void SetAgesOfQuantised(char* row, const RowAges& ages) {
+  std::memcpy(row + sizeof(int64_t), &ages, sizeof(ages));
+}
+
+// Write scale, offset and codes of `dim` numbers to `to`, where a row's scale lies.
+void QuantiseNumbers(const float* numbers, int32_t dim, int32_t bits, char* to);
+
+}  // namespace msrec

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Layout of memory in which one process keeps rows and others answer from them. Everything lies at
+// offsets from the start, for each process maps it at another address.
+//
+//   | Control | arena: indexes, overlays, roots, blobs | rows of table 0 | rows of table 1 | ...
+//
+// The file is sparse: each part has as much address space as it may ever need, and takes memory
+// only where it is used. A reader reaches all that it reads from one root, a state of all tables:
+//
+//   Control.roots[sequence] -> Root -> blob (Python's part of the state), status
+//                                   -> TableRoot -> overlay: keys that a delta changed
+//                                                -> IndexPart -> buckets: key -> slot of a row
+//
+// A root never changes once it is published. Buckets do, but only in entries of keys that the
+// root's overlay has, too, and a reader looks there first. Rows that a reader can reach never
+// change. shared_writer.h has the order of steps.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace msrec {
+
+constexpr uint64_t kSharedMagic = 0x31726873636572ull;  // "recshr1"
+constexpr size_t kSharedPage = 4096;
+constexpr int kSharedParts = 64;     // of a table's index, each of which grows by itself
+constexpr int kSharedReaders = 512;  // answers under way at the same time, in all processes
+constexpr int kSharedTables = 1024;
+constexpr int kSharedRoots = 8;
+
+// Settings of a table, which never change.
+struct SharedTableSpec {
+  int32_t dim;
+  int32_t bits;  // of a number: 32, 8 or 4
+  int64_t vocabulary;
+  int64_t max_idle_steps;  // -1: off
+  int64_t max_idle_seconds;
+  uint64_t rows_offset;
+  uint64_t rows_bytes;  // address space of its rows
+  uint32_t outside_zeros;
+  uint32_t unused;
+
+  bool aged() const { return max_idle_steps >= 0 || max_idle_seconds >= 0; }
+};
+
+// A place for one reader, in a cache line of its own.
+struct alignas(64) SharedReaderSlot {
+  std::atomic<uint64_t> sequence;  // of the root that is read; 0: none is
+};
+
+struct SharedControl {
+  std::atomic<uint64_t> magic;  // written last
+  uint64_t bytes;
+  uint64_t arena_offset;
+  uint64_t arena_bytes;
+  uint64_t hash_seed;
+  uint64_t tables;
+  std::atomic<uint64_t> following;            // whether a process follows the run
+  std::atomic<uint64_t> sequence;             // of the newest root; 0: there is none yet
+  std::atomic<uint64_t> roots[kSharedRoots];  // offset of root s at s % kSharedRoots
+  SharedReaderSlot readers[kSharedReaders];
+  SharedTableSpec specs[kSharedTables];
+};
+
+constexpr size_t kSharedControlBytes =
+    (sizeof(SharedControl) + kSharedPage - 1) / kSharedPage * kSharedPage;
+
+constexpr int kBucketEntries = 12;
+
+// One line of the cache. An entry is a byte of the key's hash, 0 where there is none, and the slot
+// of its row; the key itself lies in the row.
+struct alignas(64) SharedBucket {
+  std::atomic<uint64_t> tags[2];  // entries 0 to 7; 8 to 11, and whether keys went past the bucket
+  std::atomic<uint32_t> slots[kBucketEntries];
+};
+static_assert(sizeof(SharedBucket) == 64, "a bucket is one line");
+
+struct SharedIndexPart {
+  uint64_t offset = 0;
+  uint64_t buckets = 0;
+};
+
+// A key that a delta changed. Never changes once it is published.
+struct SharedChange {
+  int64_t key;
+  uint32_t slot;
+  uint32_t kind;
+};
+enum SharedChangeKind : uint32_t { kNoChange = 0, kNewRow, kGone };
+
+struct SharedTableRoot {
+  uint64_t rows = 0;  // that there are
+  uint64_t end = 0;   // slots are below it
+  int64_t ages_at_step = 0;
+  int64_t ages_at_time = 0;
+  uint64_t first_time = 0;       // rows of time 0 have this one
+  uint64_t overlay = 0;          // offset
+  uint64_t overlay_entries = 0;  // a power of two; 0: nothing was changed
+  SharedIndexPart parts[kSharedParts];
+};
+
+struct SharedBlob {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+struct SharedRoot {
+  uint64_t magic = kSharedMagic;
+  uint64_t sequence = 0;
+  uint64_t state = 0;  // sequence of the root that first had this blob
+  SharedBlob blob, status;
+  uint64_t tables = 0;
+
+  // The tables' roots lie directly behind this struct.
+  SharedTableRoot* table() { return reinterpret_cast<SharedTableRoot*>(this + 1); }
+  const SharedTableRoot* table() const {
+    return reinterpret_cast<const SharedTableRoot*>(this + 1);
+  }
+  static size_t Bytes(uint64_t tables) {
+    return sizeof(SharedRoot) + tables * sizeof(SharedTableRoot);
+  }
+};
+
+}  // namespace msrec

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inputs and outputs of a network as the Open Inference Protocol describes them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mindspore import Tensor, nn
+
+__all__ = [
+    "DATATYPES",
+    "TensorSpec",
+    "as_input",
+    "check_starts",
+    "datatype_of",
+    "input_specs",
+    "parsed_specs",
+]
+
+DATATYPES: dict[str, np.dtype] = {
+    "BOOL": np.dtype(np.bool_),
+    "UINT8": np.dtype(np.uint8),
+    "INT8": np.dtype(np.int8),
+    "INT16": np.dtype(np.int16),
+    "INT32": np.dtype(np.int32),
+    "INT64": np.dtype(np.int64),
+    "FP16": np.dtype(np.float16),
+    "FP32": np.dtype(np.float32),
+    "FP64": np.dtype(np.float64),
+}
+_NAMES = {dtype: name for name, dtype in DATATYPES.items()}
+
+
+def datatype_of(dtype: np.dtype) -> str:
+    """Return the protocol's name of a dtype.
+
+    Raises:
+        TypeError: it has none.
+
+    Example:
+        >>> datatype_of(np.dtype(np.int64))
+        'INT64'
+    """
+    if dtype not in _NAMES:
+        raise TypeError(f"dtype must be one of {[str(each) for each in _NAMES]}, got {dtype}")
+    return _NAMES[dtype]
+
+
+def _datatype_of_mindspore(dtype: Any) -> str:
+    names = {str(each): name for each, name in _NAMES.items()}
+    name = str(dtype).lower()  # 'Int64'
+    if name not in names:
+        raise TypeError(f"dtype must be one of {list(names)}, got {dtype}")
+    return names[name]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, type and shape of an input or output.
+
+    Args:
+        name: its name in requests.
+        datatype: 'INT64', 'FP32', ...: a key of `DATATYPES`.
+        shape: -1 stands for any size. The first dimension is the batch.
+        offsets: where a row has any number of values: the input, of shape [-1], that has the place
+            at which the values of each row begin. The first dimension is then of all values, one
+            row's after the other's. Default: None, a row of the array a row.
+
+    Raises:
+        ValueError: the datatype is unknown, or the shape has other than sizes and -1.
+
+    Example:
+        >>> TensorSpec.parse("ids:INT64:-1,26")
+        TensorSpec(name='ids', datatype='INT64', shape=(-1, 26))
+        >>> TensorSpec.parse("items:INT64:-1:offsets=starts").offsets
+        'starts'
+    """
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    offsets: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.datatype not in DATATYPES:
+            raise ValueError(
+                f"datatype of '{self.name}' must be one of {sorted(DATATYPES)}, "
+                f"got {self.datatype!r}"
+            )
+        if not self.shape or any(size < -1 for size in self.shape):
+            raise ValueError(
+                f"shape of '{self.name}' must have sizes, or -1 for any, got {self.shape}"
+            )
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Return NumPy's dtype."""
+        return DATATYPES[self.datatype]
+
+    @staticmethod
+    def parse(text: str) -> TensorSpec:
+        """Make one from 'name:datatype:shape', as the command line has it; at its end may be
+        ':offsets=name'.
+
+        Raises:
+            ValueError: it is not of this form.
+        """
+        parts = text.split(":")
+        try:
+            offsets = None
+            if len(parts) == 4 and parts[3].startswith("offsets="):
+                offsets = parts.pop().removeprefix("offsets=")
+            name, datatype, sizes = parts
+            shape = tuple(int(size) for size in sizes.split(","))
+        except ValueError:
+            raise ValueError(
+                f"an input must be name:datatype:shape, as in ids:INT64:-1,26, got {text!r}"
+            ) from None
+        return TensorSpec(name, datatype, shape, offsets)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its entry in the protocol's model metadata."""
+        return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
+
+    def __str__(self) -> str:
+        text = f"{self.name}:{self.datatype}:{','.join(map(str, self.shape))}"
+        return text if self.offsets is None else f"{text}:offsets={self.offsets}"
+
+    def dynamic(self) -> Tensor:
+        """Return the Tensor that `Cell.set_inputs` takes."""
+        import mindspore as ms  # which a served network may do without
+
+        sizes = [None if size == -1 else size for size in self.shape]
+        dtype = ms.bool_ if self.datatype == "BOOL" else getattr(ms, str(self.dtype))
+        return ms.Tensor(shape=sizes, dtype=dtype)
+
+    def zeros(self, rows: int) -> np.ndarray:
+        """Return an array of that kind with so many rows; other sizes that are free are 1."""
+        return np.zeros((rows, *(abs(size) for size in self.shape[1:])), self.dtype)
+
+
+def parsed_specs(given: Sequence[TensorSpec | str]) -> tuple[TensorSpec, ...]:
+    """Return specs, some of which are given as texts.
+
+    Raises:
+        TypeError, ValueError: one is neither.
+
+    Example:
+        >>> [spec.shape for spec in parsed_specs(["ids:INT64:-1,26"])]
+        [(-1, 26)]
+    """
+    specs = tuple(TensorSpec.parse(each) if isinstance(each, str) else each for each in given)
+    for spec in specs:
+        if not isinstance(spec, TensorSpec):
+            raise TypeError(f"inputs must be TensorSpec objects or texts, got {spec!r}")
+    _check_offsets(specs)
+    return specs
+
+
+def _check_offsets(specs: Sequence[TensorSpec]) -> None:
+    by_name = {spec.name: spec for spec in specs}
+    for spec in specs:
+        if spec.offsets is None:
+            continue
+        starts = by_name.get(spec.offsets)
+        if (
+            starts is None
+            or starts.offsets is not None
+            or starts.shape != (-1,)
+            or starts.datatype not in ("INT32", "INT64")
+            or spec.shape[0] != -1
+        ):
+            raise ValueError(
+                f"input '{spec.name}' must have any number of values, and offsets in an input "
+                f"INT64 or INT32 of shape [-1], got {spec} with offsets {starts}"
+            )
+
+
+def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> None:
+    """Check the inputs that say where the values of each row begin.
+
+    Args:
+        specs: of all inputs.
+        arrays: of all inputs, of those types and shapes.
+
+    Raises:
+        ValueError: offsets do not begin with 0, fall, or are beyond the values.
+
+    Example:
+        >>> specs = parsed_specs(["items:INT64:-1:offsets=starts", "starts:INT64:-1"])
+        >>> check_starts(specs, [np.array([7, 8]), np.array([0, 2, 2])])
+    """
+    places = {spec.name: place for place, spec in enumerate(specs)}
+    for spec, values in zip(specs, arrays, strict=True):
+        if spec.offsets is None:
+            continue
+        starts = arrays[places[spec.offsets]]
+        if starts[0] != 0 or starts[-1] > len(values) or (starts[1:] < starts[:-1]).any():
+            raise ValueError(
+                f"input '{spec.offsets}' must begin with 0, never fall, and end at most at the "
+                f"{len(values)} values of '{spec.name}'"
+            )
+
+
+def input_specs(
+    network: nn.Cell,
+    given: Sequence[TensorSpec | str] | None,
+    recorded: Sequence[str] | None = None,
+) -> tuple[TensorSpec, ...] | None:
+    """Return what the network takes: as given, or by its `set_inputs`, or as recorded; None if
+    it is not known.
+
+    Raises:
+        TypeError, ValueError: what is given is no description of the arguments of `construct`.
+    """
+    names = list(inspect.signature(network.construct).parameters)
+    known = network.get_inputs()
+    if given is None and known is None:
+        given = recorded
+    if given is not None:
+        specs = parsed_specs(given)
+        if [spec.name for spec in specs] != names[: len(specs)]:
+            raise ValueError(
+                f"inputs must be the arguments of construct in their order, {names}, "
+                f"got {[spec.name for spec in specs]}"
+            )
+        return specs
+    if known is None:
+        return None
+    return tuple(
+        TensorSpec(name, _datatype_of_mindspore(each.dtype), tuple(each.shape))
+        for name, each in zip(names, known, strict=False)
+    )
+
+
+def as_input(spec: TensorSpec, value: Any) -> np.ndarray:
+    """Return an array as the network takes it.
+
+    Raises:
+        TypeError: it is of a type that does not convert without loss; float64 does to float32.
+        ValueError: its shape is another.
+    """
+    if (
+        type(value) is np.ndarray
+        and value.dtype == spec.dtype
+        and value.flags.c_contiguous
+        and value.shape[1:] == spec.shape[1:]
+        and value.shape[:1] == (spec.shape[:1] if spec.shape[0] != -1 else value.shape[:1])
+        and value.size
+    ):
+        return value  # the usual case in a server
+    array = value.asnumpy() if hasattr(value, "asnumpy") else np.asarray(value)
+    floats = array.dtype.kind == "f" and spec.dtype.kind == "f"
+    if not floats and not np.can_cast(array.dtype, spec.dtype, "safe"):
+        raise TypeError(f"input '{spec.name}' must be {spec.dtype}, got {array.dtype}")
+    fits = array.ndim == len(spec.shape) and all(
+        wanted in (-1, size) for wanted, size in zip(spec.shape, array.shape, strict=True)
+    )
+    sizes = array.shape if spec.offsets is None else array.shape[1:]  # rows may have no values
+    if not fits or 0 in sizes:
+        raise ValueError(
+            f"input '{spec.name}' must have shape {list(spec.shape)}, -1 for any size of at least "
+            f"1, got {list(array.shape)}"
+        )
+    return np.ascontiguousarray(array, spec.dtype)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of int8 and int4: each row has a scale and an offset of float16, and codes of 8 or 4 bits.
+
+A number is read as `offset + scale * code`. This is the reference in NumPy for the native tables of
+a predictor (csrc/serving/); both give the same bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["BITS", "ROWS", "check_rows", "dequantise", "from_bytes", "quantise", "to_bytes"]
+
+BITS = {"int8": 8, "int4": 4}
+ROWS = ("float32", *BITS)  # types of rows of a predictor and of an export
+
+_LARGEST = 65504.0  # of float16
+
+
+def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return scale, offset and codes of rows.
+
+    The offset is the row's least number, rounded down to a float16; the scale the least float16 by
+    which the codes reach the row's greatest. So each number is off by at most half the scale. Where
+    a float16 is not large enough for that, below -65504 or above 65504 * (2^bits - 1), numbers
+    become the nearest that there are. A row with an infinity or a NaN becomes NaN as a whole: its
+    scale and offset are NaN, its codes 0.
+
+    Args:
+        rows: floats `[n, dim]`.
+        bits: 8 or 4.
+
+    Returns:
+        scale: float16 `[n]`.
+        offset: float16 `[n]`.
+        codes: uint8 `[n, dim]` for 8 bits; for 4 bits `[n, (dim + 1) // 2]`, of the two codes of a
+            byte the first in its lower half, and 0 in the upper half that an odd dim leaves.
+
+    Raises:
+        ValueError: rows have another shape, or there is no such number of bits.
+
+    Example:
+        >>> scale, offset, codes = quantise(np.array([[-1.0, 0.0, 0.875]], np.float32), 4)
+        >>> float(scale[0]), float(offset[0]), codes.tolist()
+        (0.125, -1.0, [[128, 15]])
+        >>> dequantise(scale, offset, codes, 4, 3).tolist()
+        [[-1.0, 0.0, 0.875]]
+    """
+    _check_bits(bits)
+    rows = np.asarray(rows, np.float32)
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise ValueError(f"rows must be [n, dim], dim at least 1, got {rows.shape}")
+    finite = np.isfinite(rows).all(axis=1)
+    wide = np.where(finite[:, None], rows, 0).astype(np.float64)
+    most = 2**bits - 1
+    offset = _half_down(wide.min(axis=1) + 0.0)  # never -0
+    base = offset.astype(np.float64)
+    scale = _half_up((wide.max(axis=1) - base) / most + 0.0)
+    step = scale.astype(np.float64)
+    step[step == 0] = 1.0
+    codes = np.clip(np.rint((wide - base[:, None]) / step[:, None]), 0, most).astype(np.uint8)
+    codes[~finite] = 0
+    scale[~finite] = offset[~finite] = np.float16(np.nan)
+    return scale, offset, codes if bits == 8 else _packed(codes)
+
+
+def dequantise(
+    scale: np.ndarray, offset: np.ndarray, codes: np.ndarray, bits: int, dim: int
+) -> np.ndarray:
+    """Return the rows, float32 `[n, dim]`, that scale, offset and codes stand for.
+
+    Args:
+        scale: float16 `[n]`, as `quantise` returns it; so are the next two.
+        offset: float16 `[n]`.
+        codes: uint8 `[n, bytes]`.
+        bits: 8 or 4.
+        dim: numbers of a row.
+
+    Raises:
+        ValueError: shapes do not fit, or there is no such number of bits.
+
+    Example:
+        >>> rows = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+        >>> near = dequantise(*quantise(rows, 8), 8, 4)
+        >>> bool(np.abs(near - rows).max() < 0.002)
+        True
+    """
+    _check_bits(bits)
+    width = dim if bits == 8 else (dim + 1) // 2
+    if codes.ndim != 2 or codes.shape[1] != width:
+        raise ValueError(f"codes must be [n, {width}] for dim {dim}, got {codes.shape}")
+    if not scale.shape == offset.shape == codes.shape[:1]:
+        raise ValueError(
+            f"scale and offset must be [{len(codes)}], got {scale.shape} and {offset.shape}"
+        )
+    if bits == 4:
+        both = np.stack([codes & 15, codes >> 4], axis=2)
+        codes = both.reshape(len(codes), 2 * width)[:, :dim]
+    # A product of 11 and 8 bits is exact, so this rounds once, as a fused operation would.
+    scaled = codes.astype(np.float32) * scale.astype(np.float32)[:, None]
+    return np.asarray(scaled + offset.astype(np.float32)[:, None])
+
+
+def to_bytes(rows: np.ndarray, bits: int) -> np.ndarray:
+    """Return rows as native tables keep them: uint8 `[n, 4 + code bytes]`, each the scale, the
+    offset and the codes of `quantise`.
+
+    Args and Raises: as for `quantise`.
+
+    Example:
+        >>> to_bytes(np.array([[-1.0, 0.0, 0.875]], np.float32), 4).tolist()
+        [[0, 48, 0, 188, 128, 15]]
+    """
+    scale, offset, codes = quantise(rows, bits)
+    halves = np.stack([scale, offset], axis=1).astype("<f2").view(np.uint8)
+    return np.concatenate([halves, codes], axis=1)
+
+
+def from_bytes(rows: np.ndarray, bits: int, dim: int) -> np.ndarray:
+    """Return the rows, float32 `[n, dim]`, that the bytes of `to_bytes` stand for.
+
+    Raises:
+        ValueError: as for `dequantise`.
+    """
+    halves = np.ascontiguousarray(rows[:, :4]).view("<f2")
+    return dequantise(halves[:, 0], halves[:, 1], rows[:, 4:], bits, dim)
+
+
+def check_rows(rows: str) -> None:
+    """Raise ValueError for a name that is not of `ROWS`."""
+    if rows not in ROWS:
+        raise ValueError(f"rows must be one of {', '.join(map(repr, ROWS))}, got {rows!r}")
+
+
+def _check_bits(bits: int) -> None:
+    if bits not in BITS.values():
+        raise ValueError(f"bits must be 8 or 4, got {bits!r}")
+
+
+def _half_down(numbers: np.ndarray) -> np.ndarray:
+    """Return the greatest float16 that is not above each number, from -65504 to 65504."""
+    near = np.clip(numbers, -_LARGEST, _LARGEST).astype(np.float32).astype(np.float16)
+    above = (near.astype(np.float64) > numbers) & (near > -_LARGEST)
+    near[above] = np.nextafter(near[above], np.float16(-np.inf))
+    return near
+
+
+def _half_up(numbers: np.ndarray) -> np.ndarray:
+    """Return the least float16 that is not below each number, from 0 to 65504."""
+    near = np.clip(numbers, 0, _LARGEST).astype(np.float32).astype(np.float16)
+    below = (near.astype(np.float64) < numbers) & (near < _LARGEST)
+    near[below] = np.nextafter(near[below], np.float16(np.inf))
+    return near
+
+
+def _packed(codes: np.ndarray) -> np.ndarray:
+    if codes.shape[1] % 2:
+        codes = np.concatenate([codes, np.zeros((len(codes), 1), np.uint8)], axis=1)
+    return codes[:, 0::2] | codes[:, 1::2] << 4

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network that is kept at the newest state of a run's directory."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mindspore_rec.cache.config import CacheConfig
+from mindspore_rec.checkpoint.chain import Entry, verify, verify_chain
+from mindspore_rec.feature.feature_pipeline import FeaturePipeline
+from mindspore_rec.serving.following.catalog import Catalog, ChainError
+from mindspore_rec.serving.following.features import with_learned
+from mindspore_rec.serving.following.status import Status
+from mindspore_rec.serving.following.tiers import ServedTiers
+from mindspore_rec.serving.following.update import Served, Update
+from mindspore_rec.serving.network.opening import NetworkOpener, NotYetError
+from mindspore_rec.serving.network.runner import Runner
+
+__all__ = ["FollowedRun"]
+
+logger = logging.getLogger("mindspore_rec")
+
+
+class FollowedRun:
+    """Load the newest state of a run, then the newer ones each time `catch_up` is called.
+
+    Args:
+        path: the directory of the run.
+        opener: makes the network.
+        wait_seconds: how long to wait for a first checkpoint.
+        poll_seconds: how often to look until then.
+        features: as for `Predictor`.
+        rows: as for `Predictor`.
+        tiers: as for `Predictor`, checked.
+
+    Attributes:
+        runner: the network.
+        applied: the newest checkpoint that is in it.
+
+    Raises:
+        As `Predictor`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        opener: NetworkOpener,
+        wait_seconds: float,
+        poll_seconds: float,
+        features: FeaturePipeline | None = None,
+        rows: str = "float32",
+        tiers: CacheConfig | None = None,
+    ) -> None:
+        self._prepare(path, opener, features, rows, tiers)
+        try:
+            chain = self._first_chain(time.monotonic() + wait_seconds, poll_seconds)
+        except BaseException:
+            self.close()
+            raise
+        self.applied: Entry = chain[-1]
+        self._deltas_applied, self._fulls_loaded = len(chain) - 1, 1
+        self._served = Served(self.runner, self._first_features)
+        self._set_error()
+
+    def _prepare(
+        self,
+        path: Path,
+        opener: NetworkOpener,
+        features: FeaturePipeline | None,
+        rows: str,
+        tiers: CacheConfig | None = None,
+    ) -> None:
+        self.path = path
+        self._rows = rows
+        self._tiers = None if tiers is None else ServedTiers(tiers)
+        self._runner: Runner | None = None
+        self._opener = opener
+        self._given_features = features
+        self._first_features: FeaturePipeline | None = None
+        self._updating = threading.Lock()  # held by whoever reads or applies checkpoints
+        self._catalog = Catalog(path)
+        self._error: str | None = None
+        self._failed = False  # an update broke off: only a full checkpoint helps
+
+    @property
+    def runner(self) -> Runner:
+        """The network."""
+        assert self._runner is not None
+        return self._runner
+
+    @property
+    def features(self) -> FeaturePipeline | None:
+        """Feature pipeline with the statistics of the state that answers, or None."""
+        return self._served.features
+
+    # ---- the first state
+
+    def _first_chain(self, deadline: float, poll_seconds: float) -> list[Entry]:
+        missing = f"there is no checkpoint in {self.path}"
+        while True:
+            self._catalog.refresh()
+            while chain := self._catalog.first_chain():
+                try:
+                    self._load(chain)
+                    return chain
+                except NotYetError as error:
+                    missing = str(error)
+                    break
+                except FileNotFoundError:
+                    self._catalog.refresh()  # removed meanwhile
+                except ValueError as error:
+                    self._reject_damaged(chain, error)
+            errors = self._catalog.errors(-1)
+            if errors:
+                raise errors[0]
+            if time.monotonic() >= deadline:
+                raise TimeoutError(missing)
+            time.sleep(poll_seconds)
+
+    def _load(self, chain: Sequence[Entry]) -> None:
+        if self._runner is None:
+            runner = self._opener.open(chain[-1])
+            try:
+                for table in runner.tables.values():
+                    table.quantise_rows(self._rows)
+                if self._tiers is not None:
+                    self._tiers.attach(runner.tables)
+            except BaseException:
+                runner.close()
+                raise
+            if self._given_features is None:
+                self._given_features = runner.features
+            self._runner = runner
+        verify_chain(chain)
+        self._first_features = self._learned(chain[-1])
+        self._runner.load(chain)
+
+    def _learned(self, entry: Entry) -> FeaturePipeline | None:
+        given = self._given_features
+        return None if given is None else with_learned(given, entry)
+
+    def _reject_damaged(self, chain: Sequence[Entry], error: ValueError) -> None:
+        """Ignore the damaged checkpoint of a chain, or raise the error if there is none."""
+        for entry in chain:
+            if not entry.path.is_dir():
+                self._catalog.refresh()  # removed meanwhile
+                return
+            try:
+                verify(entry)
+            except ValueError as damage:
+                logger.warning("%s", damage)
+                self._catalog.reject(ChainError(entry.path, str(damage)))
+                return
+        raise error
+
+    # ---- the next ones
+
+    def run(self, start: Callable[[], Callable[[], Any]]) -> tuple[Any, int]:
+        """Call `start()`, then the function that it returns; return its result and the step.
+
+        Args:
+            start: called while nothing changes; the function that it returns is called afterwards.
+
+        Raises:
+            RuntimeError: an update broke off, and there is no whole state.
+        """
+        with self.runner.lock.reading():
+            if self._failed:
+                raise RuntimeError(f"there is no whole state to answer from: {self._error}")
+            finish, step = start(), self.applied.step
+        return finish(), step
+
+    def catch_up(self) -> None:
+        """Apply all checkpoints that follow the present state; `status` says why if it cannot.
+
+        Raises:
+            OSError: the directory cannot be read.
+        """
+        with self._updating:
+            try:
+                self._catch_up()
+            except Exception as error:
+                self._error = f"{self.path}: {error}"
+                raise
+
+    def _catch_up(self) -> None:
+        self._catalog.refresh()
+        while True:
+            try:
+                if self._failed:
+                    chain = self._catalog.first_chain()
+                else:
+                    chain = self._catalog.next_chain(self.applied)
+            except ChainError as error:
+                self._set_error(str(error))
+                return
+            if not chain:
+                self._set_error()
+                return
+            try:
+                self._apply(chain)
+            except FileNotFoundError:
+                self._catalog.refresh()  # removed meanwhile: there is another way
+            except ChainError as error:
+                self._catalog.reject(error)
+
+    def apply(self, entry: Entry) -> None:
+        """Apply one checkpoint.
+
+        Raises:
+            ChainError: it is damaged, or not the next one.
+            FileNotFoundError: it was removed.
+        """
+        with self._updating:
+            self._check_next(entry)
+            self._apply([entry])
+
+    def _check_next(self, entry: Entry) -> None:
+        applied = self.applied
+        here = f"the predictor is at state {applied.state} (step {applied.step})"
+        if entry.run != applied.run:
+            reason = f"is of run {entry.run}, the predictor follows run {applied.run}"
+        elif entry.state == applied.state:
+            reason = f"leads to state {entry.state}, which has been applied already"
+        elif entry.step <= applied.step:
+            reason = f"is of step {entry.step}, out of order: {here}"
+        elif entry.kind == "delta" and entry.parent != applied.state:
+            reason = f"starts from state {entry.parent}, but {here}: a delta is missing"
+        elif entry.kind == "delta" and self._failed:
+            reason = "is a delta, but after an update that broke off a full one is needed"
+        else:
+            return
+        raise ChainError(entry.path, f"{entry.path} {reason}")
+
+    def _apply(self, chain: Sequence[Entry]) -> None:
+        self._put(Update(self._served, chain))
+
+    def _put(self, update: Update) -> None:
+        with self.runner.lock.writing():
+            self._failed = True
+            update.apply()
+            self._failed = False
+            self.applied = update.last
+        self._count(update.chain)
+
+    def _count(self, chain: Sequence[Entry]) -> None:
+        deltas = sum(entry.kind == "delta" for entry in chain)
+        self._deltas_applied += deltas
+        self._fulls_loaded += len(chain) - deltas
+
+    def _set_error(self, text: str | None = None) -> None:
+        """Set the error: damaged files first, since they leave gaps."""
+        damaged = self._catalog.errors(self.applied.step)
+        text = str(damaged[0]) if damaged else text
+        if text is not None and text != self._error:
+            logger.warning("%s", text)
+        self._error = text
+
+    # ---- status
+
+    def look(self) -> None:
+        """Read the directory again, for `status`, without applying anything."""
+        if self._updating.acquire(blocking=False):
+            try:
+                self._catalog.refresh()
+            finally:
+                self._updating.release()
+
+    def status(self, following: bool) -> Status:
+        """Return the state that predictions are of, and its age."""
+        applied = self.applied
+        return Status.of(
+            self.path,
+            applied,
+            lag=self._catalog.lag(applied.step),
+            following=following,
+            deltas_applied=self._deltas_applied,
+            fulls_loaded=self._fulls_loaded,
+            error=self._error,
+            runtime=self.runner.name,
+            runtime_reason=self._opener.reason,
+            tiers=None if self._tiers is None else self._tiers.stats(self.runner.tables),
+        )
+
+    def close(self) -> None:
+        """Free the tables of a network that was made here, and the tiers."""
+        if self._tiers is not None:
+            self._tiers.release()
+        if self._runner is not None:
+            self._runner.close()
+        if self._tiers is not None:
+            self._tiers.close()

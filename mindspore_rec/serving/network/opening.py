@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open the network of a run: as ONNX where there is a file of it, else by MindSpore."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mindspore_rec.checkpoint.chain import Entry
+from mindspore_rec.checkpoint.network_file import NETWORK, NetworkFile, read_network
+from mindspore_rec.feature.description import described_pipeline
+from mindspore_rec.feature.feature_pipeline import FeaturePipeline
+from mindspore_rec.graph.tensors import TensorSpec, input_specs, parsed_specs
+from mindspore_rec.serving.network.builder import builder_of, cell_and_features, inputs_of
+from mindspore_rec.serving.network.runner import Runner
+
+if TYPE_CHECKING:
+    from mindspore import nn
+
+__all__ = ["NetworkOpener", "NotYetError", "features_of"]
+
+
+class NotYetError(Exception):
+    """The run has no file of its network yet, and MindSpore is not installed; wait for the file."""
+
+
+class NetworkOpener:
+    """Maker of the `Runner` of a run.
+
+    Args:
+        path: directory of the run, or of one checkpoint.
+        network, inputs, features: as for `Predictor`.
+
+    Attributes:
+        reason: why MindSpore runs the network; None where it does not.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        network: nn.Cell | Callable[[], Any] | None,
+        inputs: Sequence[TensorSpec | str] | None,
+        features: FeaturePipeline | None,
+    ) -> None:
+        self._path = path
+        self._network = network
+        self._inputs = inputs
+        self._features = features
+        self.reason: str | None = None
+
+    def open(self, entry: Entry) -> Runner:
+        """Make the network, without values.
+
+        Args:
+            entry: checkpoint that is to be loaded into it.
+
+        Raises:
+            NotYetError: MindSpore is not installed, and there is no file of the network yet.
+            TypeError, ValueError: an argument is wrong; or MindSpore, which is not installed, is
+                needed.
+        """
+        missing = False
+        if self._network is not None:
+            self.reason = "network= was given"
+        else:
+            try:
+                return self._by_file(entry)
+            except FileNotFoundError as error:
+                self.reason, missing = str(error), True
+            except (ValueError, ImportError) as error:
+                self.reason = str(error)
+        chosen = "mindspore" in sys.modules  # by whoever imported it, who may have chosen a mode
+        try:
+            import mindspore as ms
+        except ImportError as error:
+            if missing:
+                raise NotYetError(self.reason) from error
+            raise ValueError(f"{self.reason}; and MindSpore cannot be imported: {error}") from error
+        if not chosen:
+            ms.set_context(mode=ms.GRAPH_MODE)
+        return self._by_mindspore(entry)
+
+    def _by_file(self, entry: Entry) -> Runner:
+        """Return the network of the file.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError, ImportError: it cannot be used.
+        """
+        found = read_network(self._path / NETWORK)
+        self._check(found, entry)
+        from mindspore_rec.serving.network.onnx_runner import OnnxRunner
+
+        return OnnxRunner(found, features=features_of(found, self._features))
+
+    def _check(self, found: NetworkFile, entry: Entry) -> None:
+        model = entry.manifest["model"]
+        if model is not None and found.model != model:
+            raise ValueError(f"{found.directory} is of another builder than {entry.path}")
+        if isinstance(found.features, str) and self._features is None:
+            raise ValueError(
+                f"the builder of {found.directory} returns features, too, which are not in it "
+                f"({found.features}): give features="
+            )
+        if self._inputs is not None and parsed_specs(self._inputs) != found.inputs:
+            raise ValueError(f"{found.directory} takes {found.inputs}, inputs= says otherwise")
+
+    def _by_mindspore(self, entry: Entry) -> Runner:
+        from mindspore import nn
+
+        from mindspore_rec.graph.lock import graph_lock
+        from mindspore_rec.nn.embedding import tables_of
+        from mindspore_rec.serving.network.graph_runner import GraphRunner
+
+        try:
+            given = builder_of(entry) if self._network is None else self._network
+        except ValueError as error:
+            raise ValueError(f"{error}; {self.reason}") from error
+        owned = not isinstance(given, nn.Cell)
+        with graph_lock:
+            made = given() if owned else given
+            cell, features = cell_and_features(made)
+            cell.set_train(False)
+            try:
+                recorded = inputs_of(entry) if self._network is None else None
+                inputs = input_specs(cell, self._inputs, recorded)
+                return GraphRunner(cell, inputs, features, owned)
+            except BaseException:
+                for table in tables_of(cell) if owned else ():
+                    table.close()
+                raise
+
+
+def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:
+    """Return the pipeline that was given, or the one that a network's file describes, or None."""
+    if given is None and isinstance(network.features, dict):
+        return described_pipeline(network.features)
+    return given

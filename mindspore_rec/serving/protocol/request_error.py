@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of requests, and the form in which messages show values of a request."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any
+
+__all__ = ["NotFoundError", "NotReadyError", "RequestError", "named", "shown"]
+
+
+class RequestError(ValueError):
+    """A request is wrong, and answered with status 400; the message gives the reason."""
+
+
+class NotFoundError(LookupError):
+    """There is no such model, or none of such a version: status 404."""
+
+
+class NotReadyError(RuntimeError):
+    """The model is known, but does not answer now: status 503."""
+
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+_REPR.maxlevel = 3
+
+
+def shown(value: Any) -> str:
+    """Return a value as text for a message; of a large one only the beginning is read."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    return _REPR.repr(value)[:100]
+
+
+def named(name: str) -> str:
+    """Return a name in quotes, shortened where it is long."""
+    return f"'{name}'" if len(name) <= 80 else f"'{name[:80]}...'"

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A port that belongs to the processes of one server, though each of them binds it by itself."""
+
+from __future__ import annotations
+
+import socket
+
+__all__ = ["hold_port"]
+
+
+def hold_port(host: str, port: int) -> socket.socket:
+    """Take a port for processes that share it by SO_REUSEPORT; return the socket that holds it.
+
+    SO_REUSEPORT alone would let another server of the same user bind the same port, and connections
+    would go to either. Here the port is first listened at without it, which fails if anybody else
+    has the port, and then never given up: the socket stops listening and stays bound, and another
+    call of this function fails until it is closed. No connection goes to it.
+
+    Args:
+        host: to bind.
+        port: in [1, 65535].
+
+    Raises:
+        OSError: the port is taken, or is not to be had.
+
+    Example:
+        >>> with socket.create_server(("127.0.0.1", 0)) as taken:
+        ...     hold_port(*taken.getsockname())
+        Traceback (most recent call last):
+        OSError: [Errno 98] Address already in use
+    """
+    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections in TIME_WAIT
+        held.bind((host, port))
+        held.listen(1)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # nobody else from here on
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # but those that say so
+        held.shutdown(socket.SHUT_RD)  # of a listening socket: it listens no more
+    except BaseException:
+        held.close()
+        raise
+    return held

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One model of a server, whatever protocol asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from mindspore_rec.graph.tensors import TensorSpec
+from mindspore_rec.serving.following.status import Status
+from mindspore_rec.serving.protocol.limits import Limits
+from mindspore_rec.serving.protocol.messages import InferRequest, RawColumns
+from mindspore_rec.serving.protocol.request_error import RequestError
+from mindspore_rec.serving.server.batcher import Answer, Answers, Batcher
+
+if TYPE_CHECKING:
+    from mindspore_rec.serving.protection.metrics import Metrics
+
+__all__ = ["Served", "ServedModel"]
+
+
+class Served(Answers, Protocol):
+    """Protocol of a predictor as a server uses it; `Predictor` is one."""
+
+    @property
+    def features(self) -> Any:
+        """Its feature pipeline; None if it takes no raw columns."""
+
+    @property
+    def raw_columns(self) -> list[str] | None:
+        """Names of the raw columns that it reads; None if a request may have any."""
+
+    def status(self) -> Status:
+        """Return the state that answers."""
+
+    def close(self) -> None:
+        """Stop."""
+
+
+class ServedModel:
+    """A model that answers, with the limits of its requests.
+
+    Args:
+        name: that requests call it.
+        predictor: answers the requests.
+        max_rows: as for `Batcher`, and the most rows of one request. 0: no such limit.
+        metrics: that show it from now on until it is closed. Default: none.
+
+    Attributes:
+        inputs, outputs: those of its network.
+        limits: of a request.
+        raw: columns that a request may have in place of inputs, or None.
+
+    Raises:
+        ValueError: the inputs of the predictor's network are not known.
+    """
+
+    def __init__(
+        self, name: str, predictor: Served, max_rows: int, metrics: Metrics | None = None
+    ) -> None:
+        if predictor.inputs is None:
+            raise ValueError(
+                "the inputs of the network must be known: give --input name:datatype:shape for "
+                "each, or builder_inputs to RecCheckpoint, or let the network's builder call "
+                "set_inputs"
+            )
+        self.name = name
+        self.inputs: Sequence[TensorSpec] = predictor.inputs
+        self.outputs: Sequence[TensorSpec] = predictor.outputs or ()
+        self.limits = Limits.of(predictor.inputs, max_rows)
+        self.raw: RawColumns | None = None
+        if predictor.features is not None:
+            self.raw = RawColumns(predictor.raw_columns)
+            names = self.raw.names
+            self.limits = self.limits.with_columns(None if names is None else len(names))
+        self._predictor = predictor
+        self._metrics = metrics
+        observe = None
+        if metrics is not None:
+            observe = metrics.of_batches(name)
+            metrics.watch(name, predictor)
+        self.batcher = Batcher(predictor, max_rows, observe)
+
+    def status(self) -> Status:
+        """Return the state that answers."""
+        return self._predictor.status()
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the model metadata of the protocol."""
+        status = self.status()
+        more: dict[str, Any] = {} if self.raw is None else {"columns": self.raw.names}
+        ragged = {spec.name: spec.offsets for spec in self.inputs if spec.offsets is not None}
+        if ragged:
+            more["offsets"] = ragged
+        return {
+            "name": self.name,
+            "versions": [str(status.version)],
+            "platform": "mindspore_rec",
+            "inputs": [spec.to_json() for spec in self.inputs],
+            "outputs": [spec.to_json() for spec in self.outputs],
+            "parameters": {"lag": status.lag, "age_seconds": status.age_seconds, **more},
+        }
+
+    async def infer(self, asked: InferRequest) -> Answer:
+        """Return outputs, and the version that they are of.
+
+        Raises:
+            BusyError: too many wait already.
+            RequestError: a column is of a type that no feature reads.
+            ValueError, RuntimeError: as `Predictor.predict` raises.
+        """
+        try:
+            return await self.batcher.submit_from_loop(asked.inputs)
+        except TypeError as error:
+            if not isinstance(asked.inputs, pa.RecordBatch):
+                raise
+            raise RequestError(str(error)) from None
+
+    def close(self) -> None:
+        """Answer the requests that have arrived, and close the predictor."""
+        self.batcher.close()
+        if self._metrics is not None:
+            self._metrics.forget(self._predictor)
+        self._predictor.close()

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server process with all protection around an application that is as slow as a request says.
+
+`python tests/serving/slow_server.py [OPTIONS OF PROTECTION]` prints its port. A prediction waits
+for as many seconds as its body says, and answers with it; /big answers with 32 MiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+INFER = "/v2/models/slow/infer"
+
+
+async def slow(scope: Any, receive: Any, send: Any) -> None:
+    """The application."""
+    if scope["type"] != "http":
+        return
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        body += message["body"]
+        more = message["more_body"]
+    if scope["path"] == "/big":
+        body = b"x" * (32 << 20)
+    elif body:
+        await asyncio.sleep(float(body))
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class SlowServer:
+    """The process, at a free port."""
+
+    def __init__(self, *options: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.serving.slow_server", *options],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        found = re.match(r"(\d+)", self.process.stdout.readline())
+        assert found, self.process.communicate()
+        self.port = int(found[1])
+
+    def socket(self) -> socket.socket:
+        """A connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def connection(self, context: ssl.SSLContext | None = None) -> http.client.HTTPConnection:
+        """A connection that is kept."""
+        if context is not None:
+            return http.client.HTTPSConnection("localhost", self.port, timeout=30, context=context)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+
+    def ask(
+        self, body: str | None = None, path: str | None = None, **headers: str
+    ) -> tuple[int, Any, dict[str, str]]:
+        """Status, body and headers of an answer; by a connection of its own."""
+        connection = self.connection()
+        try:
+            path = path or (INFER if body is not None else "/v2/health/ready")
+            connection.request("GET" if body is None else "POST", path, body, headers)
+            response = connection.getresponse()
+            text = response.read().decode()
+            kind = response.getheader("content-type")
+            found = json.loads(text) if kind == "application/json" else text
+            return response.status, found, {k.lower(): v for k, v in response.getheaders()}
+        finally:
+            connection.close()
+
+    def series(self, name: str) -> dict[str, float]:
+        """Samples of /metrics whose names begin so."""
+        lines = self.ask(path="/metrics")[1].splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        wanted = f"mindspore_rec_serving_{name}"
+        return {
+            key.removeprefix("mindspore_rec_serving_"): float(value)
+            for key, value in pairs
+            if key.startswith(wanted)
+        }
+
+    def __enter__(self) -> SlowServer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def _main() -> None:
+    from mindspore_rec.serving.protection.options import add_protection_arguments
+    from mindspore_rec.serving.server.protection import Protection
+
+    parser = argparse.ArgumentParser()
+    add_protection_arguments(parser)
+    protection = Protection(parser.parse_args())
+    server = protection.server(slow)
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+        print(listener.getsockname()[1], flush=True)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        server.run(sockets=[listener])
+    protection.close()
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write mindspore_rec/serving/protocol/open_inference.py of open_inference.proto beside it.
+
+    pip install grpcio-tools && python tools/proto_descriptor.py
+
+What protoc would generate runs only beside versions of protobuf near its own, and puts its messages
+where those of other packages with the same names are, Triton's client for example. A descriptor has
+neither trouble.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+import tempfile
+import textwrap
+import zlib
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[1] / "mindspore_rec" / "serving" / "protocol"
+BEGIN = '_DESCRIPTOR = """\n'
+END = '"""  # by tools/proto_descriptor.py\n'
+
+
+def main() -> None:
+    """Replace the descriptor in open_inference.py."""
+    with tempfile.TemporaryDirectory() as directory:
+        made = Path(directory) / "set"
+        options = [f"-I{FOLDER}", f"--descriptor_set_out={made}", "open_inference.proto"]
+        subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *options], check=True)
+        text = base64.b85encode(zlib.compress(made.read_bytes(), 9)).decode()
+    path = FOLDER / "open_inference.py"
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    lines = "\n".join(textwrap.wrap(text, 96, break_on_hyphens=False))
+    path.write_text(before + BEGIN + lines + "\n" + END + after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the wheel `mindspore_rec_serving` of the wheel `mindspore_rec`.
+
+It has the modules that serving needs, those in `serving_modules.txt`, and the native core, as they
+are: nothing is compiled or written twice. Other requirements are all that differs; MindSpore is not
+among them.
+
+    python tools/serving_wheel.py output/mindspore_rec-*.whl
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from wheel.wheelfile import WheelFile
+
+HERE = Path(__file__).parent
+NAME = "mindspore_rec_serving"
+REQUIRES = (
+    "numpy<2,>=1.25",
+    "onnxruntime>=1.18",
+    "orjson>=3.10",
+    "pandas>=2.1",
+    "pyarrow<22,>=15",
+    "safetensors>=0.4",
+    "starlette>=0.41",
+    "uvicorn>=0.32",
+    "httptools>=0.6.1",
+    "uvloop>=0.21",
+    "prometheus_client>=0.20",
+    'grpcio>=1.74; extra == "grpc"',
+    'grpcio-health-checking>=1.74; extra == "grpc"',
+    'grpcio-reflection>=1.74; extra == "grpc"',
+    'kafka-python>=3.0.12; extra == "kafka"',
+    'crc32c>=2.4; extra == "kafka"',
+    'redis[hiredis]<9,>=5.1; extra == "redis"',
+)
+
+
+def files_of_modules(names: list[str]) -> set[str]:
+    """Return the two names that the file of each module may have in a wheel."""
+    paths = [name.replace(".", "/") for name in names]
+    return {f"{path}.py" for path in paths} | {f"{path}/__init__.py" for path in paths}
+
+
+def metadata(version: str) -> str:
+    """Return the wheel's METADATA."""
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {NAME}",
+        f"Version: {version}",
+        "Summary: Serve the models of mindspore_rec without MindSpore.",
+        "License: Apache-2.0",
+        "Requires-Python: >=3.10,<3.13",
+        "Provides-Extra: grpc",
+        "Provides-Extra: kafka",
+        "Provides-Extra: redis",
+        *(f"Requires-Dist: {each}" for each in REQUIRES),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def make(source: Path) -> Path:
+    """Write the wheel beside another one, and return its path."""
+    names = (HERE / "serving_modules.txt").read_text(encoding="utf-8").split()
+    wanted = files_of_modules(names)
+    with WheelFile(source) as whole:
+        version = whole.parsed_filename["ver"]
+        tags = source.stem.split("-", 2)[2]
+        target = source.with_name(f"{NAME}-{version}-{tags}.whl")
+        info = f"{NAME}-{version}.dist-info"
+        target.unlink(missing_ok=True)
+        with WheelFile(target, "w") as small:
+            taken = set()
+            for entry in whole.infolist():
+                native = entry.filename.startswith("mindspore_rec/_native.")
+                if entry.filename in wanted or native or entry.filename.endswith("/py.typed"):
+                    small.writestr(entry, whole.read(entry))
+                    taken.add(entry.filename)
+                elif entry.filename.endswith(".dist-info/WHEEL"):
+                    small.writestr(f"{info}/WHEEL", whole.read(entry))
+            small.writestr(f"{info}/METADATA", metadata(version))
+    if len(taken & wanted) != len(names):
+        target.unlink()
+        raise SystemExit(f"{source} lacks modules: {len(taken & wanted)} of {len(names)} are there")
+    return target
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:]:
+        print(make(Path(each)))
