@@ -159,6 +159,11 @@ SUITE: dict[str, Benchmark] = {
         "--keys 200000 --seconds 0.7 --steps 6 --candidates 1,32",
         "--keys 2000 --batch 64 --hidden 16 --candidates 2 --seconds 0.3 --steps 2 --connections 8",
     ),
+    "serving_kills": Benchmark(
+        "requests that fail while workers, the writer and the training are killed, kill -9",
+        "--seconds 60 --every 5",
+        "--keys 2000 --batch 32 --seconds 3 --every 1 --rate 20",
+    ),
     "serving_load": Benchmark(
         "latency of the HTTP server while deltas arrive by that in quiet",
         "--keys 200000 --seconds 8 --rounds 2",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +94,7 @@ def test_every_event_is_trained_once_by_one_worker(runs):
                 [
                     np.stack(batch["ids"].to_numpy(zero_copy_only=False))
                     for batch in DataReceiver(
-                        broker.address, NAMESPACE, shard, DATASET, stop=StopWhen(idle_seconds=2.0)
+                        broker.address, NAMESPACE, shard, DATASET, stop=StopWhen(idle_seconds=5.0)
                     )
                 ]
             )
@@ -106,10 +107,19 @@ def test_every_event_is_trained_once_by_one_worker(runs):
         rows = np.sort(np.concatenate(list(rows_at(chain, table))), order="key")
         assert np.array_equal(rows["key"], keys)
         assert np.array_equal(rows["count"], counts)
-    # The partitions have the first events of the stream, each once.
+    # The partitions have the first events of the stream, each once; but the last ones, of which one
+    # partition may have its part and the other one not yet.
+    in_flight = 2_000
     total = sum(map(len, sent))
-    expected = events.pipeline().apply(events.batch(0, total, sent=1.0))["ids"]
-    assert np.array_equal(np.sort(np.concatenate(sent), axis=0), np.sort(expected, axis=0))
+    found = Counter(map(bytes, np.ascontiguousarray(np.concatenate(sent))))
+    assert first_events(events, total - in_flight) <= found
+    assert found <= first_events(events, total + in_flight)
+
+
+def first_events(events: Clicks, number: int) -> Counter[bytes]:
+    """Return how often each row of keys is among the first events of the stream."""
+    ids = events.pipeline().apply(events.batch(0, number, sent=1.0))["ids"]
+    return Counter(map(bytes, np.ascontiguousarray(ids)))
 
 
 def test_predictor_follows_and_the_model_learns(runs):

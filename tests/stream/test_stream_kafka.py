@@ -49,7 +49,7 @@ def test_resume_gives_the_same_batches(broker: Broker, topic: Callable[..., str]
 
     def stream() -> KafkaSource:
         return KafkaSource(
-            broker.address, name, SCHEMA, batch_size=64, stop=StopWhen(idle_seconds=2.0)
+            broker.address, name, SCHEMA, batch_size=64, stop=StopWhen(idle_seconds=5.0)
         )
 
     whole = stream()
@@ -128,7 +128,7 @@ def test_poison_by_the_thousand(broker: Broker, topic: Callable[..., str]) -> No
     first = stream(StopWhen(batches=30))
     rows = sum((xs(batch) for batch in first), [])
     state = first.state_dict(batches=20)  # as after a crash, ten batches later
-    second = stream(StopWhen(idle_seconds=2.0))
+    second = stream(StopWhen(idle_seconds=5.0))
     second.load_state_dict(state)
     rows = rows[:1000] + sum((xs(batch) for batch in second), [])
     assert rows == list(range(fine))

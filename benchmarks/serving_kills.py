@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that fail while workers, the writer and the training are killed with kill -9.
+
+    PYTHONPATH=. python benchmarks/serving_kills.py --seconds 600 --json output/serving_kills.json
+
+A training writes a delta a second, a server of several processes follows it, and clients ask at a
+fixed rate. Every --every seconds one process is killed: a worker, the writer, the training, in
+turns; the training is started again at once, the others by the server itself.
+
+A request whose connection ends because its process was killed is asked again, once, on a new
+connection, as clients and balancers do with requests that change nothing; such are counted as
+`dropped`. A request has failed where the answer is an error or is not there in --limit-seconds, or
+where it was dropped twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GLOG_v", "3")
+
+import bench_common
+import numpy as np
+from serving_clients import http_request, tensors
+from serving_load import FIELDS, INPUTS, NUMBERS, milliseconds, network, start_server
+from tqdm import tqdm
+
+KINDS = ("worker", "writer", "training")
+
+
+def train(root: Path, options: Any) -> None:
+    """Train for ever, with a delta a second, from the newest checkpoint where there is one."""
+    import mindspore as ms
+    from mindspore import nn
+
+    import mindspore_rec as mr
+
+    ms.set_context(mode=ms.GRAPH_MODE)
+    rng = np.random.default_rng(time.time_ns())
+    law = bench_common.Zipf(options.keys, 1.05, rng)
+    net = network(options.hidden)
+    if not any(root.glob("*.full")):
+        table = net.embedding.embedding_table
+        for first in range(0, options.keys, 100_000):
+            numbers = np.arange(first, min(first + 100_000, options.keys))
+            rows = rng.normal(0, 0.01, (len(numbers), 16)).astype(np.float32)
+            table.write_rows(bench_common.spread_keys(numbers), rows)
+    model = mr.RecModel(net, nn.BCEWithLogitsLoss(), mr.LazyAdam(net.trainable_params()))
+
+    def batches() -> Any:
+        due = time.monotonic()
+        while True:
+            yield (
+                bench_common.spread_keys(law.draw((options.batch, FIELDS))),
+                rng.random((options.batch, NUMBERS), np.float32),
+                (rng.random((options.batch, 1)) < 0.3).astype(np.float32),
+            )
+            due = max(due + 1.0, time.monotonic())
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    checkpoint = mr.RecCheckpoint(
+        root, every_steps=30, delta_every_steps=1, data_starts_over=True,
+        builder="serving_load:network", builder_arguments={"hidden": list(options.hidden)},
+        builder_inputs=INPUTS,
+    )  # fmt: skip
+    checkpoint.restore(model)
+    model.online_train(batches(), checkpoint, progress=False)
+
+
+class Client:
+    """One connection at a time, which asks at a fixed rate and makes a new one when it is lost."""
+
+    def __init__(self, port: int, requests: list[bytes], limit: float) -> None:
+        self._port, self._requests, self._limit = port, requests, limit
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.latencies: list[float] = []
+        self.versions: list[int] = []
+        self.dropped = 0
+        self.failures: list[str] = []
+
+    async def _once(self, request: bytes) -> int:
+        """Return the version that a request was answered from."""
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        fields = dict(
+            line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line
+        )
+        body = await reader.readexactly(int(fields[b"content-length"]))
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(f"{head[:20]!r} {body[:200]!r}")
+        return int(json.loads(body)["model_version"])
+
+    async def ask(self, number: int) -> None:
+        """Send a request, once more where its connection was lost, and keep what came of it."""
+        begun = time.perf_counter()
+        request = self._requests[number % len(self._requests)]
+        for last in (False, True):
+            try:
+                version = await asyncio.wait_for(self._once(request), self._limit)
+            except (OSError, asyncio.IncompleteReadError) as error:
+                self._close()
+                if last:
+                    self.failures.append(f"dropped twice: {error!r}")
+                else:
+                    self.dropped += 1
+            except (RuntimeError, TimeoutError, asyncio.TimeoutError) as error:
+                self._close()
+                self.failures.append(repr(error))
+                return
+            else:
+                self.latencies.append(time.perf_counter() - begun)
+                self.versions.append(version)
+                return
+
+    def _close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+        self._streams = None
+
+
+async def ask_for(clients: list[Client], rate: float, seconds: float) -> None:
+    """Ask for some seconds, all clients together at a rate."""
+    period, begun = len(clients) / rate, time.perf_counter()
+
+    async def one(place: int, client: Client) -> None:
+        due, number = begun + period * place / len(clients), place * 7
+        while due < begun + seconds:
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            await client.ask(number)
+            due, number = due + period, number + 1
+
+    await asyncio.gather(*(one(place, client) for place, client in enumerate(clients)))
+
+
+def children(pid: int) -> dict[str, int]:
+    """Return the processes that a process has started, by their names."""
+    found = {}
+    for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        try:
+            found[Path(f"/proc/{number}/comm").read_text().strip()] = int(number)
+        except OSError:
+            continue  # it has just ended
+    return found
+
+
+class Killer(threading.Thread):
+    """Kills a process every so many seconds, and starts the training again."""
+
+    def __init__(self, server: int, root: Path, options: Any) -> None:
+        super().__init__()
+        self._server, self._root, self._options = server, root, options
+        self._context = multiprocessing.get_context("spawn")
+        self._rng = np.random.default_rng(options.seed)
+        self._ended = threading.Event()
+        self.kills = dict.fromkeys(KINDS, 0)
+        self.failure = ""
+        self.trainer = self._start()
+
+    def _start(self) -> Any:
+        trainer = self._context.Process(target=train, args=(self._root, self._options))
+        trainer.start()
+        return trainer
+
+    def run(self) -> None:
+        """Kill until it is stopped."""
+        turn = 0
+        every = self._options.every
+        while not self._ended.wait(every + self._rng.uniform(-0.1, 0.1) * every):
+            kind = KINDS[turn % len(KINDS)]
+            turn += 1
+            if kind == "training":
+                if self.trainer.exitcode is not None:
+                    self.failure = f"the training ended by itself: {self.trainer.exitcode}"
+                    return
+                self.trainer.kill()
+                self.trainer.join()
+                self.trainer = self._start()
+            else:
+                found = children(self._server)
+                names = sorted(name for name in found if f"rec {kind}" in name)
+                if not names:
+                    continue
+                os.kill(found[str(self._rng.choice(names))], signal.SIGKILL)
+            self.kills[kind] += 1
+
+    def end(self) -> None:
+        """Stop killing, and end the training."""
+        self._ended.set()
+        self.join()
+        self.trainer.kill()
+        self.trainer.join()
+        if self.failure:
+            raise SystemExit(self.failure)
+
+
+def wait_for_full(root: Path, trainer: Any) -> None:
+    """Wait until the training has written its first full checkpoint."""
+    while not any(root.glob("*.full")):
+        if trainer.exitcode is not None:
+            raise SystemExit("the training failed")
+        time.sleep(0.1)
+
+
+def measure(root: Path, options: Any) -> dict[str, Any]:
+    """Ask, kill, and return what came of it."""
+    context = multiprocessing.get_context("spawn")
+    first = context.Process(target=train, args=(root, options))
+    first.start()
+    wait_for_full(root, first)
+    first.kill()
+    first.join()
+    server, port = start_server(root, "onnxruntime", options.hidden, options.workers)
+    requests = [http_request("json", *tensors(options, options.rows, n)) for n in range(30)]
+    clients = [
+        Client(port, requests, options.limit_seconds) for _ in range(min(8, int(options.rate) or 1))
+    ]
+    try:
+        killer = Killer(server.pid, root, options)
+        killer.start()
+        bar = tqdm(total=round(options.seconds), desc="asking", unit="s", disable=None)
+        tick = threading.Thread(target=_tick, args=(bar,), daemon=True)
+        tick.start()
+        asyncio.run(ask_for(clients, options.rate, options.seconds))
+        bar.close()
+        killer.end()
+        processes = sorted(children(server.pid))
+    finally:
+        server.terminate()
+        code = server.wait()
+    failures = [each for client in clients for each in client.failures]
+    latencies = [each for client in clients for each in client.latencies]
+    versions = [client.versions for client in clients]
+    return {
+        "kills": killer.kills,
+        "requests": len(latencies) + len(failures),
+        "failed_requests": len(failures),
+        "failures": failures[:5],
+        "dropped": sum(client.dropped for client in clients),
+        "latency_ms": milliseconds(latencies),
+        "went_back_to_an_older_version": sum(
+            any(b < a for a, b in zip(each, each[1:], strict=False)) for each in versions
+        ),
+        "versions_seen": len({version for each in versions for version in each}),
+        "processes_at_the_end": processes,
+        "exit_code_of_the_server": code,
+    }
+
+
+def _tick(bar: Any) -> None:
+    while bar.n < bar.total:
+        time.sleep(1)
+        bar.update(1)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = bench_common.parser(__doc__.split("\n")[0])
+    parser.add_argument("--seconds", type=float, default=600, help="of asking")
+    parser.add_argument("--every", type=float, default=20, help="seconds between kills")
+    parser.add_argument("--rate", type=float, default=50, help="requests a second")
+    parser.add_argument("--rows", type=int, default=1, help="candidates of a request")
+    parser.add_argument("--workers", type=int, default=2, help="processes that answer, at least 2")
+    parser.add_argument("--limit-seconds", type=float, default=10, help="of one answer")
+    parser.add_argument("--keys", type=int, default=200_000, help="rows of the table")
+    parser.add_argument("--batch", type=int, default=512, help="samples of a delta")
+    parser.add_argument("--hidden", type=int, nargs="+", default=[256, 128], help="of the MLP")
+    options = parser.parse_args()
+    if options.workers < 2:
+        parser.error(f"--workers must be at least 2, got {options.workers}")
+    sys.setswitchinterval(0.0005)
+    with tempfile.TemporaryDirectory() as directory:
+        figures = measure(Path(directory) / "run", options)
+    print(json.dumps(figures, indent=2))
+    bench_common.save(options.json, {**vars(options), "json": None, **figures})
+    if figures["failed_requests"]:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
