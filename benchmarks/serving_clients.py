@@ -8,6 +8,9 @@ rate at which 99 % of the answers come within --limit-ms of the moment that thei
 Clients are in a process of their own; those of HTTP write ready bytes to sockets and read no more
 of an answer than its status and length, so that little of the machine goes to them. gRPC's client
 is grpcio with messages of `tritonclient[http]`; it costs about as much as the server.
+
+--triton-python names an interpreter with nvidia-pytriton and onnxruntime: Triton is asked the same
+then, pair by pair in turn with ours.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ os.environ.setdefault("GLOG_v", "3")
 
 import bench_common
 import numpy as np
+from peer_triton import start_triton
 from serving_load import FIELDS, NUMBERS, milliseconds, train
 
 PROTOCOLS = ("json", "binary", "grpc")
@@ -91,7 +95,7 @@ class HttpCaller(asyncio.Protocol):
         head, found, body = self._data.partition(b"\r\n\r\n")
         if not found or self._answer is None:
             return
-        size = re.search(rb"content-length: (\d+)", head)
+        size = re.search(rb"content-length: (\d+)", head.lower())
         assert size is not None
         if len(body) < int(size[1]):
             return
@@ -254,6 +258,17 @@ def _client(pair: tuple[str, int], ports: tuple[int, int], options: Any, found: 
         found.put({"protocol": pair[0], "candidates": pair[1], "error": repr(error)})
 
 
+def asked(protocol: str, rows: int, ports: tuple[int, int], options: Any) -> dict[str, Any]:
+    """Return the figures of one protocol and number of candidates, by clients of their own."""
+    context = multiprocessing.get_context("spawn")
+    found = context.Queue()
+    client = context.Process(target=_client, args=((protocol, rows), ports, options, found))
+    client.start()
+    figures: dict[str, Any] = found.get()
+    client.join()
+    return figures
+
+
 def start(root: Path, options: Any) -> tuple[subprocess.Popen[str], tuple[int, int]]:
     """Start the server and return its process and its two ports when it is ready."""
     here = bench_common.BENCHMARKS
@@ -312,29 +327,33 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1024, help="samples of the training")
     parser.add_argument("--hidden", type=int, nargs="+", default=[1024, 512, 256])
     parser.add_argument("--run", type=Path, help="directory of the run, made where it is missing")
+    parser.add_argument(
+        "--triton-python", type=Path, help="interpreter with nvidia-pytriton, to measure Triton too"
+    )
     parser.add_argument("--sources", type=Path, help="clone whose server is measured")
     parser.add_argument(
         "--server", type=lambda text: text.split(), default=[], help="further options of the server"
     )
     options = parser.parse_args()
-    context = multiprocessing.get_context("spawn")
     figures = []
     with tempfile.TemporaryDirectory() as directory:
         root = prepared(options, directory)
-        server, ports = start(root, options)
+        servers: dict[str, tuple[subprocess.Popen[Any], tuple[int, int]]] = {}
         try:
+            servers["mindspore_rec"] = start(root, options)
+            if options.triton_python:
+                servers["triton"] = start_triton(
+                    options.triton_python, root, Path(directory) / "triton", FIELDS, NUMBERS
+                )
             for protocol in options.protocol:
                 for rows in options.candidates:
-                    found = context.Queue()
-                    arguments = ((protocol, rows), ports, options, found)
-                    client = context.Process(target=_client, args=arguments)
-                    client.start()
-                    figures.append(found.get())
-                    client.join()
-                    print(json.dumps(figures[-1]), flush=True)
+                    for name, (_, ports) in servers.items():
+                        figures.append({"server": name, **asked(protocol, rows, ports, options)})
+                        print(json.dumps(figures[-1]), flush=True)
         finally:
-            server.terminate()
-            server.wait()
+            for server, _ in servers.values():
+                server.terminate()
+                server.wait()
     shown = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(options).items()
