@@ -110,7 +110,7 @@ class Broker:
         self._memory = memory
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, timeout: float = 120.0) -> Broker:
+    def start(self, timeout: float = 240.0) -> Broker:
         """Start the broker and wait until it answers.
 
         Raises:
