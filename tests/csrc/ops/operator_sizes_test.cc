@@ -26,18 +26,18 @@
 #include "table_testing.h"
 #include "testing.h"
 
-#define OPERATORS(X)                                                                           \
-  X(MsrLookupTrain)                                                                            \
-  X(MsrLookupEval)                                                                             \
-  X(MsrRefuseGradient) X(MsrAccumulate) X(MsrPoolTrain) X(MsrPoolEval) X(MsrMapGet) X(MsrFind) \
-      X(MsrPut) X(MsrErase) X(MsrContains) X(MsrSize) X(MsrKeys) X(MsrValues) X(MsrGradNorm)   \
-          X(MsrStep) X(MsrGroupLookupTrain) X(MsrGroupLookupEval) X(MsrGroupAccumulate)        \
-              X(MsrLookupSlots) X(MsrReportGradient) X(MsrCountTouched) X(MsrTouched)          \
-                  X(MsrBeginDeviceStep) X(MsrFinishDeviceStep) X(MsrLogisticLoss)              \
-                      X(MsrLogisticLossGradient) X(MsrDenseStep) X(MsrDenseGradNorm)           \
-                          X(MsrDenseForward) X(MsrDensePredict) X(MsrDenseBackward)            \
-                              X(MsrExchangeGradients) X(MsrAverageGradients)                   \
-                                  X(MsrCompareParameters)
+#define OPERATORS(X)                                                                            \
+  X(MsrLookupTrain)                                                                             \
+  X(MsrLookupEval)                                                                              \
+  X(MsrRefuseGradient)                                                                          \
+  X(MsrAccumulate) X(MsrPoolTrain) X(MsrPoolEval) X(MsrMapGet) X(MsrFind) X(MsrPut) X(MsrErase) \
+      X(MsrContains) X(MsrSize) X(MsrKeys) X(MsrValues) X(MsrGradNorm) X(MsrStep)               \
+          X(MsrGroupLookupTrain) X(MsrGroupLookupEval) X(MsrGroupAccumulate) X(MsrLookupSlots)  \
+              X(MsrReportGradient) X(MsrCountTouched) X(MsrTouched) X(MsrBeginDeviceStep)       \
+                  X(MsrFinishDeviceStep) X(MsrLogisticLoss) X(MsrLogisticLossGradient)          \
+                      X(MsrDenseStep) X(MsrDenseGradNorm) X(MsrDenseForward) X(MsrDensePredict) \
+                          X(MsrDenseBackward) X(MsrExchangeGradients) X(MsrAverageGradients)    \
+                              X(MsrCompareParameters)
 
 #define DECLARE(name) extern "C" int name(int, void**, int*, int64_t**, const char**, void*, void*);
 OPERATORS(DECLARE)
@@ -107,7 +107,7 @@ Argument Width(int64_t width) {
 using Arguments = std::vector<Argument>;
 
 // Return the message of what an operator throws; "" for nothing.
-std::string Run(const std::string& name, Arguments* arguments) {
+std::string MessageOf(const std::string& name, Arguments* arguments) {
   std::vector<void*> params;
   std::vector<int> ndims;
   std::vector<int64_t*> shapes;
@@ -130,7 +130,7 @@ std::string Run(const std::string& name, Arguments* arguments) {
 // Expect that a call is refused, and writes nothing.
 std::string Refused(const std::string& name, Arguments arguments, const std::string& how) {
   const Arguments before = arguments;
-  const std::string said = Run(name, &arguments);
+  const std::string said = MessageOf(name, &arguments);
   EXPECT_NE(said, "") << name << " with " << how;
   for (size_t i = 0; i < arguments.size(); ++i) {
     EXPECT_TRUE(arguments[i].bytes == before[i].bytes)
@@ -180,7 +180,7 @@ void ExpectChecks(const std::string& name, const Arguments& right, bool runs = t
   }
   if (!runs) return;
   Arguments arguments = right;
-  EXPECT_EQ(Run(name, &arguments), "") << name;
+  EXPECT_EQ(MessageOf(name, &arguments), "") << name;
 }
 
 constexpr int64_t kDim = 3;
@@ -291,7 +291,7 @@ TEST_F(OperatorSizesTest, Groups) {
   ExpectChecks("MsrGroupLookupTrain", trained);
   ExpectChecks("MsrGroupLookupEval", lookup);
   Arguments run = trained;
-  ASSERT_EQ(Run("MsrGroupLookupTrain", &run), "");
+  ASSERT_EQ(MessageOf("MsrGroupLookupTrain", &run), "");
   Argument tickets = run.back();
   tickets.output = false;
   const std::vector<float> gradient(4 * kDim, 1.0f);
@@ -384,7 +384,7 @@ TEST_F(OperatorSizesTest, DensePrograms) {
   ExpectChecks("MsrDenseForward", forward);
   ExpectChecks("MsrDensePredict", {name, Width(1), Width(kWidth), input, output, packed});
   Arguments run = forward;
-  ASSERT_EQ(Run("MsrDenseForward", &run), "");
+  ASSERT_EQ(MessageOf("MsrDenseForward", &run), "");
   const Arguments backward = {name,     Width(gradient_units), input, run[6], run[7], input, output,
                               gradients};
   ExpectChecks("MsrDenseBackward", backward);
