@@ -26,18 +26,21 @@
 #include "table_testing.h"
 #include "testing.h"
 
-#define OPERATORS(X)                                                                            \
-  X(MsrLookupTrain)                                                                             \
-  X(MsrLookupEval)                                                                              \
-  X(MsrRefuseGradient)                                                                          \
-  X(MsrAccumulate) X(MsrPoolTrain) X(MsrPoolEval) X(MsrMapGet) X(MsrFind) X(MsrPut) X(MsrErase) \
-      X(MsrContains) X(MsrSize) X(MsrKeys) X(MsrValues) X(MsrGradNorm) X(MsrStep)               \
-          X(MsrGroupLookupTrain) X(MsrGroupLookupEval) X(MsrGroupAccumulate) X(MsrLookupSlots)  \
-              X(MsrReportGradient) X(MsrCountTouched) X(MsrTouched) X(MsrBeginDeviceStep)       \
-                  X(MsrFinishDeviceStep) X(MsrLogisticLoss) X(MsrLogisticLossGradient)          \
-                      X(MsrDenseStep) X(MsrDenseGradNorm) X(MsrDenseForward) X(MsrDensePredict) \
-                          X(MsrDenseBackward) X(MsrExchangeGradients) X(MsrAverageGradients)    \
-                              X(MsrCompareParameters)
+// clang-format off
+#define OPERATORS(X)                                                   \
+  X(MsrLookupTrain) X(MsrLookupEval) X(MsrRefuseGradient)              \
+  X(MsrAccumulate) X(MsrPoolTrain) X(MsrPoolEval)                      \
+  X(MsrMapGet) X(MsrFind) X(MsrPut)                                    \
+  X(MsrErase) X(MsrContains) X(MsrSize)                                \
+  X(MsrKeys) X(MsrValues) X(MsrGradNorm)                               \
+  X(MsrStep) X(MsrGroupLookupTrain) X(MsrGroupLookupEval)              \
+  X(MsrGroupAccumulate) X(MsrLookupSlots) X(MsrReportGradient)         \
+  X(MsrCountTouched) X(MsrTouched) X(MsrBeginDeviceStep)               \
+  X(MsrFinishDeviceStep) X(MsrLogisticLoss) X(MsrLogisticLossGradient) \
+  X(MsrDenseStep) X(MsrDenseGradNorm) X(MsrDenseForward)               \
+  X(MsrDensePredict) X(MsrDenseBackward) X(MsrExchangeGradients)       \
+  X(MsrAverageGradients) X(MsrCompareParameters)
+// clang-format on
 
 #define DECLARE(name) extern "C" int name(int, void**, int*, int64_t**, const char**, void*, void*);
 OPERATORS(DECLARE)
