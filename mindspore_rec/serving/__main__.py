@@ -13,141 +13,126 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 os.environ.setdefault("GLOG_v", "3")  # of MindSpore, where it is needed
 
 from mindspore_rec.cache.config import CacheConfig
-from mindspore_rec.parameter.quantise import ROWS
+from mindspore_rec.serving.command import command_parser, declared_models
 from mindspore_rec.serving.following.announced import listen
 from mindspore_rec.serving.following.predictor import Predictor
-from mindspore_rec.serving.following.tiers import add_tier_arguments, tiers_of
-from mindspore_rec.serving.network.builder import add_network_arguments, load_function
+from mindspore_rec.serving.following.tiers import tiers_of
+from mindspore_rec.serving.network.builder import load_function
 from mindspore_rec.serving.network.own_directory import OwnDirectory
 from mindspore_rec.serving.protection.metric_files import give_back, reserve
-from mindspore_rec.serving.protection.options import add_protection_arguments, counted, seconds
 from mindspore_rec.serving.server.held_port import hold_port
-from mindspore_rec.serving.server.models import Models, add_model_arguments, parsed_models
-from mindspore_rec.serving.shared.supervisor import FATAL, Shared, add_worker_arguments, supervise
+from mindspore_rec.serving.server.models import Models
+from mindspore_rec.serving.shared.supervisor import FATAL, Shared, supervise
 
 if TYPE_CHECKING:
     from mindspore_rec.serving.server.protection import Protection
 
 
-def _parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog="python -m mindspore_rec.serving",
-        description="Serves the newest state of a run's directory by the Open Inference Protocol "
-        "v2, and follows the deltas that come.",
-    )
-    made.add_argument("path", nargs="?", help="the directory that RecCheckpoint writes")
-    made.add_argument("--port", type=int, required=True, help="0: any that is free")
-    made.add_argument(
-        "--grpc-port", type=int, help="listen for gRPC too, at this port; 0: any that is free"
-    )
-    made.add_argument("--host", default="127.0.0.1", help="to listen at; default: %(default)s")
-    made.add_argument("--name", default="model", help="of the model; default: %(default)s")
-    add_model_arguments(made)
-    add_network_arguments(made)
-    made.add_argument(
-        "--features",
-        metavar="MODULE:FUNCTION",
-        help="makes the FeaturePipeline for requests of raw columns; default: what the network's "
-        "function, or the checkpoint's builder, returns beside the network",
-    )
-    made.add_argument(
-        "--rows",
-        choices=ROWS,
-        default="float32",
-        help="how numbers of the tables' rows are kept; default: %(default)s",
-    )
-    made.add_argument(
-        "--poll-seconds",
-        type=seconds(low_open=True),
-        default=0.1,
-        help="between looks; default: %(default)s",
-    )
-    made.add_argument(
-        "--announcements",
-        metavar="BROKERS/TOPIC",
-        help="Kafka topic of an Announcer: looks when there is news, as well as each poll",
-    )
-    made.add_argument(
-        "--wait-seconds",
-        type=seconds(high=1e9),
-        default=300.0,
-        help="for a first checkpoint; default: %(default)s",
-    )
-    made.add_argument(
-        "--max-batch-rows",
-        type=counted(0, 1 << 30),
-        default=1024,
-        help="rows of requests that go through the network together, and of one request; 0: each "
-        "goes alone, for networks whose rows depend on each other; default: %(default)s",
-    )
-    add_worker_arguments(made)
-    add_tier_arguments(made)
-    add_protection_arguments(made)
-    return made
+class _UsageError(Exception):
+    """The command line cannot be served."""
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """What a command line declares, and what is there for it."""
+
+    models: list[tuple[str, str]]  # names and directories
+    tiers: CacheConfig | None
+    protection: Protection
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until a signal ends it; return the exit code."""
-    parser = _parser()
+    parser = command_parser()
     options = parser.parse_args(arguments)
-    several = options.workers > 1
-    with _counted_together() if several else contextlib.nullcontext():
-        extra = "serving"
+    counting = _counted_together() if options.workers > 1 else contextlib.nullcontext()
+    with counting, contextlib.ExitStack() as sockets:
         try:
-            from mindspore_rec.serving.server.http import Front  # noqa: F401
-            from mindspore_rec.serving.server.protection import Protection
-
-            try:
-                pairs, tiers = _declared(options), tiers_of(options)
-            except ValueError as error:
-                parser.error(str(error))
-            protection = Protection(options)
-            if options.grpc_port is not None:
-                extra = "grpc"
-                from mindspore_rec.serving.server.grpc_front import GrpcServer  # noqa: F401
-        except ImportError as error:
-            print(f"error: {error}: pip install 'mindspore_rec[{extra}]'", file=sys.stderr)
-            return 1
-        except (OSError, ValueError) as error:
+            checked = _check(options)
+            listener = _listen(options, checked, sockets)
+        except _UsageError as error:
+            parser.error(str(error))
+        except (ImportError, OSError, ValueError) as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-        sys.setswitchinterval(0.0005)  # one thread decodes while others answer
-        with contextlib.ExitStack() as sockets:
-            try:
-                listener = _listen(options, sockets)
-            except OSError as error:
-                print(f"error: {error}", file=sys.stderr)
-                return 1
-            host, port = listener.getsockname()[:2]
-            try:
-                warning = protection.check_address(host)
-            except ValueError as error:
-                print(f"error: {error}", file=sys.stderr)
-                return 1
-            if warning is not None:
-                print(f"warning: {warning}", file=sys.stderr)
-            place = f"{protection.scheme}://{host}:{port}"
-            print(f"listening at {place}/v2/models/{pairs[0][0]}", flush=True)
-            if several:
-                _import_ahead()
-
-                def work(shared: Shared, number: int) -> int:
-                    return _work(shared, number, protection)
-
-                return supervise(options, listener, work, give_back)
-            makers = [
-                (name, functools.partial(_predictor, path, options, tiers)) for name, path in pairs
-            ]
-            return _serve(options, listener, makers, protection)
+        return _serve(options, checked, listener)
 
 
-def _listen(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket.socket:
+def _check(options: argparse.Namespace) -> _Checked:
+    """Return what is to be served.
+
+    Raises:
+        _UsageError: the options are wrong.
+        ImportError: a package is missing; the sentence says how to install it.
+        OSError, ValueError: a file of the options cannot be used.
+    """
+    _import_fronts(options)
+    from mindspore_rec.serving.server.protection import Protection
+
+    try:
+        models, tiers = declared_models(options), tiers_of(options)
+    except ValueError as error:
+        raise _UsageError(str(error)) from None
+    return _Checked(models, tiers, Protection(options))
+
+
+def _import_fronts(options: argparse.Namespace) -> None:
+    extra = "serving"
+    try:
+        from mindspore_rec.serving.server.http import Front  # noqa: F401
+        from mindspore_rec.serving.server.protection import Protection  # noqa: F401
+
+        if options.grpc_port is not None:
+            extra = "grpc"
+            from mindspore_rec.serving.server.grpc_front import GrpcServer  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"{error}: pip install 'mindspore_rec[{extra}]'") from None
+
+
+def _listen(
+    options: argparse.Namespace, checked: _Checked, sockets: contextlib.ExitStack
+) -> socket.socket:
+    """Return the listening socket, whose address is printed.
+
+    Raises:
+        OSError: a port is not to be had.
+        ValueError: other machines could ask without protection.
+    """
+    listener = _ports(options, sockets)
+    host, port = listener.getsockname()[:2]
+    warning = checked.protection.check_address(host)
+    if warning is not None:
+        print(f"warning: {warning}", file=sys.stderr)
+    place = f"{checked.protection.scheme}://{host}:{port}"
+    print(f"listening at {place}/v2/models/{checked.models[0][0]}", flush=True)
+    return listener
+
+
+def _serve(options: argparse.Namespace, checked: _Checked, listener: socket.socket) -> int:
+    """Answer, in this process or by workers, until a signal ends it; return the exit code."""
+    sys.setswitchinterval(0.0005)  # one thread decodes while others answer
+    if options.workers > 1:
+        _import_ahead()
+
+        def work(shared: Shared, number: int) -> int:
+            return _work(shared, number, checked.protection)
+
+        return supervise(options, listener, work, give_back)
+    makers = [
+        (name, functools.partial(_predictor, path, options, checked.tiers))
+        for name, path in checked.models
+    ]
+    return _answer(options, listener, makers, checked.protection)
+
+
+def _ports(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket.socket:
     """Return the listening socket; where workers share a port of gRPC, hold that too.
 
     Raises:
@@ -176,29 +161,6 @@ def _counted_together() -> Iterator[None]:
             yield
         finally:
             del os.environ["PROMETHEUS_MULTIPROC_DIR"]
-
-
-def _declared(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return names and directories of the models that a command line declares.
-
-    Raises:
-        ValueError: it declares none, or says of several what only one can be.
-    """
-    pairs = parsed_models(options.path, options.name, options.model)
-    if options.grpc_port is not None and not 0 <= options.grpc_port <= 65535:
-        raise ValueError(f"--grpc-port must be in [0, 65535], got {options.grpc_port}")
-    if options.grpc_port and options.grpc_port == options.port:
-        raise ValueError(f"--grpc-port must be another than --port, {options.port}")
-    if options.model and (options.network or options.input or options.features):
-        raise ValueError("--network, --input and --features go with PATH, not with --model")
-    if options.workers > 1:
-        if options.model or options.model_control != "none":
-            raise ValueError("--model and --model-control go with one process, not --workers")
-        if options.network:
-            raise ValueError("--network is for one process: --workers serve networks as ONNX")
-        if options.grpc_port == 0:
-            raise ValueError("--grpc-port must be a port, not 0, with --workers: they share it")
-    return pairs
 
 
 def _predictor(path: str, options: argparse.Namespace, tiers: CacheConfig | None) -> Predictor:
@@ -255,7 +217,7 @@ def _work(shared: Shared, number: int, protection: Protection) -> int:
             wrong.append(error)
             raise
 
-    code = _serve(
+    code = _answer(
         options, shared.listener, [(options.name, make)], protection, shared.answer, early
     )
     return FATAL if wrong else code
@@ -275,7 +237,7 @@ def _import_ahead() -> None:
         importlib.import_module(f"mindspore_rec.serving.{name}")
 
 
-def _serve(
+def _answer(
     options: argparse.Namespace,
     listener: socket.socket,
     makers: Sequence[tuple[str, Callable[[], Predictor]]],

@@ -56,6 +56,18 @@ WRONG = [
         "--rows must be float32 with --ssd-path or --remote, got int8",
     ),
     (["--workers", "2", "--network", "a:b"], "--network is for one process"),
+    (["--input", "ids"], "--input: an input must be name:datatype:shape"),
+    (["--input", "ids:INT65:-1"], "--input: "),
+    (["--input", "ids:INT64:x"], "--input: an input must be name:datatype:shape"),
+    (["--workers", "2", "--input", "v:FP32:-1:offsets=o"], "--input: input 'v' must have any"),
+    (["--features", "math"], "--features: a builder must be 'package.module:function', got 'math'"),
+    (["--features", "no_such_module:f"], "--features: the builder 'no_such_module:f' cannot be"),
+    (["--features", "math:no_such"], "--features: the builder 'math:no_such' cannot be imported"),
+    (["--features", "math:pi"], "--features: the builder 'math:pi' is not a function"),
+    (["--workers", "2", "--features", "math:pi"], "--features: the builder 'math:pi' is not a"),
+    (["--announcements", "news"], "--announcements must be BROKERS/TOPIC, got 'news'"),
+    (["--announcements", "a:1,,b:2/news"], "--announcements must be BROKERS/TOPIC"),
+    (["--workers", "2", "--announcements", "a:9092/"], "--announcements must be BROKERS/TOPIC"),
 ]
 
 
@@ -66,8 +78,30 @@ def test_options_that_are_refused_at_once(
     with pytest.raises(SystemExit) as ended:
         main([str(tmp_path), "--port", "0", *options])
     assert ended.value.code == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert words in said
+    said = capsys.readouterr()
+    assert said.out == ""  # it has not listened
+    assert words in " ".join(said.err.split())
+    assert said.err.count("error: ") == 1
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_module_of_features_that_fails_is_named(
+    workers: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "failing_features.py").write_text("raise OSError('no data')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    options = ["--port", "0", "--workers", workers, "--features", "failing_features:made"]
+    with pytest.raises(SystemExit) as ended:
+        main([str(tmp_path), *options])
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.endswith(
+        "error: --features: 'failing_features:made' cannot be imported: OSError: no data\n"
+    )
 
 
 def test_a_port_that_is_held_is_nobody_elses() -> None:

@@ -18,11 +18,6 @@ namespace {
 constexpr int64_t kRowUnit = 16;
 constexpr int64_t kPackedUnit = 4096 / sizeof(float);
 
-// Number of rows of an argument; of a scalar, which the operator then refuses, 0.
-int64_t RowsOf(const int* ndims, int64_t* const* shapes, int64_t i) {
-  return ndims[i] == 0 ? 0 : shapes[i][0];
-}
-
 // Rows of `saved` and `gradients` for a batch; -1 where the batch is not known yet.
 int64_t PaddedRows(int64_t batch) {
   if (batch < 0) return batch;
@@ -31,7 +26,7 @@ int64_t PaddedRows(int64_t batch) {
 }
 
 std::shared_ptr<const DenseProgram> ProgramOf(const Args& args) {
-  return FindProgram(args.Data<int64_t>(0)[0]);
+  return FindProgram(*args.DataAtLeast<int64_t>(0, "descriptor", 1));
 }
 
 // Checks that an argument is float32 [batch, ...] with `width` floats a row.
@@ -58,11 +53,11 @@ void CheckExtra(const Args& args, int i, const ExtraInput& extra) {
 // Reads inputs, parameters and extras, which begin at argument `at`.
 std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& program, int at,
                                      BatchRun* run) {
-  run->batch = RowsOf(args.ndims, args.shapes, at);
+  run->batch = Dimension(args.ndims, args.shapes, at);
   std::vector<const float*> inputs;
   for (int i = 0; i < program.inputs(); ++i) {
     CheckRows(args, at + i, run->batch, program.input_width(i), "input " + std::to_string(i));
-    inputs.push_back(args.Data<float>(at + i));
+    inputs.push_back(args.Data<float>(at + i, "an input", args.Size(at + i)));
   }
   at += program.inputs();
   for (int i = 0; i < program.parameters(); ++i) {
@@ -76,7 +71,7 @@ std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& progr
                                   std::to_string(size) + " elements, got " +
                                   args.ShapeText(at + i));
     }
-    run->parameters.push_back(args.Data<float>(at + i));
+    run->parameters.push_back(args.Data<float>(at + i, "a parameter", args.Size(at + i)));
   }
   at += program.parameters();
   for (const auto& [number, extra] : program.extra_inputs()) {
@@ -86,18 +81,39 @@ std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& progr
   return inputs;
 }
 
+// Throws unless the operator has `others` arguments besides those of ReadInputs.
+void RequireOthers(const Args& args, const DenseProgram& program, int others) {
+  args.RequireCount(others + program.inputs() + program.parameters() + program.extras());
+}
+
+// Floats of `saved` or `gradients`, whose width is rounded up.
+float* Area(const Args& args, int i, const char* what, int64_t batch, int64_t width) {
+  return args.DataAtLeast<float>(i, what, static_cast<size_t>(PaddedRows(batch) * width));
+}
+
+char* Packed(const Args& args, int i, const DenseProgram& program) {
+  const auto bytes = static_cast<size_t>(program.packed_bytes());
+  const size_t floats = (bytes + sizeof(float) - 1) / sizeof(float);
+  return reinterpret_cast<char*>(args.DataAtLeast<float>(i, "packed", floats));
+}
+
 void Forward(const Args& args, bool training) {
+  args.RequireAtLeast(1);
   const auto program = ProgramOf(args);
   const int outputs = program->outputs();
   const int first = (training ? 3 : 2) + outputs;
+  RequireOthers(args, *program, first + outputs + (training ? 2 : 1));
   BatchRun run;
   run.training = training;
   const auto inputs = ReadInputs(args, *program, first, &run);
   int at = first + program->inputs() + program->parameters() + program->extras();
   std::vector<float*> results;
-  for (int i = 0; i < outputs; ++i) results.push_back(args.Data<float>(at++));
-  if (training) run.saved = args.Data<float>(at++);
-  run.packed = args.Data<char>(at);
+  for (int i = 0; i < outputs; ++i, ++at) {
+    const auto floats = static_cast<size_t>(run.batch * program->output_width(i));
+    results.push_back(args.Data<float>(at, "an output", floats));
+  }
+  if (training) run.saved = Area(args, at++, "saved", run.batch, program->saved_width());
+  run.packed = Packed(args, at, *program);
   const DefaultFloatMode float_mode;
   program->Forward(&run, inputs, results);
 }
@@ -105,72 +121,73 @@ void Forward(const Args& args, bool training) {
 }  // namespace
 }  // namespace msrec
 
-using msrec::Args;
 using msrec::BatchRun;
 using msrec::Shape;
 
 // (descriptor, saved width, packed width, output widths..., inputs..., parameters..., extras...)
 //   -> (outputs..., saved, packed)
 MSREC_EXPORT std::vector<Shape> MsrDenseForwardInferShape(int* ndims, int64_t** shapes, void*) {
-  const int64_t outputs = shapes[0][0];
-  const int64_t batch = msrec::RowsOf(ndims, shapes, 3 + outputs);
+  const auto width = [&](int64_t i) { return msrec::Dimension(ndims, shapes, i); };
+  const int64_t outputs = width(0);
+  const int64_t batch = width(3 + outputs);
   std::vector<Shape> found;
-  for (int64_t i = 0; i < outputs; ++i) found.push_back({batch, shapes[3 + i][0]});
-  found.push_back({msrec::PaddedRows(batch), shapes[1][0] * msrec::kRowUnit});
-  found.push_back({shapes[2][0] * msrec::kPackedUnit});
+  for (int64_t i = 0; i < outputs; ++i) found.push_back({batch, width(3 + i)});
+  found.push_back({msrec::PaddedRows(batch), width(1) * msrec::kRowUnit});
+  found.push_back({width(2) * msrec::kPackedUnit});
   return found;
 }
-MSREC_OP(MsrDenseForward) {
-  msrec::Forward({params, ndims, shapes, dtypes}, true);
-  return 0;
-}
+MSREC_OP(MsrDenseForward) { msrec::Forward(args, true); }
 
 // The same without `saved`, of which there is no width.
 MSREC_EXPORT std::vector<Shape> MsrDensePredictInferShape(int* ndims, int64_t** shapes, void*) {
-  const int64_t outputs = shapes[0][0];
-  const int64_t batch = msrec::RowsOf(ndims, shapes, 2 + outputs);
+  const auto width = [&](int64_t i) { return msrec::Dimension(ndims, shapes, i); };
+  const int64_t outputs = width(0);
+  const int64_t batch = width(2 + outputs);
   std::vector<Shape> found;
-  for (int64_t i = 0; i < outputs; ++i) found.push_back({batch, shapes[2 + i][0]});
-  found.push_back({shapes[1][0] * msrec::kPackedUnit});
+  for (int64_t i = 0; i < outputs; ++i) found.push_back({batch, width(2 + i)});
+  found.push_back({width(1) * msrec::kPackedUnit});
   return found;
 }
-MSREC_OP(MsrDensePredict) {
-  msrec::Forward({params, ndims, shapes, dtypes}, false);
-  return 0;
-}
+MSREC_OP(MsrDensePredict) { msrec::Forward(args, false); }
 
 // (descriptor, gradient width, inputs..., parameters..., extras..., saved, packed,
 //  gradients of outputs...) -> (gradients of inputs..., of parameters..., gradients)
 MSREC_EXPORT std::vector<Shape> MsrDenseBackwardInferShape(int* ndims, int64_t** shapes, void*) {
   std::vector<Shape> found;
-  for (int64_t i = 0; i < shapes[0][0]; ++i) {
-    found.emplace_back(shapes[2 + i], shapes[2 + i] + ndims[2 + i]);
+  for (int64_t i = 0; i < msrec::Dimension(ndims, shapes, 0); ++i) {
+    found.push_back(msrec::ShapeOf(ndims, shapes, 2 + i));
   }
-  found.push_back(
-      {msrec::PaddedRows(msrec::RowsOf(ndims, shapes, 2)), shapes[1][0] * msrec::kRowUnit});
+  found.push_back({msrec::PaddedRows(msrec::Dimension(ndims, shapes, 2)),
+                   msrec::Dimension(ndims, shapes, 1) * msrec::kRowUnit});
   return found;
 }
 MSREC_OP(MsrDenseBackward) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireAtLeast(1);
   const auto program = msrec::ProgramOf(args);
+  const int arguments = program->inputs() + program->parameters();
+  msrec::RequireOthers(args, *program, 2 + 2 + program->outputs() + arguments + 1);
   BatchRun run;
   msrec::ReadInputs(args, *program, 2, &run);
-  int at = 2 + program->inputs() + program->parameters() + program->extras();
-  run.saved = args.Data<float>(at++);
-  run.packed = args.Data<char>(at++);
+  int at = 2 + arguments + program->extras();
+  run.saved = msrec::Area(args, at++, "saved", run.batch, program->saved_width());
+  run.packed = msrec::Packed(args, at++, *program);
   std::vector<const float*> output_gradients;
   for (int i = 0; i < program->outputs(); ++i, ++at) {
     msrec::CheckRows(args, at, run.batch, program->output_width(i),
                      "gradient of output " + std::to_string(i));
-    output_gradients.push_back(args.Data<float>(at));
+    output_gradients.push_back(args.Data<float>(at, "a gradient", args.Size(at)));
   }
   std::vector<float*> input_gradients;
-  for (int i = 0; i < program->inputs(); ++i) input_gradients.push_back(args.Data<float>(at++));
-  for (int i = 0; i < program->parameters(); ++i) {
-    run.parameter_gradients.push_back(args.Data<float>(at++));
+  // An output for each of the inputs and parameters, with as many elements.
+  for (int i = 0; i < arguments; ++i, ++at) {
+    float* gradient = args.Data<float>(at, "an output of gradients", args.Size(2 + i));
+    if (i < program->inputs()) {
+      input_gradients.push_back(gradient);
+    } else {
+      run.parameter_gradients.push_back(gradient);
+    }
   }
-  run.gradients = args.Data<float>(at);
+  run.gradients = msrec::Area(args, at, "gradients", run.batch, program->gradient_width());
   const msrec::DefaultFloatMode float_mode;
   program->Backward(&run, output_gradients, input_gradients);
-  return 0;
 }

@@ -14,7 +14,7 @@ void Require(bool fine, const std::string& what) {
 
 float* Floats(const Args& args, int i, const char* what) {
   Require(args.IsType(i, "float32"), std::string(what) + " must be float32, got " + args.dtypes[i]);
-  return args.Data<float>(i);
+  return args.Data<float>(i, what, args.Size(i));
 }
 
 float Number(const Args& args, int i, const char* what) {
@@ -35,10 +35,15 @@ void RequireShape(const Args& args, int parameter, int i, bool gradient) {
 //   among these (-1: no decay)
 class Plan {
  public:
-  Plan(const Args& args, int i) : numbers_(args.Data<int64_t>(i)) {
-    Require(args.IsType(i, "int64") && args.Size(i) >= kHead &&
-                args.Size(i) == kHead + 2 * static_cast<size_t>(numbers_[3]),
-            "the plan does not fit");
+  Plan(const Args& args, int i) : numbers_(args.DataAtLeast<int64_t>(i, "the plan", kHead)) {
+    bool fits = numbers_[3] >= 0 && numbers_[3] < args.n && numbers_[4] >= 0 &&
+                numbers_[4] < args.n &&
+                args.Size(i) == kHead + 2 * static_cast<size_t>(numbers_[3]);
+    for (int j = 0; fits && j < parameters(); ++j) {
+      const int64_t* indices = numbers_ + kHead + 2 * j;
+      fits = indices[0] >= 0 && indices[0] < numbers_[4] && indices[1] < numbers_[4];
+    }
+    Require(fits, "the plan does not fit");
   }
   RuleKind kind() const { return static_cast<RuleKind>(numbers_[0]); }
   bool nesterov() const { return numbers_[1] != 0; }
@@ -70,7 +75,6 @@ Rule ReadRule(const Args& args, int i, const Plan& plan) {
 }  // namespace
 }  // namespace msrec
 
-using msrec::Args;
 using msrec::DenseParameter;
 using msrec::Floats;
 using msrec::FloatSpan;
@@ -85,18 +89,19 @@ using msrec::ThreadPool;
 // (plan, constants, scale [1], step int32 [1], rates and decays [1] ..., then for each parameter:
 //  itself, gradient, states ...) -> 0
 MSREC_EXPORT Shape MsrDenseStepInferShape(int*, int64_t**, void*) { return {1}; }
-MSREC_OP_N(MsrDenseStep) {
-  const Args args{params, ndims, shapes, dtypes};
+MSREC_OP(MsrDenseStep) {
+  args.RequireAtLeast(5);
   const Plan plan(args, 0);
   const Rule rule = ReadRule(args, 1, plan);
   msrec::StepInput input;
   input.grad_scale = Number(args, 2, "the gradient scale");
   Require(args.IsType(3, "int32"), std::string("step must be int32, got ") + args.dtypes[3]);
-  input.step = *args.Data<int32_t>(3);
+  input.step = args.Number<int32_t>(3, "step");
   const int states = msrec::DenseStates(rule);
   const int scalars = 4;
   int at = scalars + plan.scalars();
-  Require(n == at + plan.parameters() * (2 + states) + 1, "the number of inputs does not fit");
+  Require(args.n == at + plan.parameters() * (2 + states) + 1, "the number of inputs does not fit");
+  auto& token = args.Number<float>(args.n - 1, "the token");
   std::vector<DenseParameter> parameters(plan.parameters());
   for (int j = 0; j < plan.parameters(); ++j) {
     DenseParameter& p = parameters[j];
@@ -113,21 +118,20 @@ MSREC_OP_N(MsrDenseStep) {
     at += 2 + states;
   }
   msrec::StepDense(msrec::ActiveKernels(), rule, std::move(parameters), &ThreadPool::Global());
-  *args.Data<float>(at) = 0.0f;
-  return 0;
+  token = 0.0f;
 }
 
 // (scale [1], gradients ...) -> sum of squares of the gradients times the scale
 MSREC_EXPORT Shape MsrDenseGradNormInferShape(int*, int64_t**, void*) { return {1}; }
-MSREC_OP_N(MsrDenseGradNorm) {
-  const Args args{params, ndims, shapes, dtypes};
+MSREC_OP(MsrDenseGradNorm) {
+  args.RequireAtLeast(2);
   const double scale = Number(args, 0, "the gradient scale");
+  auto& norm = args.Number<float>(args.n - 1, "the output");
   std::vector<FloatSpan> gradients;
-  for (int i = 1; i < n - 1; ++i) {
+  for (int i = 1; i < args.n - 1; ++i) {
     gradients.push_back({Floats(args, i, "a gradient"), args.Size(i)});
   }
   const double squares =
       msrec::SumOfSquares(msrec::ActiveKernels(), gradients, &ThreadPool::Global());
-  *args.Data<float>(n - 1) = static_cast<float>(squares * scale * scale);
-  return 0;
+  norm = static_cast<float>(squares * scale * scale);
 }

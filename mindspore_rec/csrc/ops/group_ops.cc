@@ -12,37 +12,52 @@ class Group {
  public:
   // The columns are the last dimension of `tensor`, or the one before where `inner` is 1.
   Group(const Args& args, int tensor, int descriptors, int inner = 0)
-      : args_(args), tensor_(tensor), descriptors_(args.Data<int64_t>(descriptors)) {
-    columns_ = static_cast<size_t>(args.shapes[descriptors][0]);
+      : args_(args),
+        tensor_(tensor),
+        columns_(static_cast<size_t>(Dimension(args.ndims, args.shapes, descriptors))),
+        descriptors_(
+            args.Data<int64_t>(descriptors, "descriptors", columns_ * LookupDescriptor::kSize)) {
     const int at = args.ndims[tensor] - 1 - inner;
     if (at < 0 || static_cast<size_t>(args.shapes[tensor][at]) != columns_) {
       throw std::invalid_argument("ids must be [..., " + std::to_string(columns_) +
                                   "], one column a table, got " + args.ShapeText(tensor));
     }
     for (int d = 0; d < at; ++d) rows_ *= static_cast<size_t>(args.shapes[tensor][d]);
+    found_.reserve(columns_);
     for (size_t column = 0; column < columns_; ++column) {
-      tasks_.Add(Descriptor(column).table_id());
+      const int64_t id = Descriptor(column).table_id();
+      tasks_.Add(id);
+      found_.push_back(FindTable(id));
     }
   }
 
   size_t rows() const { return rows_; }
+  size_t columns() const { return columns_; }
+  // Returns argument i, which must be float32 [rows, columns, dim of each of the tables].
+  float* Rows(int i, const char* what) const {
+    const size_t dim = columns_ == 0 ? 0 : args_.Size(i) / std::max<size_t>(rows_ * columns_, 1);
+    for (size_t column = 0; rows_ > 0 && column < columns_; ++column) {
+      const auto of_table = static_cast<size_t>(found_[column]->table->dim());
+      if (of_table != dim) args_.Data<float>(i, what, rows_ * columns_ * of_table);
+    }
+    return args_.Data<float>(i, what, rows_ * columns_ * dim);
+  }
   // Throws as a lookup of one of the tables would, before a lookup of another has inserted rows.
   void CheckLookups(bool train) const {
     for (size_t column = 0; column < columns_; ++column) {
-      Call table(Descriptor(column), OpKind::kCount);
+      Call table = CallOf(column, OpKind::kCount);
       table->CheckLookup(Ids(table, column), table.filter(), train);
     }
   }
-  bool over_workers() const {
-    return columns_ > 0 && Call(Descriptor(0), OpKind::kCount).over_workers() != nullptr;
-  }
+  bool over_workers() const { return columns_ > 0 && found_[0]->over_workers != nullptr; }
   // Look up all columns by one exchange between workers; with `train`, fill the tickets.
   void LookUpOverWorkers(bool train, float* out, int64_t* tickets) const {
     std::vector<Call> tables;
     std::vector<LookupRequest> requests;
     tables.reserve(columns_);
     for (size_t column = 0; column < columns_; ++column) {
-      tables.emplace_back(Descriptor(column), column == 0 ? OpKind::kLookup : OpKind::kCount);
+      tables.emplace_back(Descriptor(column), found_[column],
+                          column == 0 ? OpKind::kLookup : OpKind::kCount);
       Call& table = tables.back();
       table.RequireRows();
       requests.push_back({table.over_workers(), Ids(table, column), table.filter(), nullptr,
@@ -57,7 +72,7 @@ class Group {
   template <typename Fn>
   void ForEach(OpKind kind, const Fn& fn) const {
     tasks_.ForEach([&](size_t column) {
-      Call table(Descriptor(column), kind);
+      Call table = CallOf(column, kind);
       fn(table, column);
     });
   }
@@ -74,10 +89,15 @@ class Group {
     return LookupDescriptor(descriptors_ + column * LookupDescriptor::kSize);
   }
 
+  Call CallOf(size_t column, OpKind kind) const {
+    return Call(Descriptor(column), found_[column], kind);
+  }
+
   const Args& args_;
   const int tensor_;
-  const int64_t* descriptors_;
-  size_t columns_ = 0;
+  const size_t columns_;
+  const int64_t* const descriptors_;
+  std::vector<std::shared_ptr<Registered>> found_;  // by column
   size_t rows_ = 1;
   TableTasks<int64_t> tasks_;  // columns by table id
 };
@@ -85,7 +105,6 @@ class Group {
 }  // namespace
 }  // namespace msrec
 
-using msrec::Args;
 using msrec::Call;
 using msrec::Group;
 using msrec::OpKind;
@@ -94,22 +113,22 @@ using msrec::Shape;
 // (ids [..., tables], descriptors [tables, 7], like, anchor) -> (rows [..., tables, dim], tickets)
 // Column t of the ids is looked up in table t; several columns may be of one table.
 MSREC_EXPORT std::vector<Shape> MsrGroupLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
-  return {msrec::Rows(ndims, shapes, 0, 2), {shapes[1][0]}};
+  return {msrec::Rows(ndims, shapes, 0, 2), {msrec::Dimension(ndims, shapes, 1)}};
 }
 MSREC_OP(MsrGroupLookupTrain) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(6);
   const Group group(args, 0, 1);
-  int64_t* tickets = args.Data<int64_t>(5);
+  float* out = group.Rows(4, "the output of rows");
+  auto* tickets = args.Data<int64_t>(5, "the tickets", group.columns());
   if (group.over_workers()) {
-    group.LookUpOverWorkers(true, args.Data<float>(4), tickets);
-    return 0;
+    group.LookUpOverWorkers(true, out, tickets);
+    return;
   }
   group.CheckLookups(true);
   group.ForEach(OpKind::kLookup, [&](Call& table, size_t column) {
-    tickets[column] = table->LookupTrain(group.Ids(table, column), table.filter(),
-                                         args.Data<float>(4) + column * table->dim());
+    tickets[column] =
+        table->LookupTrain(group.Ids(table, column), table.filter(), out + column * table.dim());
   });
-  return 0;
 }
 
 // (ids [..., tables], descriptors [tables, 7], like, anchor) -> rows [..., tables, dim]
@@ -117,30 +136,29 @@ MSREC_EXPORT Shape MsrGroupLookupEvalInferShape(int* ndims, int64_t** shapes, vo
   return msrec::Rows(ndims, shapes, 0, 2);
 }
 MSREC_OP(MsrGroupLookupEval) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(5);
   const Group group(args, 0, 1);
+  float* out = group.Rows(4, "the output of rows");
   if (group.over_workers()) {
-    group.LookUpOverWorkers(false, args.Data<float>(4), nullptr);
-    return 0;
+    group.LookUpOverWorkers(false, out, nullptr);
+    return;
   }
   group.ForEach(OpKind::kLookup, [&](Call& table, size_t column) {
-    table->LookupEval(group.Ids(table, column), table.filter(),
-                      args.Data<float>(4) + column * table->dim());
+    table->LookupEval(group.Ids(table, column), table.filter(), out + column * table.dim());
   });
-  return 0;
 }
 
 // (grad [..., tables, dim], tickets, descriptors) -> token
 MSREC_EXPORT Shape MsrGroupAccumulateInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrGroupAccumulate) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(4);
   const Group group(args, 0, 2, 1);
-  const int64_t* tickets = args.Data<int64_t>(1);
+  const float* gradients = group.Rows(0, "gradient");
+  const auto* tickets = args.Data<int64_t>(1, "the tickets", group.columns());
+  auto& token = args.Number<float>(3, "the token");
   group.ForEach(OpKind::kAccumulate, [&](Call& table, size_t column) {
-    table.RequireFloat(args, 0, "gradient");
-    const float* gradient = args.Data<float>(0) + column * table->dim();
+    const float* gradient = gradients + column * table.dim();
     table.ByExchange([&](auto& rows) { rows.Accumulate(tickets[column], gradient, group.rows()); });
   });
-  *args.Data<float>(3) = 0.0f;
-  return 0;
+  token = 0.0f;
 }

@@ -3,7 +3,6 @@
 // Operators: lookups and their gradients.
 #include "ops/operator.h"
 
-using msrec::Args;
 using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
@@ -13,12 +12,12 @@ MSREC_EXPORT std::vector<Shape> MsrLookupTrainInferShape(int* ndims, int64_t** s
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }
 MSREC_OP(MsrLookupTrain) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(6);
   Call table(args, 1, OpKind::kLookup);
   const auto ids = table.Ids(args, 0, "ids");
-  *args.Data<int64_t>(5) = table.ByExchange(
-      [&](auto& rows) { return rows.LookupTrain(ids, table.filter(), args.Data<float>(4)); });
-  return 0;
+  float* out = table.Rows(args, 4, "the output of rows", ids.size);
+  auto& ticket = args.Number<int64_t>(5, "the ticket");
+  ticket = table.ByExchange([&](auto& rows) { return rows.LookupTrain(ids, table.filter(), out); });
 }
 
 // (ids, descriptor, like, anchor) -> rows
@@ -26,18 +25,18 @@ MSREC_EXPORT Shape MsrLookupEvalInferShape(int* ndims, int64_t** shapes, void*) 
   return msrec::Rows(ndims, shapes, 0, 2);
 }
 MSREC_OP(MsrLookupEval) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(5);
   Call table(args, 1, OpKind::kLookup);
   const auto ids = table.Ids(args, 0, "ids");
-  table.ByExchange([&](auto& rows) { rows.LookupEval(ids, table.filter(), args.Data<float>(4)); });
-  return 0;
+  float* out = table.Rows(args, 4, "the output of rows", ids.size);
+  table.ByExchange([&](auto& rows) { rows.LookupEval(ids, table.filter(), out); });
 }
 
 // (gradient, descriptor) -> never: refuses the gradient of a lookup in evaluation mode, which would
 // leave the table silently untrained.
 MSREC_EXPORT Shape MsrRefuseGradientInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrRefuseGradient) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(3);
   Call table(args, 1, OpKind::kAccumulate);
   throw std::runtime_error(
       "table '" + table->config().name +
@@ -50,17 +49,17 @@ MSREC_OP(MsrRefuseGradient) {
 // clipping by global norm, or an optimizer that does not know tables, is not disturbed by it.
 MSREC_EXPORT Shape MsrAccumulateInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrAccumulate) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(4);
   Call table(args, 2, OpKind::kAccumulate);
   table.RequireFloat(args, 0, "gradient");
-  const size_t dim = static_cast<size_t>(table->dim());
-  const int64_t ticket = *args.Data<int64_t>(1);
+  const size_t n = args.Size(0) / table.dim();
+  const float* gradient = table.Rows(args, 0, "gradient", n);
+  const int64_t ticket = args.Number<int64_t>(1, "the ticket");
+  auto& token = args.Number<float>(3, "the token");
   if (ticket == 0) {
     throw msrec::NoOptimizer("table '" + table->config().name +
                              "' got a gradient but no optimizer of mindspore_rec.optim covers it");
   }
-  table.ByExchange(
-      [&](auto& rows) { rows.Accumulate(ticket, args.Data<float>(0), args.Size(0) / dim); });
-  *args.Data<float>(3) = 0.0f;
-  return 0;
+  table.ByExchange([&](auto& rows) { rows.Accumulate(ticket, gradient, n); });
+  token = 0.0f;
 }

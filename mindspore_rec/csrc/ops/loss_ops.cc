@@ -11,16 +11,12 @@ namespace {
 
 constexpr const char* kLoss = "BCEWithLogitsLoss: ";
 
-Shape ShapeOf(const int* ndims, int64_t* const* shapes, int i) {
-  return {shapes[i], shapes[i] + ndims[i]};
-}
-
 const float* Floats(const Args& args, int i, const char* name) {
   if (!args.IsType(i, "float32")) {
     throw std::invalid_argument(std::string(kLoss) + name + " must be float32, got " +
                                 args.dtypes[i]);
   }
-  return args.Data<float>(i);
+  return args.Data<float>(i, name, args.Size(i));
 }
 
 void CheckSameShape(const Args& args, int i, int j, const char* name, const char* other) {
@@ -29,7 +25,7 @@ void CheckSameShape(const Args& args, int i, int j, const char* name, const char
                               ", " + args.ShapeText(j) + ", got " + args.ShapeText(i));
 }
 
-bool IsMean(const Args& args) { return args.Data<int64_t>(0)[0] != 0; }
+bool IsMean(const Args& args) { return args.Number<int64_t>(0, "the kind of result") != 0; }
 
 // The factor of each loss in the result.
 float ScaleOf(bool is_mean, int64_t n) { return is_mean ? 1.0f / static_cast<float>(n) : 1.0f; }
@@ -37,7 +33,6 @@ float ScaleOf(bool is_mean, int64_t n) { return is_mean ? 1.0f / static_cast<flo
 }  // namespace
 }  // namespace msrec
 
-using msrec::Args;
 using msrec::LogisticBatch;
 using msrec::Shape;
 using msrec::ThreadPool;
@@ -47,7 +42,7 @@ MSREC_EXPORT std::vector<Shape> MsrLogisticLossInferShape(int* ndims, int64_t** 
   return {{1}, msrec::ShapeOf(ndims, shapes, 1)};
 }
 MSREC_OP(MsrLogisticLoss) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(5);
   LogisticBatch batch;
   batch.n = static_cast<int64_t>(args.Size(1));
   batch.logits = msrec::Floats(args, 1, "input");
@@ -55,11 +50,12 @@ MSREC_OP(MsrLogisticLoss) {
   msrec::CheckSameShape(args, 2, 1, "target", "input");
   const msrec::DefaultFloatMode float_mode;
   const bool is_mean = msrec::IsMean(args);
-  const double sum = msrec::LogisticLossSum(batch, msrec::ScaleOf(is_mean, batch.n),
-                                            args.Data<float>(4), &ThreadPool::Global());
+  auto& loss = args.Number<float>(3, "the loss");
+  float* gradient = args.Data<float>(4, "the output of gradients", args.Size(1));
+  const double sum = msrec::LogisticLossSum(batch, msrec::ScaleOf(is_mean, batch.n), gradient,
+                                            &ThreadPool::Global());
   // The mean of no losses is not a number, as MindSpore's.
-  *args.Data<float>(3) = static_cast<float>(is_mean ? sum / static_cast<double>(batch.n) : sum);
-  return 0;
+  loss = static_cast<float>(is_mean ? sum / static_cast<double>(batch.n) : sum);
 }
 
 // (mean, logits, gradient of the logits, gradient of the loss [1])
@@ -70,15 +66,16 @@ MSREC_EXPORT std::vector<Shape> MsrLogisticLossGradientInferShape(int* ndims, in
   return {shape, shape};
 }
 MSREC_OP(MsrLogisticLossGradient) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(6);
   LogisticBatch batch;
   batch.n = static_cast<int64_t>(args.Size(1));
   batch.logits = msrec::Floats(args, 1, "input");
+  const float* gradient = msrec::Floats(args, 2, "the gradient");
   msrec::CheckSameShape(args, 2, 1, "the gradient", "input");
+  const float given = args.Number<float>(3, "the gradient of the loss");
+  float* of_logits = args.Data<float>(4, "the gradient of the logits", args.Size(1));
+  float* of_labels = args.Data<float>(5, "the gradient of the labels", args.Size(1));
   const msrec::DefaultFloatMode float_mode;
-  msrec::LogisticLossGradients(batch, msrec::ScaleOf(msrec::IsMean(args), batch.n),
-                               msrec::Floats(args, 2, "the gradient"),
-                               *msrec::Floats(args, 3, "the gradient of the loss"),
-                               args.Data<float>(4), args.Data<float>(5), &ThreadPool::Global());
-  return 0;
+  msrec::LogisticLossGradients(batch, msrec::ScaleOf(msrec::IsMean(args), batch.n), gradient, given,
+                               of_logits, of_labels, &ThreadPool::Global());
 }

@@ -8,22 +8,19 @@
 // `like` is a constant of shape [dim]: shape inference sees shapes only, and takes the dim from it.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <vector>
+#include <utility>
 
+#include "ops/args.h"
 #include "table/registry.h"
 #include "workers/all_rows.h"
 #include "workers/made_tables.h"
 
 namespace msrec {
-
-using Shape = std::vector<int64_t>;
 
 // Names a table, its padding and its pooling to an operator: a view of an int64 tensor
 //   [0] table id  [1] 1 if there is a padding key  [2] padding key  [3] combiner  [4] 1 if weighted
@@ -51,44 +48,18 @@ class LookupDescriptor {
   const int64_t* numbers_;
 };
 
-// Inputs, then outputs of an operator.
-struct Args {
-  void** params;
-  int* ndims;
-  int64_t** shapes;
-  const char** dtypes;
-
-  size_t Size(int i) const {
-    size_t n = 1;
-    for (int d = 0; d < ndims[i]; ++d) n *= static_cast<size_t>(shapes[i][d]);
-    return n;
-  }
-  template <typename T>
-  T* Data(int i) const {
-    return static_cast<T*>(params[i]);
-  }
-  bool IsType(int i, const char* dtype) const { return std::strcmp(dtypes[i], dtype) == 0; }
-  // Whether the first dimensions of j are those of i.
-  bool Leads(int i, int j) const {
-    return ndims[i] <= ndims[j] && std::equal(shapes[i], shapes[i] + ndims[i], shapes[j]);
-  }
-  std::string ShapeText(int i) const {
-    std::string text = "[";
-    for (int d = 0; d < ndims[i]; ++d) {
-      text += (d == 0 ? "" : ", ") + std::to_string(shapes[i][d]);
-    }
-    return text + "]";
-  }
-};
-
 // Looks the table up, checks what the operator was given for it, and times the operator's work.
 class Call {
  public:
   Call(const Args& args, int descriptor, OpKind kind)
-      : Call(LookupDescriptor(args.Data<int64_t>(descriptor)), kind) {}
+      : Call(
+            LookupDescriptor(args.Data<int64_t>(descriptor, "descriptor", LookupDescriptor::kSize)),
+            kind) {}
   Call(LookupDescriptor descriptor, OpKind kind)
+      : Call(descriptor, FindTable(descriptor.table_id()), kind) {}
+  Call(LookupDescriptor descriptor, std::shared_ptr<Registered> table, OpKind kind)
       : descriptor_(descriptor),
-        registered_(FindTable(descriptor.table_id())),
+        registered_(std::move(table)),
         kind_(static_cast<int>(kind)),
         start_(std::chrono::steady_clock::now()) {
     if (kind == OpKind::kLookup) RequireRows();
@@ -102,6 +73,7 @@ class Call {
   }
 
   Table* operator->() { return registered_->table.get(); }
+  size_t dim() const { return static_cast<size_t>(registered_->table->dim()); }
   // The table over all workers; null if there is only this one.
   ShardedTable* over_workers() const { return registered_->over_workers.get(); }
   template <typename Fn>
@@ -122,22 +94,30 @@ class Call {
   }
   // Throws where rows that are not those of the loaded weights would be read.
   void RequireRows() const { CheckRowsGiven(*registered_); }
-  IdView Integers(const Args& args, int i, const std::string& argument) const {
+  IdView Integers(const Args& args, int i, const char* argument) const {
     const bool is_int64 = args.IsType(i, "int64");
-    Require(is_int64 || args.IsType(i, "int32"),
-            argument + " must be int32 or int64, got " + args.dtypes[i]);
+    if (!is_int64 && !args.IsType(i, "int32")) {
+      Require(false, std::string(argument) + " must be int32 or int64, got " + args.dtypes[i]);
+    }
     return {args.params[i], args.Size(i), is_int64};
   }
-  IdView Ids(const Args& args, int i, const std::string& argument) const {
+  IdView Ids(const Args& args, int i, const char* argument) const {
     const IdView ids = Integers(args, i, argument);
-    Require(!ids.is_int64 || !descriptor_.int32_keys(),
-            argument +
-                " must be int32, the table's key_dtype, got int64: make the table with "
-                "key_dtype=ms.int64");
+    if (ids.is_int64 && descriptor_.int32_keys()) {
+      Require(false, std::string(argument) +
+                         " must be int32, the table's key_dtype, got int64: make the table with "
+                         "key_dtype=ms.int64");
+    }
     return ids;
   }
-  void RequireFloat(const Args& args, int i, const std::string& argument) const {
-    Require(args.IsType(i, "float32"), argument + " must be float32, got " + args.dtypes[i]);
+  void RequireFloat(const Args& args, int i, const char* argument) const {
+    if (!args.IsType(i, "float32")) {
+      Require(false, std::string(argument) + " must be float32, got " + args.dtypes[i]);
+    }
+  }
+  // Returns argument i, which must be float32 with a row for each of the ids.
+  float* Rows(const Args& args, int i, const char* what, size_t ids) const {
+    return args.Data<float>(i, what, ids * dim());
   }
 
  private:
@@ -147,23 +127,4 @@ class Call {
   std::chrono::steady_clock::time_point start_;
 };
 
-// Return the shape of `ids` followed by that of `like`.
-inline Shape Rows(const int* ndims, int64_t* const* shapes, int ids, int like) {
-  Shape shape(shapes[ids], shapes[ids] + ndims[ids]);
-  shape.push_back(shapes[like][0]);
-  return shape;
-}
-
 }  // namespace msrec
-
-// The library hides its symbols; MindSpore finds the operators by name.
-#define MSREC_EXPORT extern "C" __attribute__((visibility("default")))
-
-#define MSREC_OP(name)                                                                         \
-  MSREC_EXPORT int name(int, void** params, int* ndims, int64_t** shapes, const char** dtypes, \
-                        void*, void*)
-
-// As MSREC_OP, for operators with any number n of inputs and outputs.
-#define MSREC_OP_N(name)                                                                         \
-  MSREC_EXPORT int name(int n, void** params, int* ndims, int64_t** shapes, const char** dtypes, \
-                        void*, void*)

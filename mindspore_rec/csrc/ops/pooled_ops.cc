@@ -25,18 +25,17 @@ struct Bags {
     table.Require(args.ndims[weights] == args.ndims[ids] && args.Leads(ids, weights),
                   "per_sample_weights must have the shape of ids, " + args.ShapeText(ids) +
                       ", got " + args.ShapeText(weights));
-    view.weights = args.Data<float>(weights);
+    view.weights = args.Data<float>(weights, "per_sample_weights", args.Size(ids));
   }
 };
 
 Shape Pooled(const int* ndims, int64_t* const* shapes) {
-  return {ndims[0] == 2 ? shapes[0][0] : shapes[1][0], shapes[4][0]};
+  return {Dimension(ndims, shapes, ndims[0] == 2 ? 0 : 1), Dimension(ndims, shapes, 4)};
 }
 
 }  // namespace
 }  // namespace msrec
 
-using msrec::Args;
 using msrec::Bags;
 using msrec::Call;
 using msrec::OpKind;
@@ -47,14 +46,14 @@ MSREC_EXPORT std::vector<Shape> MsrPoolTrainInferShape(int* ndims, int64_t** sha
   return {msrec::Pooled(ndims, shapes), {1}};
 }
 MSREC_OP(MsrPoolTrain) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(8);
   Call table(args, 3, OpKind::kLookup);
   const Bags bags(args, 0, 1, 2, table);
   const auto ids = table.Ids(args, 0, "ids");
-  *args.Data<int64_t>(7) = table.ByExchange([&](auto& rows) {
-    return rows.PoolTrain(ids, table.filter(), bags.view, args.Data<float>(6));
-  });
-  return 0;
+  float* out = table.Rows(args, 6, "the output of bags", bags.view.offsets.size);
+  auto& ticket = args.Number<int64_t>(7, "the ticket");
+  ticket = table.ByExchange(
+      [&](auto& rows) { return rows.PoolTrain(ids, table.filter(), bags.view, out); });
 }
 
 // (ids, offsets, weights, descriptor, like, anchor) -> out
@@ -62,11 +61,10 @@ MSREC_EXPORT Shape MsrPoolEvalInferShape(int* ndims, int64_t** shapes, void*) {
   return msrec::Pooled(ndims, shapes);
 }
 MSREC_OP(MsrPoolEval) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(7);
   Call table(args, 3, OpKind::kLookup);
   const Bags bags(args, 0, 1, 2, table);
   const auto ids = table.Ids(args, 0, "ids");
-  table.ByExchange(
-      [&](auto& rows) { rows.PoolEval(ids, table.filter(), bags.view, args.Data<float>(6)); });
-  return 0;
+  float* out = table.Rows(args, 6, "the output of bags", bags.view.offsets.size);
+  table.ByExchange([&](auto& rows) { rows.PoolEval(ids, table.filter(), bags.view, out); });
 }

@@ -5,7 +5,6 @@
 #include "ops/operator.h"
 #include "util/bytes.h"
 
-using msrec::Args;
 using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
@@ -16,20 +15,19 @@ MSREC_EXPORT std::vector<Shape> MsrMapGetInferShape(int* ndims, int64_t** shapes
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }
 MSREC_OP(MsrMapGet) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(6);
   Call table(args, 1, OpKind::kMap);
   table.RequireRows();
   const auto keys = table.Ids(args, 0, "key");
-  int64_t ticket = 0;
+  float* out = table.Rows(args, 4, "the output of rows", keys.size);
+  auto& ticket = args.Number<int64_t>(5, "the ticket");
   if (table->has_optimizer()) {
-    ticket = table.ByExchange(
-        [&](auto& rows) { return rows.LookupTrain(keys, table.filter(), args.Data<float>(4)); });
+    ticket =
+        table.ByExchange([&](auto& rows) { return rows.LookupTrain(keys, table.filter(), out); });
   } else {
-    table.ByRequests(
-        [&](auto& rows) { rows.Get(keys, table.filter(), true, args.Data<float>(4)); });
+    table.ByRequests([&](auto& rows) { rows.Get(keys, table.filter(), true, out); });
+    ticket = 0;
   }
-  *args.Data<int64_t>(5) = ticket;
-  return 0;
 }
 
 // (keys, descriptor, like) -> rows: MapParameter.get without inserting, never trained
@@ -37,87 +35,89 @@ MSREC_EXPORT Shape MsrFindInferShape(int* ndims, int64_t** shapes, void*) {
   return msrec::Rows(ndims, shapes, 0, 2);
 }
 MSREC_OP(MsrFind) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(4);
   Call table(args, 1, OpKind::kMap);
   table.RequireRows();
   const auto keys = table.Ids(args, 0, "key");
-  table.ByRequests([&](auto& rows) { rows.Get(keys, table.filter(), false, args.Data<float>(3)); });
-  return 0;
+  float* out = table.Rows(args, 3, "the output of rows", keys.size);
+  table.ByRequests([&](auto& rows) { rows.Get(keys, table.filter(), false, out); });
 }
 
 // (keys, values, descriptor) -> 0
 MSREC_EXPORT Shape MsrPutInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrPut) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(4);
   Call table(args, 2, OpKind::kMap);
   table.RequireFloat(args, 1, "value");
-  const size_t dim = static_cast<size_t>(table->dim());
+  const size_t dim = table.dim();
   const auto keys = table.Ids(args, 0, "key");
   table.Require(args.Leads(0, 1) && args.Size(1) == keys.size * dim,
                 "value must have the shape of key, " + args.ShapeText(0) +
                     ", followed by that of a " + "row, " + std::to_string(dim) + " elements, got " +
                     args.ShapeText(1));
-  table.ByRequests([&](auto& rows) { rows.Put(keys, args.Data<float>(1), keys.size); });
-  *args.Data<int32_t>(3) = 0;
-  return 0;
+  const float* values = table.Rows(args, 1, "value", keys.size);
+  auto& done = args.Number<int32_t>(3, "the output");
+  table.ByRequests([&](auto& rows) { rows.Put(keys, values, keys.size); });
+  done = 0;
 }
 
 // (keys, descriptor) -> 0
 MSREC_EXPORT Shape MsrEraseInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrErase) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(3);
   Call table(args, 1, OpKind::kMap);
   const auto keys = table.Ids(args, 0, "key");
+  auto& done = args.Number<int32_t>(2, "the output");
   table.ByRequests([&](auto& rows) { rows.Erase(keys); });
-  *args.Data<int32_t>(2) = 0;
-  return 0;
+  done = 0;
 }
 
 // (keys, descriptor) -> bool of the shape of keys
 MSREC_EXPORT Shape MsrContainsInferShape(int* ndims, int64_t** shapes, void*) {
-  return Shape(shapes[0], shapes[0] + ndims[0]);
+  return msrec::ShapeOf(ndims, shapes, 0);
 }
 MSREC_OP(MsrContains) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(3);
   Call table(args, 1, OpKind::kMap);
   const auto keys = table.Ids(args, 0, "key");
-  table.ByRequests([&](auto& rows) { rows.Contains(keys, args.Data<bool>(2)); });
-  return 0;
+  bool* out = args.Data<bool>(2, "the output", keys.size);
+  table.ByRequests([&](auto& rows) { rows.Contains(keys, out); });
 }
 
 // (descriptor) -> number of rows, int64 [1]
 MSREC_EXPORT Shape MsrSizeInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrSize) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(2);
   Call table(args, 0, OpKind::kMap);
-  *args.Data<int64_t>(1) =
-      static_cast<int64_t>(table.ByRequests([](auto& rows) { return rows.Size(); }));
-  return 0;
+  auto& size = args.Number<int64_t>(1, "the output");
+  size = static_cast<int64_t>(table.ByRequests([](auto& rows) { return rows.Size(); }));
 }
 
 // (any tensor with one element a row, descriptor) -> keys int64 [rows]
-MSREC_EXPORT Shape MsrKeysInferShape(int*, int64_t** shapes, void*) { return {shapes[0][0]}; }
+MSREC_EXPORT Shape MsrKeysInferShape(int* ndims, int64_t** shapes, void*) {
+  return {msrec::Dimension(ndims, shapes, 0)};
+}
 MSREC_OP(MsrKeys) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(3);
   Call table(args, 1, OpKind::kMap);
+  auto* out = args.Data<int64_t>(2, "the output of keys", args.Size(0));
   const std::vector<int64_t> keys = table.ByRequests([](auto& rows) { return rows.Keys(); });
   if (keys.size() != args.Size(0))
     throw std::runtime_error("the table changed while its keys were read");
-  msrec::CopyBytes(params[2], keys.data(), keys.size() * sizeof(int64_t));
-  return 0;
+  msrec::CopyBytes(out, keys.data(), keys.size() * sizeof(int64_t));
 }
 
 // (any tensor with one element a row, descriptor, like) -> values [rows, dim], in the order of
 // MsrKeys
-MSREC_EXPORT Shape MsrValuesInferShape(int*, int64_t** shapes, void*) {
-  return {shapes[0][0], shapes[2][0]};
+MSREC_EXPORT Shape MsrValuesInferShape(int* ndims, int64_t** shapes, void*) {
+  return {msrec::Dimension(ndims, shapes, 0), msrec::Dimension(ndims, shapes, 2)};
 }
 MSREC_OP(MsrValues) {
-  const Args args{params, ndims, shapes, dtypes};
+  args.RequireCount(4);
   Call table(args, 1, OpKind::kMap);
+  float* out = table.Rows(args, 3, "the output of values", args.Size(0));
   const msrec::ExportedRows rows = table.ByRequests([](auto& all) { return all.Export(false); });
   if (rows.n != args.Size(0))
     throw std::runtime_error("the table changed while its values were read");
-  msrec::CopyBytes(params[3], rows.values.get(), rows.n * rows.dim * sizeof(float));
-  return 0;
+  msrec::CopyBytes(out, rows.values.get(), rows.n * rows.dim * sizeof(float));
 }

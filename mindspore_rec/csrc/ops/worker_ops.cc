@@ -17,8 +17,10 @@ TableExchange* RequireExchange() {
 // The names in a uint8 tensor, each followed by a newline.
 std::vector<std::string> ReadNames(const Args& args, int i) {
   std::vector<std::string> names(1);
-  for (size_t at = 0; at < args.Size(i); ++at) {
-    const char c = args.Data<char>(i)[at];
+  const size_t size = args.Size(i);
+  const auto* text = args.Data<uint8_t>(i, "names", size);
+  for (size_t at = 0; at < size; ++at) {
+    const char c = static_cast<char>(text[at]);
     if (c == '\n') {
       names.emplace_back();
     } else {
@@ -32,38 +34,39 @@ std::vector<std::string> ReadNames(const Args& args, int i) {
 }  // namespace
 }  // namespace msrec
 
-using msrec::Args;
-using msrec::Call;
 using msrec::LookupDescriptor;
-using msrec::OpKind;
 using msrec::Shape;
 
 // (descriptors [tables, 7], narrow int64 [tables], tokens ...) -> token
 MSREC_EXPORT Shape MsrExchangeGradientsInferShape(int*, int64_t**, void*) { return {1}; }
-MSREC_OP_N(MsrExchangeGradients) {
-  const Args args{params, ndims, shapes, dtypes};
+MSREC_OP(MsrExchangeGradients) {
+  args.RequireAtLeast(3);
+  const auto count = static_cast<size_t>(msrec::Dimension(args.ndims, args.shapes, 0));
+  const auto* descriptors = args.Data<int64_t>(0, "descriptors", count * LookupDescriptor::kSize);
+  const auto* narrow_of = args.Data<int64_t>(1, "narrow", count);
+  auto& token = args.Number<float>(args.n - 1, "the token");
   std::vector<std::shared_ptr<msrec::Registered>> held;
   std::vector<msrec::ShardedTable*> tables;
   std::vector<bool> narrow;
-  for (int64_t t = 0; t < shapes[0][0]; ++t) {
-    const LookupDescriptor descriptor(args.Data<int64_t>(0) + t * LookupDescriptor::kSize);
+  for (size_t t = 0; t < count; ++t) {
+    const LookupDescriptor descriptor(descriptors + t * LookupDescriptor::kSize);
     held.push_back(msrec::FindTable(descriptor.table_id()));
     if (held.back()->over_workers == nullptr) {
       throw std::runtime_error("table '" + held.back()->table->config().name +
                                "': is of this worker alone");
     }
     tables.push_back(held.back()->over_workers.get());
-    narrow.push_back(args.Data<int64_t>(1)[t] != 0);
+    narrow.push_back(narrow_of[t] != 0);
   }
   msrec::ExchangeGradients(tables, narrow);
-  *args.Data<float>(n - 1) = 0.0f;
-  return 0;
+  token = 0.0f;
 }
 
 // (token, gradients ...) -> (token, the same averaged over workers ...); shapes are given in Python
-MSREC_OP_N(MsrAverageGradients) {
-  const Args args{params, ndims, shapes, dtypes};
-  const int outputs = n / 2;
+MSREC_OP(MsrAverageGradients) {
+  const int outputs = args.n / 2;
+  args.RequireCount(2 * std::max(outputs, 1));
+  auto& token = args.Number<float>(outputs, "the token");
   std::vector<const float*> gradients;
   std::vector<msrec::FloatSpan> sums;
   for (int i = 1; i < outputs; ++i) {
@@ -72,28 +75,30 @@ MSREC_OP_N(MsrAverageGradients) {
       throw std::invalid_argument(
           "gradients to average must be float32 and have the shapes of "
           "their parameters, got " +
-          std::string(dtypes[i]) + " " + args.ShapeText(i));
+          std::string(args.dtypes[i]) + " " + args.ShapeText(i));
     }
-    gradients.push_back(args.Data<float>(i));
-    sums.push_back({args.Data<float>(outputs + i), size});
+    gradients.push_back(args.Data<float>(i, "a gradient", size));
+    sums.push_back({args.Data<float>(outputs + i, "an output of gradients", size), size});
   }
   msrec::AverageOverWorkers(msrec::RequireExchange(), gradients, sums);
-  *args.Data<float>(outputs) = 0.0f;
-  return 0;
+  token = 0.0f;
 }
 
 // (token, step int32 [1], every int32 [1], names uint8, parameters ...) -> token. Compares the
 // parameters of all workers in steps that are multiples of `every`.
 MSREC_EXPORT Shape MsrCompareParametersInferShape(int*, int64_t**, void*) { return {1}; }
-MSREC_OP_N(MsrCompareParameters) {
-  const Args args{params, ndims, shapes, dtypes};
-  *args.Data<float>(n - 1) = 0.0f;
-  if (*args.Data<int32_t>(1) % *args.Data<int32_t>(2) != 0) return 0;
+MSREC_OP(MsrCompareParameters) {
+  args.RequireAtLeast(5);
+  auto& token = args.Number<float>(args.n - 1, "the token");
+  const int32_t step = args.Number<int32_t>(1, "step");
+  const int32_t every = args.Number<int32_t>(2, "every");
+  if (every < 1)
+    throw std::invalid_argument("every must be at least 1, got " + std::to_string(every));
+  token = 0.0f;
+  if (step % every != 0) return;
   std::vector<msrec::ByteSpan> spans;
-  for (int i = 4; i < n - 1; ++i) {
-    const size_t width = args.IsType(i, "float32") ? 4 : args.IsType(i, "float64") ? 8 : 2;
-    spans.push_back({params[i], args.Size(i) * width});
+  for (int i = 4; i < args.n - 1; ++i) {
+    spans.push_back({args.params[i], args.Size(i) * args.Width(i)});
   }
   msrec::CheckSameOverWorkers(msrec::RequireExchange(), spans, msrec::ReadNames(args, 3));
-  return 0;
 }

@@ -12,7 +12,7 @@ constexpr uint64_t kKept = 64 << 10;  // bytes of a range that keeps its memory 
 }  // namespace
 
 SharedArena::SharedArena(const SharedMemory* memory) : memory_(memory) {
-  free_[memory->control().arena_offset] = memory->control().arena_bytes;
+  free_[memory->arena_offset()] = memory->arena_bytes();
 }
 
 uint64_t SharedArena::Allocate(uint64_t bytes) {
@@ -58,8 +58,8 @@ void SharedArena::Take(uint64_t offset, uint64_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const uint64_t size = Size(bytes);
   auto it = free_.upper_bound(offset);
-  const bool fits = offset % 64 == 0 && bytes <= memory_->control().arena_bytes &&
-                    it != free_.begin() && (--it, offset - it->first <= it->second) &&
+  const bool fits = offset % 64 == 0 && bytes <= memory_->arena_bytes() && it != free_.begin() &&
+                    (--it, offset - it->first <= it->second) &&
                     size <= it->second - (offset - it->first);
   if (!fits) throw SharedDamaged("the shared memory is damaged: two things lie at one place");
   const uint64_t first = it->first, end = it->first + it->second;

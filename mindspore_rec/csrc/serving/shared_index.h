@@ -11,6 +11,7 @@
 
 #include "serving/quantised_row.h"
 #include "serving/shared_layout.h"
+#include "serving/shared_memory.h"
 
 namespace msrec {
 
@@ -108,10 +109,11 @@ inline void SetTag(const Place& place, uint64_t tag) {
 
 inline void Erase(const Place& place) { SetTag(place, 0); }
 
-// Requires: the key is not there, and some entry is free.
+// Requires: the key is not there. Throws SharedDamaged where no entry is free, as a writer sees to
+// it that there is.
 inline void Insert(const SharedPartView& part, uint64_t hash, uint32_t slot) {
   uint64_t at = Home(hash, part.count);
-  for (;;) {
+  for (uint64_t n = 0; n < part.count; ++n) {
     SharedBucket& bucket = part.buckets[at];
     uint64_t past;
     Place found;
@@ -127,6 +129,7 @@ inline void Insert(const SharedPartView& part, uint64_t hash, uint32_t slot) {
     bucket.tags[1].store(tags | kPast, std::memory_order_release);
     at = at + 1 == part.count ? 0 : at + 1;
   }
+  throw SharedDamaged("the shared memory is damaged: an index is full");
 }
 
 // Call fn(slot) for all entries.
@@ -143,13 +146,16 @@ void ForEach(const SharedBucket* buckets, uint64_t count, const Fn& fn) {
 
 // ---- overlays
 
-// Return where a key is, or would be: kind kNoChange where it is not. Requires: a power of two of
-// entries, of which one is free.
+// Return where a key is, or would be: kind kNoChange where it is not; null where all entries are of
+// other keys, which no writer leaves. Requires: a power of two of entries.
 inline SharedChange* FindChange(SharedChange* changes, uint64_t entries, uint64_t hash,
                                 int64_t key) {
   uint64_t at = hash >> 6 & (entries - 1);
-  while (changes[at].kind != kNoChange && changes[at].key != key) at = (at + 1) & (entries - 1);
-  return changes + at;
+  for (uint64_t n = 0; n < entries; ++n) {
+    if (changes[at].kind == kNoChange || changes[at].key == key) return changes + at;
+    at = (at + 1) & (entries - 1);
+  }
+  return nullptr;
 }
 
 }  // namespace shared_index

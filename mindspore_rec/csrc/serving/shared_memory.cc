@@ -43,17 +43,18 @@ size_t StrideOf(const SharedTableSpec& spec) {
                          : layout.stride();
 }
 
-void Check(const SharedTableSpec& spec) {
+// Return what is wrong with a table's settings; "" for nothing.
+std::string ErrorOf(const SharedTableSpec& spec) {
   if (spec.dim < 1 || spec.dim > kMaxDim) {
-    throw std::invalid_argument("dim must be in [1, 8192], got " + std::to_string(spec.dim));
+    return "dim must be in [1, 8192], got " + std::to_string(spec.dim);
   }
   if (spec.bits != 32 && spec.bits != 8 && spec.bits != 4) {
-    throw std::invalid_argument("bits must be 32, 8 or 4, got " + std::to_string(spec.bits));
+    return "bits must be 32, 8 or 4, got " + std::to_string(spec.bits);
   }
   if (spec.vocabulary < 0 || spec.vocabulary >= std::numeric_limits<uint32_t>::max()) {
-    throw std::invalid_argument("vocabulary must be in [0, 2^32 - 2], got " +
-                                std::to_string(spec.vocabulary));
+    return "vocabulary must be in [0, 2^32 - 2], got " + std::to_string(spec.vocabulary);
   }
+  return "";
 }
 
 uint64_t FileBytes(int fd) {
@@ -90,7 +91,10 @@ void SharedMemory::Create(int fd, const std::vector<SharedTableSpec>& specs, uin
     throw std::invalid_argument("there must be at most " + std::to_string(kSharedTables) +
                                 " tables, got " + std::to_string(specs.size()));
   }
-  for (const SharedTableSpec& spec : specs) Check(spec);
+  for (const SharedTableSpec& spec : specs) {
+    const std::string error = ErrorOf(spec);
+    if (!error.empty()) throw std::invalid_argument(error);
+  }
   const uint64_t most =
       std::max(kHugePage, std::min(RoundUp(most_bytes, kHugePage),
                                    kMostBytes / (specs.size() + 1) / kHugePage * kHugePage));
@@ -141,22 +145,63 @@ SharedMemory::SharedMemory(int fd, Access access) : fd_(fd), bytes_(FileBytes(fd
     Fail("mmap");
   }
   control_ = static_cast<SharedControl*>(control);
-  const SharedControl& c = *control_;
-  bool fine = c.bytes == bytes_ && c.tables <= kSharedTables &&
-              c.arena_offset >= kSharedControlBytes && c.arena_bytes <= bytes_ &&
-              c.arena_offset <= bytes_ - c.arena_bytes;
-  for (uint64_t i = 0; fine && i < c.tables; ++i) {
-    fine =
-        c.specs[i].rows_bytes <= bytes_ && c.specs[i].rows_offset <= bytes_ - c.specs[i].rows_bytes;
-  }
-  if (!fine) {
-    munmap(control, kSharedControlBytes);
+  const auto refuse = [&] {
+    munmap(control_, kSharedControlBytes);
     munmap(base_, bytes_);
-    throw SharedDamaged("the shared memory is damaged: its description contradicts itself");
+  };
+  std::string error;
+  try {
+    error = ReadDescription();
+  } catch (...) {
+    refuse();
+    throw;
+  }
+  if (!error.empty()) {
+    refuse();
+    throw SharedDamaged("the shared memory is damaged: " + error);
   }
   // Both are hints: errors do not matter.
   madvise(base_, bytes_, MADV_DONTDUMP);
-  madvise(base_ + c.arena_offset, bytes_ - c.arena_offset, MADV_HUGEPAGE);
+  madvise(base_ + arena_offset_, bytes_ - arena_offset_, MADV_HUGEPAGE);
+}
+
+std::string SharedMemory::ReadDescription() {
+  const SharedControl& control = *control_;
+  const uint64_t bytes = control.bytes, tables = control.tables;
+  if (bytes != bytes_) {
+    return "bytes must be " + std::to_string(bytes_) + ", those of the file, got " +
+           std::to_string(bytes);
+  }
+  if (tables > kSharedTables) {
+    return "tables must be at most " + std::to_string(kSharedTables) + ", got " +
+           std::to_string(tables);
+  }
+  // Parts lie behind one another: at `offset` there is one of `size`, behind what was before.
+  uint64_t end = kSharedControlBytes;
+  const auto place = [&](const std::string& what, uint64_t offset, uint64_t size) -> std::string {
+    if (offset % kSharedPage != 0 || offset < end || offset > bytes_) {
+      return what + "_offset must be a multiple of " + std::to_string(kSharedPage) + " in [" +
+             std::to_string(end) + ", " + std::to_string(bytes_) + "], got " +
+             std::to_string(offset);
+    }
+    if (size > bytes_ - offset) {
+      return what + "_bytes must be at most " + std::to_string(bytes_ - offset) + ", got " +
+             std::to_string(size);
+    }
+    end = offset + size;
+    return "";
+  };
+  arena_offset_ = control.arena_offset;
+  arena_bytes_ = control.arena_bytes;
+  std::string error = place("arena", arena_offset_, arena_bytes_);
+  if (!error.empty()) return error;
+  specs_.assign(control.specs, control.specs + tables);
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    error = ErrorOf(specs_[i]);
+    if (error.empty()) error = place("rows", specs_[i].rows_offset, specs_[i].rows_bytes);
+    if (!error.empty()) return "of table " + std::to_string(i) + ", " + error;
+  }
+  return "";
 }
 
 SharedMemory::~SharedMemory() {
@@ -171,9 +216,9 @@ QuantisedLayout SharedMemory::layout(size_t table) const {
 size_t SharedMemory::stride(size_t table) const { return StrideOf(spec(table)); }
 
 void SharedMemory::CheckRoot(uint64_t offset) const {
-  const uint64_t end = control_->arena_offset + control_->arena_bytes;
+  const uint64_t end = arena_offset_ + arena_bytes_;
   const auto inside = [&](uint64_t at, uint64_t count, uint64_t size) {
-    return at % 64 == 0 && at >= control_->arena_offset && at <= end && count <= (end - at) / size;
+    return at % 64 == 0 && at >= arena_offset_ && at <= end && count <= (end - at) / size;
   };
   bool fine = inside(offset, 1, SharedRoot::Bytes(tables()));
   const auto& root = *At<SharedRoot>(fine ? offset : 0);

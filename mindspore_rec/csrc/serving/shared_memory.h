@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "serving/quantised_row.h"
@@ -34,14 +35,18 @@ class SharedMemory {
   static bool IsCreated(int fd);
 
   // Map a file that Create has laid out. The descriptor may be closed afterwards, but for kWrite.
+  // Throws SharedDamaged where its description cannot be true. What it says is read once: a process
+  // that changes it later changes nothing here.
   SharedMemory(int fd, Access access);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
   SharedControl& control() const { return *control_; }
-  uint64_t tables() const { return control_->tables; }
-  const SharedTableSpec& spec(size_t table) const { return control_->specs[table]; }
+  uint64_t tables() const { return specs_.size(); }
+  const SharedTableSpec& spec(size_t table) const { return specs_[table]; }
+  uint64_t arena_offset() const { return arena_offset_; }
+  uint64_t arena_bytes() const { return arena_bytes_; }
   // Layout of a table's rows. For rows of float32 only the header is meaningful.
   QuantisedLayout layout(size_t table) const;
   size_t stride(size_t table) const;
@@ -73,10 +78,15 @@ class SharedMemory {
   uint64_t BytesHeld() const;
 
  private:
+  // Read what never changes of the description; return what is wrong with it, "" for nothing.
+  std::string ReadDescription();
+
   int fd_;
   char* base_ = nullptr;
   uint64_t bytes_ = 0;
   SharedControl* control_ = nullptr;
+  uint64_t arena_offset_ = 0, arena_bytes_ = 0;
+  std::vector<SharedTableSpec> specs_;
 };
 
 }  // namespace msrec

@@ -142,11 +142,10 @@ class SharedReader::Finder : public ReadAhead<Finder> {
 
   const char* Row(uint64_t hash, int64_t id) const {
     if (overlay_ != nullptr) {
-      const SharedChange& change = *FindChange(overlay_, root_.overlay_entries, hash, id);
-      if (change.kind == kGone || change.slot >= any_.end) {
-        if (change.kind != kNoChange) return nullptr;
-      } else if (change.kind == kNewRow) {
-        return any_.rows + change.slot * stride_;
+      const SharedChange* change = FindChange(overlay_, root_.overlay_entries, hash, id);
+      if (change != nullptr && change->kind != kNoChange) {
+        const uint64_t slot = change->slot;
+        return change->kind == kNewRow && slot < any_.end ? any_.rows + slot * stride_ : nullptr;
       }
     }
     const Place found = Find(Part(hash), hash, id);

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["listen"]
+__all__ = ["brokers_and_topic", "listen"]
 
 
 def listen(place: str, wake: Callable[[], object]) -> None:
@@ -20,7 +20,21 @@ def listen(place: str, wake: Callable[[], object]) -> None:
     """
     from mindspore_rec.stream.announcements import AnnouncementReader
 
+    brokers, topic = brokers_and_topic(place)
+    AnnouncementReader(brokers, topic, lambda _: wake())
+
+
+def brokers_and_topic(place: str) -> tuple[list[str], str]:
+    """Return the brokers and the topic of 'BROKERS/TOPIC'.
+
+    Raises:
+        ValueError: the place is written otherwise.
+
+    Example:
+        >>> brokers_and_topic("a:9092,b:9092/news")
+        (['a:9092', 'b:9092'], 'news')
+    """
     brokers, slash, topic = place.partition("/")
-    if not (brokers and slash and topic):
+    if not (brokers and slash and topic) or "/" in topic or "" in brokers.split(","):
         raise ValueError(f"--announcements must be BROKERS/TOPIC, got {place!r}")
-    AnnouncementReader(brokers.split(","), topic, lambda _: wake())
+    return brokers.split(","), topic

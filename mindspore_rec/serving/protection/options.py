@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Callable
 
 __all__ = ["add_protection_arguments", "counted", "seconds"]
@@ -75,7 +76,11 @@ def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def counted(low: int, high: int) -> Callable[[str], int]:
-    """Return a type of arguments: whole numbers in [low, high].
+    """Return a type of arguments: whole numbers in [low, high], written in decimal digits alone.
+
+    Args:
+        low: the least, at least 0.
+        high: the greatest, below 10**18.
 
     Example:
         >>> counted(1, 10)("11")
@@ -84,10 +89,7 @@ def counted(low: int, high: int) -> Callable[[str], int]:
     """
 
     def parsed(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = low - 1
+        number = int(text) if re.fullmatch("[0-9]{1,18}", text) else low - 1
         if not low <= number <= high:
             words = f"must be a whole number from {low} to {high}, got {text!r}"
             raise argparse.ArgumentTypeError(words)

@@ -210,6 +210,14 @@ _TEXT_OR_NULL = {"type": ["string", "null"]}
 _DATATYPE = {"enum": list(DATATYPES)}
 _SIZE = {"type": "integer", "minimum": 0}
 _BINARY = _object([], binary_data_size=_SIZE)
+_TENSOR = _object(
+    ["name", "datatype", "shape"],
+    name=_TEXT,
+    datatype=_DATATYPE,
+    shape=_list(_SIZE),
+    data={"type": "array"},
+    parameters=_BINARY,
+)
 _VALUES = {"type": ["array", "object", "string", "number", "null"]}
 
 _SCHEMAS: dict[str, Any] = {
@@ -262,29 +270,14 @@ _SCHEMAS: dict[str, Any] = {
             ),
         ]
     },
-    "Input": _object(
-        ["name", "datatype", "shape"],
-        name=_TEXT,
-        datatype=_DATATYPE,
-        shape=_list(_SIZE),
-        data={"type": "array"},
-        parameters=_BINARY,
-    ),
+    "Input": _TENSOR,
+    "Output": _TENSOR,
     "WantedOutput": _object(["name"], name=_TEXT, parameters=_object([], binary_data=_FLAG)),
     "InferResponse": _object(
         ["model_name", "model_version", "outputs"],
         model_name=_TEXT,
         model_version=_TEXT,
         id=_TEXT,
-        outputs=_list(
-            _object(
-                ["name", "datatype", "shape"],
-                name=_TEXT,
-                datatype=_DATATYPE,
-                shape=_list(_SIZE),
-                data={"type": "array"},
-                parameters=_BINARY,
-            )
-        ),
+        outputs=_list(_ref("Output")),
     ),
 }

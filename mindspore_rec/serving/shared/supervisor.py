@@ -29,6 +29,7 @@ from mindspore_rec import _native
 from mindspore_rec.serving.following.announced import listen
 from mindspore_rec.serving.network.builder import load_function
 from mindspore_rec.serving.network.own_directory import OwnDirectory
+from mindspore_rec.serving.protection.options import counted
 
 __all__ = ["FATAL", "Shared", "add_worker_arguments", "named_error", "supervise"]
 
@@ -84,19 +85,12 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--workers`."""
     parser.add_argument(
         "--workers",
-        type=_worker_count,
+        type=counted(1, _native.SHARED_READERS // 4),
         default=1,
         metavar="N",
         help="processes that answer, which share the rows; one more follows the run. Of networks "
         "that are served as ONNX; default: %(default)s, which follows the run itself",
     )
-
-
-def _worker_count(text: str) -> int:
-    most = _native.SHARED_READERS // 4
-    if not (text.isdecimal() and 1 <= int(text) <= most):
-        raise argparse.ArgumentTypeError(f"must be from 1 to {most}, got {text!r}")
-    return int(text)
 
 
 class _Process:

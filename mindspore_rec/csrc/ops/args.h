@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Args: what MindSpore gives an operator. MindSpore, or Python for it, infers the shape of each
+// output apart from the operator, and allocates that much: an operator that trusted it would write
+// beyond the memory wherever the two differ. So memory is reached by `Data` alone, which is told
+// how many elements the operator is about to read or write.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace msrec {
+
+using Shape = std::vector<int64_t>;
+
+// MindSpore's name of a dtype.
+template <typename T>
+constexpr const char* kTypeName = nullptr;
+template <>
+inline constexpr const char* kTypeName<float> = "float32";
+template <>
+inline constexpr const char* kTypeName<int64_t> = "int64";
+template <>
+inline constexpr const char* kTypeName<int32_t> = "int32";
+template <>
+inline constexpr const char* kTypeName<uint8_t> = "uint8";
+template <>
+inline constexpr const char* kTypeName<bool> = "bool";
+
+// Inputs, then outputs of an operator. An argument is `what` in messages.
+struct Args {
+  const char* op;
+  int n;
+  void** params;
+  int* ndims;
+  int64_t** shapes;
+  const char** dtypes;
+
+  // Throws unless there are so many inputs and outputs. Comes before all else.
+  void RequireCount(int64_t count) const {
+    if (n == count) return;
+    throw std::invalid_argument(std::string(op) + " must have " + std::to_string(count) +
+                                " inputs and outputs, got " + std::to_string(n));
+  }
+  void RequireAtLeast(int least) const {
+    if (n >= least) return;
+    throw std::invalid_argument(std::string(op) + " must have at least " + std::to_string(least) +
+                                " inputs and outputs, got " + std::to_string(n));
+  }
+  size_t Size(int i) const {
+    size_t size = 1;
+    for (int d = 0; d < ndims[i]; ++d) size *= static_cast<size_t>(shapes[i][d]);
+    return size;
+  }
+  bool IsType(int i, const char* dtype) const { return std::strcmp(dtypes[i], dtype) == 0; }
+
+  // Returns the bytes of an element.
+  size_t Width(int i) const {
+    const std::string type = dtypes[i];
+    if (type == "float64" || type == "int64" || type == "uint64") return 8;
+    if (type == "float32" || type == "int32" || type == "uint32") return 4;
+    if (type == "float16" || type == "bfloat16" || type == "int16" || type == "uint16") return 2;
+    if (type == "int8" || type == "uint8" || type == "bool") return 1;
+    throw std::invalid_argument(std::string(op) + ": cannot read elements of " + type);
+  }
+  // Returns the elements of an argument. Throws unless it has `count` of dtype T (DataAtLeast: that
+  // many or more).
+  template <typename T>
+  T* Data(int i, const char* what, size_t count) const {
+    if (!IsType(i, kTypeName<T>) || Size(i) != count) Refuse<T>(i, what, "", count);
+    return static_cast<T*>(params[i]);
+  }
+  template <typename T>
+  T* DataAtLeast(int i, const char* what, size_t count) const {
+    if (!IsType(i, kTypeName<T>) || Size(i) < count) Refuse<T>(i, what, "at least ", count);
+    return static_cast<T*>(params[i]);
+  }
+  // Returns the one element of an argument, to be read or written.
+  template <typename T>
+  T& Number(int i, const char* what) const {
+    return *Data<T>(i, what, 1);
+  }
+
+  // Whether the first dimensions of j are those of i.
+  bool Leads(int i, int j) const {
+    return ndims[i] <= ndims[j] && std::equal(shapes[i], shapes[i] + ndims[i], shapes[j]);
+  }
+  std::string ShapeText(int i) const {
+    std::string text = "[";
+    for (int d = 0; d < ndims[i]; ++d) {
+      text += (d == 0 ? "" : ", ") + std::to_string(shapes[i][d]);
+    }
+    return text + "]";
+  }
+
+ private:
+  template <typename T>
+  [[noreturn]] void Refuse(int i, const char* what, const char* bound, size_t count) const {
+    throw std::invalid_argument(std::string(op) + ": " + what + " must have " + bound +
+                                std::to_string(count) + " elements of " + kTypeName<T> + ", got " +
+                                ShapeText(i) + " of " + dtypes[i]);
+  }
+};
+
+// ---- for shape inference, which sees shapes only
+
+// Returns dimension d of argument i; 0 where it has none, as the operator then refuses.
+inline int64_t Dimension(const int* ndims, int64_t* const* shapes, int64_t i, int d = 0) {
+  return ndims[i] > d ? shapes[i][d] : 0;
+}
+
+inline Shape ShapeOf(const int* ndims, int64_t* const* shapes, int64_t i) {
+  return {shapes[i], shapes[i] + ndims[i]};
+}
+
+// Returns the shape of `ids` followed by that of `like`, [dim].
+inline Shape Rows(const int* ndims, int64_t* const* shapes, int ids, int like) {
+  Shape shape = ShapeOf(ndims, shapes, ids);
+  shape.push_back(Dimension(ndims, shapes, like));
+  return shape;
+}
+
+}  // namespace msrec
+
+// The library hides its symbols; MindSpore finds the operators by name.
+#define MSREC_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Begins an operator, whose body is given `args`.
+#define MSREC_OP(name)                                                                           \
+  static void name##Body(const msrec::Args& args);                                               \
+  MSREC_EXPORT int name(int n, void** params, int* ndims, int64_t** shapes, const char** dtypes, \
+                        void*, void*) {                                                          \
+    name##Body({#name, n, params, ndims, shapes, dtypes});                                       \
+    return 0;                                                                                    \
+  }                                                                                              \
+  static void name##Body(const msrec::Args& args)
