@@ -154,6 +154,7 @@ class RunWriter:
         since = {name: table.marks.held(_HOLDER) or 0 for name, table in tables.items()}
         delta = Delta(cell, tables, since, states(), self._team.shares)
         marks = [(table, table.marks.new()) for table in tables.values()]
+        delta.take_digests(tables)
         fields = self._fields("delta", step, self._state, _watermark(tables.values()))
         target = self._directory / entry_name(step, "delta")
         stall = time.perf_counter() - begin
@@ -255,6 +256,7 @@ class RunWriter:
 def _mark(tables: Iterable[TableParameter]) -> None:
     for table in tables:
         table.marks.hold(_HOLDER, table.marks.new())
+        table.marks.keep_digest()
 
 
 def _watermark(tables: Iterable[TableParameter]) -> int | None:
