@@ -78,7 +78,7 @@ SUITE: dict[str, Benchmark] = {
     ),
     "digest_cost": Benchmark(
         "processor time of a step of a table that keeps its digest, beside one that does not",
-        "--steps 200",
+        "--rows 1000000 --steps 100 --delta-every 50 --batches 50",
         "--batch 64 --fields 3 --rows 3000 --steps 5 --delta-every 2",
     ),
     "dynamic_features": Benchmark(
