@@ -37,10 +37,9 @@ _MASK = (1 << 64) - 1
 
 def saved_digest(table: dict[str, Any]) -> str | None:
     """Return the digest that a manifest's entry has of a table; None where it has none."""
-    found = [part.get("digest") for part in parts_of(table)]
-    if None in found:
-        return None
-    return f"{sum(int(each, 16) for each in found) & _MASK:016x}"
+    parts = parts_of(table)
+    found = [int(part["digest"], 16) for part in parts if part.get("digest") is not None]
+    return f"{sum(found) & _MASK:016x}" if len(found) == len(parts) else None
 
 
 def digest_numbers(table: dict[str, Any]) -> str:
