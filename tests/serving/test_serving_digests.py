@@ -149,8 +149,8 @@ def test_faults_of_one_bit_in_a_predictor_are_found_and_named(
             table.import_rows(key, before)
         gone = np.array([7])
         tables["serving.one"].erase_rows(gone)
-        wrong = {table.name: dict(table.wrong) for table in compare_live(run, ask)}
-        assert wrong == {"serving.one": {7: "the server has no such row"}, "serving.two": {}}
+        named = {table.name: dict(table.wrong) for table in compare_live(run, ask)}
+        assert named == {"serving.one": {7: "the server has no such row"}, "serving.two": {}}
 
 
 def test_it_says_when_the_server_is_elsewhere(run: Path, tmp_path: Path) -> None:
