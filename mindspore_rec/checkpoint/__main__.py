@@ -11,13 +11,17 @@ from pathlib import Path
 
 from mindspore_rec.checkpoint.chain import Entry, check_follows, entries, entry_at, verify
 from mindspore_rec.checkpoint.diff import difference
+from mindspore_rec.checkpoint.digests import check_digests
 from mindspore_rec.checkpoint.directory import chain_at
 from mindspore_rec.checkpoint.export import ENDINGS, export_table
+from mindspore_rec.checkpoint.live import compare_live, http_client
 from mindspore_rec.checkpoint.manifest import MANIFEST
 from mindspore_rec.checkpoint.merge import merge_chain
 from mindspore_rec.checkpoint.publish import PUBLISHED, Publisher
 from mindspore_rec.checkpoint.share import total
 from mindspore_rec.parameter.quantise import ROWS
+
+_MOST_NAMED = 20  # keys of rows that differ
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -28,8 +32,17 @@ def _parser() -> argparse.ArgumentParser:
     ls = commands.add_parser("ls", help="list checkpoints")
     ls.add_argument("path", type=Path, help=path_help)
 
-    check = commands.add_parser("verify", help="check sizes, checksums and that deltas follow")
+    check = commands.add_parser(
+        "verify", help="check sizes, checksums, that deltas follow, and digests of tables"
+    )
     check.add_argument("path", type=Path, help=path_help)
+    check.add_argument(
+        "--live",
+        metavar="ADDRESS",
+        help="compare the rows of the server at http://host:port with these checkpoints, instead",
+    )
+    check.add_argument("--model", help="its name at the server; default: the server's first")
+    check.add_argument("--token-file", type=Path, help="file with a bearer token of the server")
 
     diff = commands.add_parser("diff", help="compare two states; ends with 1 if they differ")
     diff.add_argument("first", type=Path, help=path_help)
@@ -87,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "ls":
         return _list(_all(options.path))
     if options.command == "verify":
+        if options.live is not None:
+            return _verify_live(options)
         return _verify(_all(options.path))
     if options.command == "diff":
         return _diff(options.first, options.second)
@@ -160,11 +175,17 @@ def _list(found: list[Entry]) -> int:
 def _verify(found: list[Entry]) -> int:
     bad = 0
     before: Entry | None = None
-    for entry in found:
+    chain: list[Entry] = []  # to the state of `before`; empty where it is not whole
+    for i, entry in enumerate(found):
         try:
+            whole = entry.kind == "full" or (bool(chain) and chain[-1] is before)
+            chain = [] if entry.kind == "full" else chain
             verify(entry)
             if entry.kind == "delta" and before is not None:
                 check_follows(before, entry)
+            chain = [*chain, entry] if whole else []
+            if whole and _is_digested(found, i):
+                check_digests(chain)
             print(f"ok   {entry.path}")
         except ValueError as error:
             print(f"BAD  {entry.path}: {_printable(str(error))}")
@@ -172,6 +193,40 @@ def _verify(found: list[Entry]) -> int:
         before = entry
     print(f"{len(found)} checkpoints, {bad} bad")
     return 1 if bad or not found else 0
+
+
+def _is_digested(found: list[Entry], i: int) -> bool:
+    """Whether a checkpoint's digests are compared: of a delta only where no full one follows it.
+
+    All rows of the state have to be read, and a full checkpoint was merged of the deltas before it.
+    """
+    return found[i].kind == "full" or i + 1 == len(found)
+
+
+def _verify_live(options: argparse.Namespace) -> int:
+    token = None
+    if options.token_file is not None:
+        lines = options.token_file.read_text(encoding="utf-8").splitlines()
+        token = next((line.strip() for line in lines if line.strip()), None)
+    ask = http_client(options.live, token)
+    tables = compare_live(options.path, ask, options.model)
+    for table in tables:
+        name, saved, served = _printable(table.name), table.saved, table.served
+        numbers = f"rows of {served.numbers}"
+        if table.same:
+            print(f"ok   table {name}: digest {saved.digest} of {saved.row_count:,} {numbers}")
+            continue
+        print(
+            f"BAD  table {name}: digest {served.digest} of {served.row_count:,} {numbers} at the "
+            f"server, {saved.digest} of {saved.row_count:,} by the files"
+        )
+        for key, what in list(table.wrong.items())[:_MOST_NAMED]:
+            print(f"     key {key}: {what}")
+        if len(table.wrong) > _MOST_NAMED:
+            print(f"     and {len(table.wrong) - _MOST_NAMED:,} more")
+    bad = sum(not table.same for table in tables)
+    print(f"{len(tables)} tables, {bad} bad")
+    return 1 if bad else 0
 
 
 def _diff(first: Path, second: Path) -> int:

@@ -192,6 +192,9 @@ def _check_part(
         _check_rows(where, "deleted_rows", part, files[part["deleted"]], 8)
     else:
         _require("deleted" not in part, f"{where}.deleted", "of a delta", part.get("deleted"))
+    digest = part.get("digest", "0" * 16)
+    fits = isinstance(digest, str) and _ID.fullmatch(digest) is not None
+    _require(fits, f"{where}.digest", "16 hexadecimal digits", digest)
     if part.get("counters", 0) is not None:
         _check_file(where, "counters", part, files, taken)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from mindspore_rec.checkpoint.chain import Entry, verify_chain
 from mindspore_rec.checkpoint.contents import DENSE, files_of
+from mindspore_rec.checkpoint.digests import digest_numbers, digested
+from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.manifest import link_or_copy, new_directory, write_manifest
 from mindspore_rec.checkpoint.manifest_fields import state_files, workers_of
 from mindspore_rec.checkpoint.rows import dtype_of, rows_at
@@ -16,6 +18,7 @@ from mindspore_rec.checkpoint.share import ALL, Share, parts_of
 from mindspore_rec.checkpoint.table_file import write_rows
 from mindspore_rec.checkpoint.team import ALONE, Team
 from mindspore_rec.checkpoint.write import joined_tables, summary, write_checkpoint
+from mindspore_rec.parameter.digest import DigestSum
 
 __all__ = ["merge_chain"]
 
@@ -41,7 +44,8 @@ def merge_chain(chain: Sequence[Entry], target: Path, team: Team = ALONE) -> dic
 
     Raises:
         FileExistsError: `target` exists already.
-        CheckpointError: a file of the chain is damaged.
+        CheckpointError: a file of the chain is damaged, or its rows have another digest than the
+            table had in the trainer.
         OSError: a file cannot be written; `target` is not made.
     """
     last = chain[-1]
@@ -81,7 +85,15 @@ def _merge_part(chain: Sequence[Entry], directory: Path, worker: int) -> Describ
         for key in ("parts", *_OF_A_DELTA):
             table.pop(key, None)
         path = directory / part["file"]
-        table["rows"] = write_rows(rows_at(chain, name, share), dtype_of(last, name), path)
+        kept, digest = table.pop("digest", None), DigestSum(digest_numbers(table))
+        rows = digested(rows_at(chain, name, share), digest, digest_numbers(table))
+        table["rows"] = write_rows(rows, dtype_of(last, name), path)
+        table["digest"] = digest.total.digest
+        if kept not in (None, table["digest"]):
+            raise CheckpointError(
+                f"{last.path}: table '{name}' had digest {kept} in the trainer, but its rows in "
+                f"the files from {chain[0].path.name} to {last.path.name} have {table['digest']}"
+            )
         merged[name] = table
         linked.update({part["counters"]} - {None})
     for file in linked:

@@ -83,6 +83,9 @@ class RecCheckpoint(Callback):
             them.
         data_starts_over: whether the data may start anew after a restart: their position is then
             not saved, and any data are accepted. Default: False.
+        keep_digests: whether tables keep their digest while rows change, so that deltas have it and
+            a merged state is held to what was in memory (`docs/checkpoints.md`); of tables in host
+            memory only. Default: False, which costs nothing.
         announce: function that worker 0 calls from another thread when a checkpoint is written,
             with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and
             `saved_at`. Its exceptions are logged.
@@ -146,6 +149,7 @@ class RecCheckpoint(Callback):
         delta_every_seconds: float | None = None,
         states: Mapping[str, Any] | None = None,
         data_starts_over: bool = False,
+        keep_digests: bool = False,
         announce: Callable[[dict[str, Any]], Any] | None = None,
         builder: str | None = None,
         builder_arguments: Mapping[str, Any] | None = None,
@@ -164,11 +168,13 @@ class RecCheckpoint(Callback):
         if not isinstance(data_starts_over, bool):
             raise TypeError(f"data_starts_over must be a bool, got {data_starts_over!r}")
         self._data = DataPlace(data_starts_over)
+        if not isinstance(keep_digests, bool):
+            raise TypeError(f"keep_digests must be a bool, got {keep_digests!r}")
         if announce is not None and not callable(announce):
             raise TypeError(f"announce must be callable, got {announce!r}")
         described = check_builder(builder, builder_arguments, builder_inputs)
         self.step = 0
-        self._writer = RunWriter(self.directory, self.keep, described, announce)
+        self._writer = RunWriter(self.directory, self.keep, described, announce, keep_digests)
         self._network = NetworkProcess(self.directory, described)
         self._began = 0  # self.step when this training began
         self._restored: tuple[Any, Path] | None = None  # state of the data, until training begins

@@ -63,6 +63,7 @@ class RunWriter:
         keep: number of full checkpoints that are kept.
         model: the manifest's entry on the network for predictors, or None.
         announce: function that worker 0 calls with a dict on each checkpoint, or None.
+        keep_digests: whether tables keep their digests, for deltas. Default: False.
 
     Attributes:
         saves: a `Save` of each checkpoint that was written.
@@ -76,6 +77,7 @@ class RunWriter:
         keep: int,
         model: dict[str, Any] | None,
         announce: Callable[[dict[str, Any]], Any] | None,
+        keep_digests: bool = False,
     ) -> None:
         self.saves: list[Save] = []
         self.failures = 0
@@ -84,6 +86,7 @@ class RunWriter:
         self._keep = keep
         self._model = model
         self._announce = announce
+        self._keep_digests = keep_digests
         self._run: str | None = None
         self._state: str | None = None  # id of the newest state in the directory
         self._unsaved: list[tuple[TableParameter, int]] = []  # marks of what is being written
@@ -104,7 +107,7 @@ class RunWriter:
 
     def go_on(self, entry: Entry, tables: Iterable[TableParameter]) -> None:
         """Go on with a run whose state has been loaded into the tables."""
-        _mark(tables)
+        self._mark(tables)
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
     def begin(self, group: WorkerGroup) -> None:
@@ -124,7 +127,7 @@ class RunWriter:
         begin = time.perf_counter()
         tables = {table.name: table for table in tables_of(cell)}
         self._run = self._team.first(new_id)
-        _mark(tables.values())
+        self._mark(tables.values())
         target = self._directory / entry_name(step, "full")
         fields = self._fields("full", step, None, None)
         shares = self._team.shares
@@ -154,6 +157,7 @@ class RunWriter:
         since = {name: table.marks.held(_HOLDER) or 0 for name, table in tables.items()}
         delta = Delta(cell, tables, since, states(), self._team.shares)
         marks = [(table, table.marks.new()) for table in tables.values()]
+        delta.take_digests(tables)
         fields = self._fields("delta", step, self._state, _watermark(tables.values()))
         target = self._directory / entry_name(step, "delta")
         stall = time.perf_counter() - begin
@@ -192,6 +196,12 @@ class RunWriter:
             if worker is not None:
                 worker.close()
         self._writer = self._merger = None
+
+    def _mark(self, tables: Iterable[TableParameter]) -> None:
+        for table in tables:
+            table.marks.hold(_HOLDER, table.marks.new())
+            if self._keep_digests:
+                table.marks.keep_digest()
 
     def _merge(self) -> None:
         merger = self._merger
@@ -250,11 +260,6 @@ class RunWriter:
             "watermark": watermark,
             "model": self._model,
         }
-
-
-def _mark(tables: Iterable[TableParameter]) -> None:
-    for table in tables:
-        table.marks.hold(_HOLDER, table.marks.new())
 
 
 def _watermark(tables: Iterable[TableParameter]) -> int | None:

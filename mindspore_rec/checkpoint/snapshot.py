@@ -102,10 +102,16 @@ def write_full(
         if share is None:
             continue
         file = file_name("table", i, share) + ".arrow"
-        rows = write_table(table, directory / file, share)
+        rows, digest = write_table(table, directory / file, share)
         path = directory / file_name("counters", i, share)
         counters = write_counters(take_counters(table), path)
-        described[name] = {**describe(table), "file": file, "rows": rows, "counters": counters}
+        described[name] = {
+            **describe(table),
+            "file": file,
+            "rows": rows,
+            "counters": counters,
+            "digest": digest,
+        }
     if shares.worker == 0:
         write_arrays(dense_arrays(cell), directory / DENSE)
     write_states(states, directory, shares.worker)
@@ -153,9 +159,17 @@ class Delta:
                 self._changes[name] = _Changes(
                     i, share, describe(table), own_rows(changes, share), take_counters(table)
                 )
+        self._digests: dict[str, int | None] = {}
         self._worker = shares.worker
         self._dense = dense_arrays(cell) if self._worker == 0 else None
         self._states = states
+
+    def take_digests(self, tables: Mapping[str, TableParameter]) -> None:
+        """Take the digests that tables keep, those of the state that the delta leads to.
+
+        Call it after the tables are marked: then no row has changed since, and it costs nothing.
+        """
+        self._digests = {name: tables[name].marks.kept_digest() for name in self._changes}
 
     def write(self, directory: Path) -> dict[str, Any]:
         """Write the files; return the tables' entries of the manifest.
@@ -178,7 +192,9 @@ class Delta:
             path = directory / file_name("counters", changes.number, changes.share)
             counters = write_counters(changes.counters, path)
             counts = {"rows": len(rows), "deleted_rows": len(gone), "counters": counters}
-            described[name] = {**changes.described, **files, **counts}
+            kept = self._digests.get(name)
+            digest = {} if kept is None else {"digest": f"{kept:016x}"}
+            described[name] = {**changes.described, **files, **counts, **digest}
         if self._dense is not None:
             write_arrays(self._dense, directory / DENSE)
         write_states(self._states, directory, self._worker)

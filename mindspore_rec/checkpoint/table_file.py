@@ -31,6 +31,7 @@ from mindspore_rec.checkpoint.row_format import (
 )
 from mindspore_rec.checkpoint.share import ALL, Share
 from mindspore_rec.parameter.bfloat16 import from_bfloat16
+from mindspore_rec.parameter.digest import DigestSum
 
 if TYPE_CHECKING:
     from mindspore_rec.parameter import TableParameter
@@ -121,8 +122,10 @@ def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
     }
 
 
-def write_table(table: TableParameter, path: Path, share: Share = ALL) -> int:
-    """Write every row of a table; return the number of rows.
+def write_table(table: TableParameter, path: Path, share: Share = ALL) -> tuple[int, str]:
+    """Write every row of a table; return the number of rows, and their digest.
+
+    The digest is summed as rows leave the table, before they are sorted and written.
 
     Raises:
         RuntimeError: a row's key does not belong to `share`.
@@ -130,11 +133,15 @@ def write_table(table: TableParameter, path: Path, share: Share = ALL) -> int:
     stats = table.stats()
     dtype = row_type(table.dim, stats["state_width"], **file_dtypes(table))
     sort = KeySort(path.with_name(path.name + ".sort"), dtype, stats["rows"])
+    digest = DigestSum("float32")
+
+    def take(part: Arrays) -> None:
+        digest.add(part["keys"], part["values"])
+        sort.add(to_rows(own_rows(part, share), dtype))
+
     try:
-        table.export_parts(
-            lambda part: sort.add(to_rows(own_rows(part, share), dtype)), with_state=True
-        )
-        return write_rows(sort.sorted_parts(), dtype, path)
+        table.export_parts(take, with_state=True)
+        return write_rows(sort.sorted_parts(), dtype, path), digest.total.digest
     finally:
         sort.close()
 

@@ -29,7 +29,7 @@ from mindspore_rec.checkpoint.team import ALONE, Team
 
 __all__ = ["joined_tables", "summary", "write_checkpoint"]
 
-_OF_A_PART = ("file", "rows", "deleted", "deleted_rows", "counters")
+_OF_A_PART = ("file", "rows", "deleted", "deleted_rows", "counters", "digest")
 
 Described = dict[str, Any]
 

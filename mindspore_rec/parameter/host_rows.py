@@ -10,10 +10,13 @@ import numpy as np
 
 from mindspore_rec.cache.attach import attach
 from mindspore_rec.cache.config import CacheConfig
+from mindspore_rec.parameter.digest import TableDigest
 from mindspore_rec.parameter.native_access import NativeAccess
 from mindspore_rec.parameter.quantise import BITS, check_rows, from_bytes
 
 __all__ = ["HostRows"]
+
+_NUMBERS = {0: "float32", **{bits: rows for rows, bits in BITS.items()}}
 
 
 class HostRows(NativeAccess):
@@ -181,6 +184,43 @@ class HostRows(NativeAccess):
                 `present` False, which have no row any more. Default: True.
         """
         return self._synchronised().export_since(mark, with_state, sweep)
+
+    def digest(self, parts: int = 1) -> TableDigest:
+        """Return the digest of all rows, wherever they are; reads each of them.
+
+        Rows whose eviction is due leave first. Over several workers it is that of this worker's
+        rows.
+
+        Args:
+            parts: number of parts of the digest, 1 to 65,536. Default: 1.
+
+        Raises:
+            ValueError: `parts` is out of range.
+
+        Example:
+            >>> import numpy as np
+            >>> from mindspore_rec import MapParameter
+            >>> one = MapParameter("doc.digest_one", value_shape=2)
+            >>> other = MapParameter("doc.digest_other", value_shape=2)
+            >>> rows = np.array([[1, 2], [3, 4]], np.float32)
+            >>> one.write_rows(np.array([5, 6]), rows)
+            >>> other.write_rows(np.array([6]), rows[1:])
+            >>> other.write_rows(np.array([5]), rows[:1])
+            >>> one.digest() == other.digest()
+            True
+            >>> other.write_rows(np.array([5]), rows[1:])
+            >>> one.digest() == other.digest()
+            False
+        """
+        native = self._synchronised()
+        rows, sums = native.digest(parts)
+        return TableDigest(
+            _NUMBERS[native.quantised_bits], tuple(rows.tolist()), tuple(sums.tolist())
+        )
+
+    def row_digests(self, part: int = 0, parts: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Return the keys of a part of `digest(parts)`, int64 `[n]`, and their digests, uint64."""
+        return self._synchronised().row_digests(part, parts)
 
     def import_rows(
         self,

@@ -43,6 +43,25 @@ class ChangeMarks:
         self._held[holder] = mark
         self._table.release_before(min(self._held.values()))
 
+    def keep_digest(self) -> bool:
+        """Have the table keep its digest while rows change, as long as a mark is held.
+
+        Returns:
+            Whether it does: a table does not whose rows are in tiers below host memory or on a
+            device, are evicted by age, or are those of a vocabulary.
+
+        Raises:
+            ValueError: no mark was taken.
+        """
+        return self._table.keep_digest()
+
+    def kept_digest(self) -> int | None:
+        """Return the digest that the table keeps, that of `HostRows.digest`; None without one.
+
+        It costs as much as a copy of the keys that changed since the last mark.
+        """
+        return self._table.kept_digest()
+
     def release(self, holder: str) -> None:
         """Drop the mark of a holder; where no mark is held, no changes are recorded."""
         self._held.pop(holder, None)

@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings/dense.h"
+#include "bindings/digest.h"
 #include "bindings/eviction_reason.h"
 #include "bindings/files.h"
 #include "bindings/interpreter.h"
@@ -40,6 +41,7 @@ void BindTable(py::module_& m) {
   BindTableDevice(&table);
   BindTableRows(&table);
   BindTableWhole(&table);
+  BindTableDigest(&table);
   BindTableAdmission(&table);
   BindTableEviction(&table);
   BindTableTiers(&table);
@@ -54,6 +56,7 @@ PYBIND11_MODULE(_native, m) {
   msrec::InstallInterpreterLock();
   msrec::BindErrors(m);
   msrec::BindTable(m);
+  msrec::BindDigest(&m);
   msrec::BindQuantisedRows(&m);
   msrec::BindSharedRows(&m);
   msrec::BindSsdStore(m);

@@ -114,12 +114,26 @@ py::array_t<float> Lookup(const SharedReader& self, int place, size_t table, con
   return out;
 }
 
+py::tuple DigestsOf(const SharedReader& self, int place, size_t table, size_t part) {
+  std::vector<int64_t> keys;
+  std::vector<uint64_t> digests;
+  Natively([&] {
+    self.Digests(place, table, part, [&](int64_t key, uint64_t digest) {
+      keys.push_back(key);
+      digests.push_back(digest);
+    });
+  });
+  const auto n = static_cast<py::ssize_t>(keys.size());
+  return py::make_tuple(Array<int64_t>(n, keys.data()), Array<uint64_t>(n, digests.data()));
+}
+
 }  // namespace
 
 void BindSharedRows(py::module_* module) {
   py::register_exception<SharedDamaged>(*module, "SharedDamagedError", PyExc_RuntimeError);
   py::register_exception<SharedReaderStuck>(*module, "SharedReaderStuckError", PyExc_RuntimeError);
   module->attr("SHARED_READERS") = kSharedReaders;
+  module->attr("SHARED_PARTS") = kSharedParts;
   py::class_<SharedMemory, std::shared_ptr<SharedMemory>>(*module, "SharedMemory")
       .def(py::init([](int fd, bool write) {
              return std::make_shared<SharedMemory>(
@@ -130,6 +144,13 @@ void BindSharedRows(py::module_* module) {
       .def_static("is_created", &SharedMemory::IsCreated, py::arg("fd"))
       .def("clear_readers", &SharedMemory::ClearReaders, py::arg("first"), py::arg("count"))
       .def("bytes_held", &SharedMemory::BytesHeld)
+      .def(
+          "bits",
+          [](const SharedMemory& self, size_t table) {
+            if (table >= self.tables()) throw py::value_error("there is no such table");
+            return self.spec(table).bits;
+          },
+          py::arg("table"))
       .def_property_readonly("tables", &SharedMemory::tables)
       .def_property_readonly(
           "sequence", [](const SharedMemory& self) { return self.control().sequence.load(); })
@@ -191,6 +212,7 @@ void BindSharedRows(py::module_* module) {
            [](const SharedReader& self, int place) { return py::bytes(self.Status(place)); })
       .def("rows", [](const SharedReader& self, int place,
                       size_t table) { return self.Rows(place, table); })
+      .def("row_digests", &DigestsOf, py::arg("place"), py::arg("table"), py::arg("part"))
       .def("lookup", &Lookup, py::arg("place"), py::arg("table"), py::arg("ids"),
            py::arg("padding_key"), py::arg("unknown"), py::arg("name"));
 }

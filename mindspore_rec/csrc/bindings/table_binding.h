@@ -50,6 +50,8 @@ void BindTableDevice(TableClass* table);
 void BindTableRows(TableClass* table);
 // Export and import of all rows, marks and changes.
 void BindTableWhole(TableClass* table);
+// Digests of rows and of whole tables.
+void BindTableDigest(TableClass* table);
 void BindTableAdmission(TableClass* table);
 void BindTableEviction(TableClass* table);
 void BindTableTiers(TableClass* table);

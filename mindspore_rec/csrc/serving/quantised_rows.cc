@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "table/row_digest.h"
 #include "util/bucket_hash.h"
 #include "util/headroom.h"
 #include "util/thread_pool.h"
@@ -224,6 +225,15 @@ std::vector<int64_t> QuantisedRows::Keys(const AgeLimit* limit) const {
     });
   }
   return keys;
+}
+
+void QuantisedRows::Digests(const int64_t* keys, size_t n, uint64_t* digests) const {
+  const std::shared_lock<std::shared_mutex> lock(mutex_);
+  for (size_t i = 0; i < n; ++i) {
+    const char* row = FindRow(keys[i]);
+    const size_t bytes = 4 + layout_.code_bytes();
+    digests[i] = row == nullptr ? 0 : RowDigest(keys[i], row + layout_.header(), bytes);
+  }
 }
 
 size_t QuantisedRows::Size() const { return MemoryHeld().rows; }

@@ -96,6 +96,9 @@ class QuantisedRows {
   // Return a row's ages; zeros where there is none.
   RowAges AgesOf(int64_t key) const;
   std::vector<int64_t> Keys(const AgeLimit* limit) const;
+  // Write the digests (table/row_digest.h) of scale, offset and codes of these keys' rows; 0 of
+  // keys without one.
+  void Digests(const int64_t* keys, size_t n, uint64_t* digests) const;
   size_t Size() const;
   Memory MemoryHeld() const;
   // Use these kernels instead of the processor's best. For tests.

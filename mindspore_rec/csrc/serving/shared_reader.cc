@@ -8,6 +8,7 @@
 
 #include "serving/quantised_rows.h"
 #include "serving/read_ahead.h"
+#include "table/row_digest.h"
 #include "util/for_blocks.h"
 #include "util/thread_pool.h"
 
@@ -91,6 +92,48 @@ const SharedTableSpec& SharedReader::Spec(size_t table) const {
 uint64_t SharedReader::Rows(int place, size_t table) const {
   Spec(table);
   return Root(place).table()[table].rows;
+}
+
+void SharedReader::Digests(int place, size_t table, size_t part,
+                           const std::function<void(int64_t, uint64_t)>& fn) const {
+  const SharedTableSpec& spec = Spec(table);
+  if (part >= kSharedParts) throw std::invalid_argument("there is no such part");
+  const SharedTableRoot& root = Root(place).table()[table];
+  const auto* rows = memory_->At<char>(spec.rows_offset);
+  const size_t stride = memory_->stride(table), header = memory_->layout(table).header();
+  AgeLimit limit;
+  limit.eviction.max_idle_steps = spec.max_idle_steps;
+  limit.eviction.max_idle_seconds = spec.max_idle_seconds;
+  limit.at = {root.ages_at_step, root.ages_at_time};
+  const auto give = [&](uint64_t slot, int64_t key) {
+    const char* row = rows + slot * stride;
+    if (spec.aged()) {
+      RowAges ages = AgesOfQuantised(row);
+      if (ages.last_time == 0) ages.last_time = static_cast<uint32_t>(root.first_time);
+      if (limit.Passed(ages)) return;
+    }
+    fn(key, RowDigest(key, row + header, stride - header));
+  };
+  SharedChange* overlay =
+      root.overlay_entries == 0 ? nullptr : memory_->At<SharedChange>(root.overlay);
+  const SharedIndexPart& index = root.parts[part];
+  ForEach(memory_->At<SharedBucket>(index.offset), index.buckets, [&](uint64_t slot) {
+    if (slot >= root.end) return;  // of a change that this root does not have
+    const int64_t key = KeyOfQuantised(rows + slot * stride);
+    // Entries of keys that the overlay has may change under us.
+    if (overlay != nullptr &&
+        FindChange(overlay, root.overlay_entries, hasher_.Hash(static_cast<uint64_t>(key)), key)
+                ->kind != kNoChange) {
+      return;
+    }
+    give(slot, key);
+  });
+  for (uint64_t i = 0; i < root.overlay_entries; ++i) {
+    const SharedChange& change = overlay[i];
+    if (change.kind != kNewRow || change.slot >= root.end) continue;
+    if (PartOf(hasher_.Hash(static_cast<uint64_t>(change.key))) != static_cast<int>(part)) continue;
+    give(change.slot, change.key);
+  }
 }
 
 std::string SharedReader::Copy(const SharedBlob& blob) const {

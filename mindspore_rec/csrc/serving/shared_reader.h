@@ -11,6 +11,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -48,6 +49,11 @@ class SharedReader {
   std::string Blob(int place) const { return Copy(Root(place).blob); }
   std::string Status(int place) const { return Copy(Root(place).status); }
   uint64_t Rows(int place, size_t table) const;
+  // Call fn(key, digest) with each row (table/row_digest.h) of a part of the table, in no order. A
+  // table has kSharedParts parts; the bytes are those of Lookup's row, or of its scale, offset and
+  // codes.
+  void Digests(int place, size_t table, size_t part,
+               const std::function<void(int64_t, uint64_t)>& fn) const;
   // Write the rows of ids to out, [ids.size, dim], ids.stride rows apart: zeros for ids that the
   // filter drops, `unknown` for those without a row. `name` begins messages.
   void Lookup(int place, size_t table, const IdView& ids, const IdFilter& filter,

@@ -83,6 +83,7 @@ char* Shard::Insert(uint64_t hash, int64_t key) {
     store_.Free(id);
     throw;
   }
+  if (keeps_digest_) untouched_ += DigestOf(row);
   ++stats_.inserted;
   inserted_ = id;
   return row;
@@ -120,7 +121,7 @@ void Shard::TouchTraining(char* row, uint32_t occurrences) {
   if (!context_->admission.frozen()) AddCount(meta, occurrences);
   meta->last_step = ClampStep(context_->step);
   meta->last_time = context_->time;
-  changes_.Touch(meta);
+  Touch(row);
 }
 
 // Three passes, each of which starts the memory accesses that the next one needs: index lines, then
@@ -269,6 +270,7 @@ bool Shard::Erase(int64_t key) {
   changes_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);
   index_->Erase(hash, key);
+  Undigest(store_.Row(id));
   changes_.Deleted(key);
   Release(id);
   ++stats_.erased;

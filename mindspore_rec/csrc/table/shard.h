@@ -170,8 +170,11 @@ class Shard {
   uint32_t Place(int64_t key);
   // Return the row in that place, or null where there is none that evaluation sees.
   char* At(uint32_t place);
-  // Note that a row's contents changed in this step.
-  void Touch(char* row) { changes_.Touch(Meta(row)); }
+  // Note that a row's contents change in this step. Requires: its value has not changed yet.
+  void Touch(char* row) {
+    if (keeps_digest_ && !Meta(row)->dirty) untouched_ -= DigestOf(row);
+    changes_.Touch(Meta(row));
+  }
 
   // Note that every row changed. Requires ReserveChanges(size()), or may throw half way.
   void TouchAll();
@@ -211,6 +214,15 @@ class Shard {
   void BeginEpoch(uint64_t epoch, uint64_t oldest);
   void Forget(uint64_t oldest) { changes_.Forget(oldest); }
   void StopRecording();
+  // Keep the digest of the rows from now on (row_digest.h): the sum over those that were not
+  // touched in the current epoch, which a row leaves when it is touched and comes back to when the
+  // next epoch begins. Requires: changes are recorded; no identity, no lower tiers, no device
+  // cache.
+  void KeepDigest();
+  void DropDigest() { keeps_digest_ = false; }
+  bool keeps_digest() const { return keeps_digest_; }
+  // Return the digest of all rows, those that are due among them. Requires KeepDigest.
+  uint64_t Digest() const;
   // Put a row as exported. Null pointers in `one` mean: fresh state, count 1, the current step and
   // time.
   void Import(int64_t key, const RowArrays& one);
@@ -303,6 +315,11 @@ class Shard {
   void CountEvicted(EvictionReason reason);
   void InitState(const RowLayout& layout, char* row) const;
   void Release(uint32_t id) noexcept;
+  uint64_t DigestOf(const char* row) const;
+  // Take a row that is about to be dropped out of the digest.
+  void Undigest(const char* row) {
+    if (keeps_digest_ && !Meta(row)->dirty) untouched_ -= DigestOf(row);
+  }
   // Make room for that many more rows with a copy in a lower tier. Throws std::bad_alloc.
   void ReserveCopies(size_t more);
   RowPin& PinOf(uint32_t id);
@@ -330,6 +347,8 @@ class Shard {
   std::vector<uint32_t> places_;  // of the batch that was probed last
   uint32_t inserted_ = 0;         // the place of the last insert
   std::vector<const void*> chunks_;
+  bool keeps_digest_ = false;
+  uint64_t untouched_ = 0;  // digest of the rows that the current epoch has not touched
 };
 
 }  // namespace msrec

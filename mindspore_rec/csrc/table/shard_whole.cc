@@ -29,7 +29,7 @@ void Shard::TouchAll() {
   for (uint32_t id = 0; id < store_.end(); ++id) {
     char* row = context_->identity() ? IdentityRow(static_cast<int64_t>(id) * kNumShards + number_)
                                      : store_.Row(id);
-    if (Meta(row)->live) changes_.Touch(Meta(row));
+    if (Meta(row)->live) Touch(row);
   }
 }
 
@@ -49,7 +49,10 @@ void Shard::BeginEpoch(uint64_t epoch, uint64_t oldest) {
         continue;
       }
       const uint32_t id = index_->Find(IndexHash(key), key);
-      if (id != Index::kNone) Meta(store_.Row(id))->dirty = 0;
+      if (id == Index::kNone) continue;
+      char* row = store_.Row(id);
+      if (keeps_digest_ && Meta(row)->dirty) untouched_ += DigestOf(row);
+      Meta(row)->dirty = 0;
     }
   }
   changes_.Begin(epoch, oldest);
@@ -57,6 +60,7 @@ void Shard::BeginEpoch(uint64_t epoch, uint64_t oldest) {
 
 void Shard::StopRecording() {
   changes_.Disable();
+  DropDigest();
   for (uint32_t id = 0; id < store_.end(); ++id) Meta(store_.Row(id))->dirty = 0;
 }
 
@@ -70,6 +74,7 @@ void Shard::Import(int64_t key, const RowArrays& one) {
     if (id == Index::kNone) candidates_.Forget(hash, key);
     row = id == Index::kNone ? Insert(hash, key) : store_.Row(id);
   }
+  Touch(row);
   RowMeta* meta = Meta(row);
   meta->count = one.counts != nullptr ? std::min(*one.counts, kMaxCount) : 1;
   meta->last_step = one.last_steps != nullptr ? *one.last_steps : ClampStep(context_->step);
@@ -82,7 +87,6 @@ void Shard::Import(int64_t key, const RowArrays& one) {
   } else {
     InitState(layout, row);
   }
-  changes_.Touch(meta);
 }
 
 void Shard::Relay(const char* from, const RowLayout& layout, char* to) const {
@@ -137,6 +141,7 @@ void Shard::Clear(Empty empty) {
   copies_ = 0;
   cursor_ = 0;
   sample_ = 0;
+  untouched_ = 0;
 }
 
 }  // namespace msrec

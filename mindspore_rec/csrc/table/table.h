@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -184,6 +185,16 @@ class Table {
   // rows that are due but not freed yet are not among them: whoever has clock and rules can tell
   // which.
   ExportedRows ExportSince(uint64_t mark, bool with_state, bool sweep = true);
+  // Call fn(keys, digests, n) with all rows' digests (row_digest.h), a part at a time, in no order.
+  // fn must not call the table.
+  using TakeDigests = std::function<void(const int64_t*, const uint64_t*, size_t)>;
+  void Digests(const TakeDigests& fn);
+  // Keep the digest of all rows as they change, for KeptDigest, until nobody records changes.
+  // Whether that is possible: of tables whose rows are all in host memory, are not evicted by age
+  // and are not those of a vocabulary. Requires a mark.
+  bool KeepDigest();
+  // Return the digest that is kept, the same that the sum over Digests is; nothing without one.
+  std::optional<uint64_t> KeptDigest();
   // Drop what was recorded before the mark; 0 stops recording.
   void ReleaseBefore(uint64_t mark);
   // Return what is known of keys without rows: exact counters as metadata, or the sketch's memory.

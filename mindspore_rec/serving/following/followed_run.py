@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.checkpoint.chain import Entry, verify, verify_chain
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.serving.following.catalog import Catalog, ChainError
+from mindspore_rec.serving.following.digests import RowDigests, StateDigests
 from mindspore_rec.serving.following.features import with_learned
 from mindspore_rec.serving.following.status import Status
 from mindspore_rec.serving.following.tiers import ServedTiers
@@ -22,6 +23,8 @@ from mindspore_rec.serving.network.opening import NetworkOpener, NotYetError
 from mindspore_rec.serving.network.runner import Runner
 
 __all__ = ["FollowedRun"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("mindspore_rec")
 
@@ -286,6 +289,39 @@ class FollowedRun:
             runtime_reason=self._opener.reason,
             tiers=None if self._tiers is None else self._tiers.stats(self.runner.tables),
         )
+
+    def digests(self, parts: int) -> StateDigests:
+        """Return the digests of all tables; no checkpoint is applied meanwhile.
+
+        Raises:
+            RuntimeError: an update broke off, and there is no whole state.
+        """
+
+        def start() -> StateDigests:
+            tables = self.runner.tables
+            found = {name: table.digest(parts) for name, table in tables.items()}
+            return StateDigests.of(self.applied, found)
+
+        return self._while_nothing_changes(start)
+
+    def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
+        """Return the digests of the rows of a part of a table.
+
+        Raises:
+            RuntimeError: an update broke off, and there is no whole state.
+        """
+
+        def start() -> RowDigests:
+            found = self.runner.tables[table].row_digests(part, parts)
+            return RowDigests(self.applied.state, *found)
+
+        return self._while_nothing_changes(start)
+
+    def _while_nothing_changes(self, start: Callable[[], T]) -> T:
+        with self.runner.lock.reading():
+            if self._failed:
+                raise RuntimeError(f"there is no whole state to answer from: {self._error}")
+            return start()
 
     def close(self) -> None:
         """Free the tables of a network that was made here, and the tiers."""

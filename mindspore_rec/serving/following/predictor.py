@@ -21,6 +21,7 @@ from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.graph.tensors import TensorSpec
 from mindspore_rec.parameter.quantise import check_rows
 from mindspore_rec.serving.following.catalog import ChainError
+from mindspore_rec.serving.following.digests import RowDigests, StateDigests, check_parts
 from mindspore_rec.serving.following.features import InputMaker
 from mindspore_rec.serving.following.follow import follow
 from mindspore_rec.serving.following.followed_run import FollowedRun
@@ -254,6 +255,42 @@ class Predictor:
         if not following:
             self._run.look()
         return self._run.status(following)
+
+    def digests(self, parts: int = 1) -> StateDigests:
+        """Return the digest of each table, of the rows as they are in memory or in its tiers.
+
+        Reads every row: predictions of a table wait while its rows are read, and checkpoints are
+        applied afterwards. `python -m mindspore_rec.checkpoint verify --live` compares them with
+        those of the checkpoint's files. Rows of int8 and int4 have digests of their scale, offset
+        and codes.
+
+        Args:
+            parts: number of parts of each digest, 1 to 65,536. Default: 1.
+
+        Raises:
+            ValueError: `parts` is out of range.
+            RuntimeError: there is no whole state; or, with rows that processes share, newer states
+                came while they were read.
+        """
+        check_parts(parts)
+        return self._run.digests(parts)
+
+    def row_digests(self, table: str, part: int = 0, parts: int = 1) -> RowDigests:
+        """Return the keys of a part of a table, and the digest of each row.
+
+        Args:
+            table: name of the table.
+            part: number of the part. Default: 0.
+            parts: number of parts, as for `digests`. Default: 1, all rows.
+
+        Raises:
+            ValueError: there is no such table or part.
+            RuntimeError: as for `digests`.
+        """
+        check_parts(parts, part)
+        if table not in self._runner.tables:
+            raise ValueError(f"table must be one of {sorted(self._runner.tables)}, got {table!r}")
+        return self._run.row_digests(table, part, parts)
 
     def table_stats(self) -> dict[str, dict[str, Any]]:
         """Return numbers of rows, bytes and operations of each table, as its `stats` does."""

@@ -260,6 +260,10 @@ def _operation(path: str, method: str) -> str:
         return "ready" if path.endswith("/ready") else "model"
     if path in OPEN:
         return "health"
-    return {"/v2": "server", "/v2/": "server", "/status": "status", "/metrics": "metrics"}.get(
-        path, "other"
-    )
+    return {
+        "/v2": "server",
+        "/v2/": "server",
+        "/status": "status",
+        "/digests": "digests",
+        "/metrics": "metrics",
+    }.get(path, "other")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP front of models: the Open Inference Protocol, version 2, and /status.
+"""The HTTP front of models: the Open Inference Protocol, version 2, /status and /digests.
 
 Needs starlette (`pip install 'mindspore_rec[serving]'`).
 """
@@ -80,6 +80,8 @@ class Front:
         self.held = HeldBytes()
         self.coder = ThreadPoolExecutor(1, thread_name_prefix="coder")
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="loader")
+        self._digester = ThreadPoolExecutor(1, thread_name_prefix="digests")
+        self._digesting = False
         model = "/v2/models/{name}"
         version = model + "/versions/{version}"
         repository = "/v2/repository"
@@ -90,6 +92,7 @@ class Front:
                 _route("/v2/health/live", self._live),
                 _route("/v2/health/ready", self._ready),
                 _route("/status", self._status),
+                _route("/digests", self._digests),
                 _route("/openapi.json", self._openapi),
                 *(_route(at, self._model) for at in (model, version)),
                 *(_route(f"{at}/ready", self._model_ready) for at in (model, version)),
@@ -119,6 +122,7 @@ class Front:
         """Answer the requests that have arrived, and close the predictors."""
         self.models.close()
         self._loader.shutdown()
+        self._digester.shutdown()
         self.coder.shutdown()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -196,6 +200,27 @@ class Front:
         found = self.models.find(name, request.query_params.get("version"))
         return _json({"model": name, **found.status().to_json()})
 
+    async def _digests(self, request: Request) -> Response:
+        asked = request.query_params
+        name = asked.get("model", self.models.names[0])
+        found = self.models.find(name, asked.get("version"))
+        parts, part = _number(asked, "parts", 1), _number(asked, "part", 0)
+        table = asked.get("table")
+
+        def read() -> dict[str, Any]:
+            if table is None:
+                return found.digests(parts).to_json()
+            return found.row_digests(table, part, parts).to_json()
+
+        if self._digesting:
+            raise BusyError("digests are computed for another request")
+        self._digesting = True
+        try:
+            said = await asyncio.get_running_loop().run_in_executor(self._digester, read)
+        finally:
+            self._digesting = False
+        return _json({"model": name, **said})
+
     async def _openapi(self, request: Request) -> Response:
         return _json(openapi_page(self.models))
 
@@ -265,6 +290,13 @@ def _route(path: str, answer: Handler, method: str = "GET") -> Route:
 async def _not_here(request: Request) -> Response:
     """Stand for predictions, which `Front` answers itself, so that other methods get 405."""
     raise HTTPException(404)
+
+
+def _number(asked: Mapping[str, str], name: str, default: int) -> int:
+    text = asked.get(name, str(default))
+    if not re.fullmatch("[0-9]{1,6}", text):
+        raise RequestError(f"{name} must be a whole number of at most 6 digits")
+    return int(text)
 
 
 def _asked_model(request: Request) -> tuple[str, str | None]:

@@ -21,6 +21,7 @@ _ERRORS = {
     404: "there is no such model, or it is of another version",
     413: "the body is too large",
     415: "the body is compressed",
+    429: "too many requests wait",
     500: "the network failed, or gave a number that JSON cannot have",
     503: "the model is not loaded, or too many requests wait",
 }
@@ -36,7 +37,7 @@ def openapi_page(models: Models) -> dict[str, Any]:
         >>> models = Models()
         >>> models.add("click")
         >>> sorted(openapi_page(models)["paths"])[:2]
-        ['/openapi.json', '/status']
+        ['/digests', '/openapi.json']
     """
     paths: dict[str, Any] = {
         "/openapi.json": _get("This page", {"type": "object"}),
@@ -50,6 +51,12 @@ def openapi_page(models: Models) -> dict[str, Any]:
             _ref("Status"),
             _errors(404, 503),
             [_in_query("model"), _in_query("version")],
+        ),
+        "/digests": _get(
+            "Digests of a model's tables, or of the rows of a part of one; reads every row",
+            {"oneOf": [_ref("Digests"), _ref("RowDigests")]},
+            _errors(400, 404, 429, 503),
+            [_in_query(each) for each in ("model", "version", "parts", "table", "part")],
         ),
         "/v2/repository/index": _post(
             "The models, and their states", _ref("IndexRequest"), _ref("Index"), _errors(400, 413)
@@ -248,6 +255,20 @@ _SCHEMAS: dict[str, Any] = {
         age_seconds=_NUMBER,
         watermark={"type": ["number", "null"]},
         error=_TEXT_OR_NULL,
+    ),
+    "Digests": _object(
+        ["model", "run", "version", "state", "tables"],
+        model=_TEXT,
+        run=_TEXT,
+        version=_INTEGER,
+        state=_TEXT,
+        tables={"type": "object"},
+    ),
+    "RowDigests": _object(
+        ["model", "state", "rows"],
+        model=_TEXT,
+        state=_TEXT,
+        rows=_list(_list(_TEXT)),
     ),
     "IndexRequest": _object([], ready=_FLAG),
     "Index": _list(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from mindspore_rec.graph.tensors import TensorSpec
+from mindspore_rec.serving.following.digests import RowDigests, StateDigests
 from mindspore_rec.serving.following.status import Status
 from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.messages import InferRequest, RawColumns
@@ -34,6 +35,12 @@ class Served(Answers, Protocol):
 
     def status(self) -> Status:
         """Return the state that answers."""
+
+    def digests(self, parts: int = 1) -> StateDigests:
+        """Return the digest of each table."""
+
+    def row_digests(self, table: str, part: int = 0, parts: int = 1) -> RowDigests:
+        """Return the digests of the rows of a part of a table."""
 
     def close(self) -> None:
         """Stop."""
@@ -86,6 +93,14 @@ class ServedModel:
     def status(self) -> Status:
         """Return the state that answers."""
         return self._predictor.status()
+
+    def digests(self, parts: int = 1) -> StateDigests:
+        """Return the digest of each table; arguments and errors are those of `Predictor`."""
+        return self._predictor.digests(parts)
+
+    def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
+        """Return the digests of the rows of a part of a table, as `Predictor` does."""
+        return self._predictor.row_digests(table, part, parts)
 
     def metadata(self) -> dict[str, Any]:
         """Return the model metadata of the protocol."""

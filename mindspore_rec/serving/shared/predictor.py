@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mindspore_rec import _native
+from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.matching import matched
 from mindspore_rec.checkpoint.network_file import NETWORK, NetworkFile, read_network
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
+from mindspore_rec.parameter.digest import DigestSum
+from mindspore_rec.parameter.quantise import BITS
+from mindspore_rec.serving.following.digests import RowDigests, StateDigests
 from mindspore_rec.serving.following.predictor import Predictor
 from mindspore_rec.serving.following.status import Status
 from mindspore_rec.serving.network.onnx_runner import OnnxRunner
@@ -128,6 +134,56 @@ class _States:
         with self.inside():
             place = self._here.place
             return {n: self._reader.rows(place, i) for i, n in enumerate(self.runner.tables)}
+
+    def digests(self, parts: int) -> StateDigests:
+        """Return the digests of all tables.
+
+        Raises:
+            RuntimeError: newer states came while the rows were read.
+        """
+        numbers = {32: "float32", **{bits: rows for rows, bits in BITS.items()}}
+        sums = {
+            name: DigestSum(numbers[self._memory.bits(i)], parts)
+            for i, name in enumerate(self.runner.tables)
+        }
+
+        def add(name: str, keys: np.ndarray, digests: np.ndarray) -> None:
+            sums[name].add_digests(keys, digests)
+
+        entry = self._visit(list(sums), add)
+        return StateDigests.of(entry, {name: each.total for name, each in sums.items()})
+
+    def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
+        """Return the digests of the rows of a part of a table; raise as `digests` does."""
+        found: list[tuple[np.ndarray, np.ndarray]] = []
+
+        def take(name: str, keys: np.ndarray, digests: np.ndarray) -> None:
+            mine = _native.digest_parts(keys, parts) == part
+            found.append((keys[mine], digests[mine]))
+
+        entry = self._visit([table], take)
+        keys, digests = (np.concatenate(each) for each in zip(*found, strict=True))
+        return RowDigests(entry.state, keys, digests)
+
+    def _visit(
+        self, tables: list[str], take: Callable[[str, np.ndarray, np.ndarray], None]
+    ) -> Entry:
+        """Call a function with the digests of all rows of tables; return the state's checkpoint.
+
+        The state is entered anew for each part of the index: the process that writes waits for
+        whoever reads an older one, and gives up after some seconds.
+        """
+        with self.inside() as state:
+            first, entry = self._reader.state(self._here.place), state.published.entry
+        numbers = {name: i for i, name in enumerate(self.runner.tables)}
+        for name in tables:
+            for part in range(_native.SHARED_PARTS):
+                with self.inside():
+                    if self._reader.state(self._here.place) != first:
+                        raise RuntimeError("a newer state came while rows were read: try again")
+                    found = self._reader.row_digests(self._here.place, numbers[name], part)
+                take(name, *found)
+        return entry
 
     def look(self) -> None:
         """Do nothing: the process that writes looks."""

@@ -170,6 +170,11 @@ def test_answers_are_those_of_a_predictor(run: Path, tmp_path: Path, rows: str) 
             assert version == same == step
             np.testing.assert_array_equal(got[0], expected[0])
             assert UNKNOWN in got[0]
+            assert shared.digests(3) == alone.digests(3)
+            ours, theirs = (each.row_digests("serving.one", 1, 3) for each in (shared, alone))
+            assert sorted(zip(ours.keys, ours.digests, strict=True)) == sorted(
+                zip(theirs.keys, theirs.digests, strict=True)
+            )
 
         check(0)
         for step in (1, 2):

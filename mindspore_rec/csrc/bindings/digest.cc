@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings/digest.h"
+
+#include <pybind11/stl.h>
+
+#include <string>
+#include <vector>
+
+#include "bindings/arguments.h"
+#include "table/row_digest.h"
+#include "util/for_blocks.h"
+
+namespace py = pybind11;
+
+namespace msrec {
+namespace {
+
+constexpr size_t kBlockRows = 4096;
+constexpr uint32_t kMostParts = 1 << 16;
+
+void CheckParts(uint32_t parts) {
+  if (parts < 1 || parts > kMostParts) {
+    throw py::value_error("parts must be in [1, " + std::to_string(kMostParts) + "], got " +
+                          std::to_string(parts));
+  }
+}
+
+Array<uint64_t> DigestsOfRows(const Array<int64_t>& keys, const py::array& rows) {
+  const bool fits = keys.ndim() == 1 && rows.ndim() == 2 && rows.shape(0) == keys.size() &&
+                    (rows.flags() & py::array::c_style) != 0;
+  if (!fits) {
+    throw py::value_error("rows must be a contiguous array [" + std::to_string(keys.size()) +
+                          ", numbers]");
+  }
+  const auto n = static_cast<size_t>(keys.size());
+  const auto bytes = static_cast<size_t>(rows.shape(1) * rows.itemsize());
+  Array<uint64_t> out(keys.size());
+  const int64_t* of = keys.data();
+  const auto* from = static_cast<const char*>(rows.data());
+  uint64_t* to = out.mutable_data();
+  WithoutPython([&] {
+    ForBlocks(n, kBlockRows, [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) to[i] = RowDigest(of[i], from + i * bytes, bytes);
+    });
+  });
+  return out;
+}
+
+Array<uint32_t> PartsOfKeys(const Array<int64_t>& keys, uint32_t parts) {
+  CheckParts(parts);
+  Array<uint32_t> out(keys.size());
+  uint32_t* to = out.mutable_data();
+  for (py::ssize_t i = 0; i < keys.size(); ++i) to[i] = DigestPart(keys.data()[i], parts);
+  return out;
+}
+
+// The number of rows and the digest of each part of a table.
+py::tuple DigestOfTable(const PyTable& self, uint32_t parts) {
+  CheckParts(parts);
+  std::vector<int64_t> rows(parts);
+  std::vector<uint64_t> sums(parts);
+  WithoutPython([&] {
+    self->Digests([&](const int64_t* keys, const uint64_t* digests, size_t n) {
+      for (size_t i = 0; i < n; ++i) {
+        const uint32_t part = parts == 1 ? 0 : DigestPart(keys[i], parts);
+        ++rows[part];
+        sums[part] += digests[i];
+      }
+    });
+  });
+  const auto n = static_cast<py::ssize_t>(parts);
+  return py::make_tuple(Array<int64_t>(n, rows.data()), Array<uint64_t>(n, sums.data()));
+}
+
+// The keys of a part of a table, and their rows' digests.
+py::tuple DigestsOfTable(const PyTable& self, uint32_t part, uint32_t parts) {
+  CheckParts(parts);
+  if (part >= parts) throw py::value_error("part must be below parts");
+  std::vector<int64_t> found;
+  std::vector<uint64_t> of;
+  WithoutPython([&] {
+    self->Digests([&](const int64_t* keys, const uint64_t* digests, size_t n) {
+      for (size_t i = 0; i < n; ++i) {
+        if (DigestPart(keys[i], parts) != part) continue;
+        found.push_back(keys[i]);
+        of.push_back(digests[i]);
+      }
+    });
+  });
+  const auto n = static_cast<py::ssize_t>(found.size());
+  return py::make_tuple(Array<int64_t>(n, found.data()), Array<uint64_t>(n, of.data()));
+}
+
+}  // namespace
+
+void BindTableDigest(TableClass* table) {
+  table->def("digest", &DigestOfTable, py::arg("parts") = 1)
+      .def("row_digests", &DigestsOfTable, py::arg("part") = 0, py::arg("parts") = 1)
+      .def("keep_digest",
+           [](const PyTable& self) { return WithoutPython([&] { return self->KeepDigest(); }); })
+      .def("kept_digest",
+           [](const PyTable& self) { return WithoutPython([&] { return self->KeptDigest(); }); });
+}
+
+void BindDigest(py::module_* module) {
+  module->def("row_digests", &DigestsOfRows, py::arg("keys"), py::arg("rows"));
+  module->def("digest_parts", &PartsOfKeys, py::arg("keys"), py::arg("parts"));
+}
+
+}  // namespace msrec

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Digests of tables: what they are of, and that one kept while rows change is that of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mindspore_rec import _native
+from mindspore_rec.parameter.digest import DigestSum, TableDigest
+from mindspore_rec.parameter.quantise import to_bytes
+from tests.cache.native_calls import MemoryTier
+from tests.nightly import NIGHTLY
+from tests.parameter.digest_model import part_of, row_digest, table_digest
+
+INT64 = np.iinfo(np.int64)
+NAMES = iter(range(1 << 30))
+
+
+@pytest.fixture
+def tables() -> Iterator[list[_native.Table]]:
+    made: list[_native.Table] = []
+    yield made
+    for table in made:
+        table.close()
+
+
+def new(tables: list[_native.Table], **settings: Any) -> _native.Table:
+    tables.append(_native.Table(name=f"digest.{next(NAMES)}", **settings))
+    return tables[-1]
+
+
+def whole(table: _native.Table) -> int:
+    """Digest of a table, read row by row."""
+    _, sums = table.digest()
+    return int(sums[0])
+
+
+def of_export(table: _native.Table) -> int:
+    """The same by the model."""
+    rows = table.export_rows()
+    return table_digest(rows["keys"], rows["values"])
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 16])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_it_is_that_of_the_model(tables: list[_native.Table], dim: int, dtype: str) -> None:
+    rng = np.random.default_rng(dim)
+    keys = np.array([0, 1, -1, 7, INT64.min, INT64.max, *rng.integers(-(1 << 60), 1 << 60, 200)])
+    values = rng.standard_normal((len(keys), dim)).astype(np.float32)
+    values[:3] = 0
+    table, other = (new(tables, dim=dim, value_dtype=dtype) for _ in range(2))
+    table.put(keys, values)
+    other.put(keys[::-1].copy(), values[::-1].copy())  # in another order
+    assert whole(table) == whole(other) == of_export(table)
+    before = _native.get_num_threads()
+    try:
+        for threads in (1, 3):
+            _native.set_num_threads(threads)
+            assert whole(table) == of_export(table)
+    finally:
+        _native.set_num_threads(before)
+
+
+def test_parts_add_up_and_name_their_rows(tables: list[_native.Table]) -> None:
+    table = new(tables, dim=2)
+    keys = np.arange(-300, 300)
+    table.put(keys, np.arange(1200, dtype=np.float32).reshape(-1, 2))
+    rows, sums = table.digest(7)
+    assert rows.sum() == 600 and rows.min() > 0
+    assert int(sums.sum(dtype=np.uint64)) == whole(table)
+    seen = set()
+    for part in range(7):
+        found, digests = table.row_digests(part, 7)
+        assert {part_of(key, 7) for key in found.tolist()} == {part}
+        assert int(digests.sum(dtype=np.uint64)) == int(sums[part]) and len(found) == rows[part]
+        value = table.lookup(found[:1])
+        assert int(digests[0]) == row_digest(int(found[0]), value.tobytes())
+        seen |= set(found.tolist())
+    assert seen == set(keys.tolist())
+    total = DigestSum("float32", 7)
+    total.add(keys, table.lookup(keys))
+    assert total.total == TableDigest("float32", tuple(rows.tolist()), tuple(sums.tolist()))
+    assert TableDigest.from_json(total.total.to_json()) == total.total
+
+
+@pytest.mark.parametrize("parts", [0, -1, 65537])
+def test_a_wrong_number_of_parts_is_refused(tables: list[_native.Table], parts: int) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        new(tables, dim=1).digest(parts)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("dim", [5, 16])
+def test_rows_of_int8_and_int4_have_a_digest_of_their_bytes(
+    tables: list[_native.Table], bits: int, dim: int
+) -> None:
+    table = new(tables, dim=dim)
+    table.quantise(bits)
+    keys = np.arange(-50, 50)
+    values = np.random.default_rng(bits).standard_normal((100, dim)).astype(np.float32)
+    table.put(keys, values)
+    assert whole(table) == table_digest(keys, to_bytes(values, bits))
+
+
+@pytest.mark.parametrize("vocabulary", [0, 100])
+def test_tiers_change_nothing(tables: list[_native.Table], vocabulary: int) -> None:
+    settings = {"dim": 2, "vocabulary": vocabulary}
+    table, twin = new(tables, **settings), new(tables, **settings)
+    if not vocabulary:
+        table.set_cache(
+            host_rows=16, levels=[{"kind": "remote", "open": lambda size, _: MemoryTier(size)}]
+        )
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        keys = rng.permutation(100)[:40]
+        values = rng.standard_normal((40, 2)).astype(np.float32)
+        for each in (table, twin):
+            each.put(keys, values)
+        assert whole(table) == whole(twin) == of_export(table)
+    assert table.size() == twin.size()
+
+
+# ---- kept while rows change
+
+
+def test_it_is_kept_of_tables_in_host_memory_only(tables: list[_native.Table]) -> None:
+    def keeps(table: _native.Table) -> bool:
+        table.release_before(0)
+        table.release_before(table.mark())
+        return table.keep_digest()
+
+    assert keeps(new(tables, dim=2))
+    assert keeps(new(tables, dim=2, max_rows=100))
+    assert not keeps(new(tables, dim=2, vocabulary=10))
+    assert not keeps(new(tables, dim=2, max_idle_steps=10))
+    below = new(tables, dim=2)
+    below.set_cache(
+        host_rows=16, levels=[{"kind": "remote", "open": lambda size, _: MemoryTier(size)}]
+    )
+    assert not keeps(below)
+    plain = new(tables, dim=2)
+    with pytest.raises(ValueError, match="no changes are recorded"):
+        plain.keep_digest()
+    assert plain.kept_digest() is None
+
+
+def test_it_ends_with_the_marks(tables: list[_native.Table]) -> None:
+    table = new(tables, dim=1)
+    table.mark()
+    assert table.keep_digest() and table.kept_digest() == 0
+    table.release_before(0)
+    assert table.kept_digest() is None
+    table.put(np.arange(3), np.ones((3, 1), np.float32))
+    table.mark()
+    assert table.kept_digest() is None
+    assert table.keep_digest() and table.kept_digest() == of_export(table)
+
+
+@pytest.mark.parametrize("seed", range(300 if NIGHTLY else 12))
+def test_it_is_that_of_the_rows_after_any_life(tables: list[_native.Table], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dim = int(rng.integers(1, 5))
+    table = new(
+        tables,
+        dim=dim,
+        value_dtype=str(rng.choice(["float32", "bfloat16", "float16"])),
+        max_rows=int(rng.choice([0, 60])) or -1,
+        **({"admission_threshold": 2} if seed % 3 == 0 else {}),
+    )
+    table.bind_optimizer("sgd")
+    kept, step, marks = False, 0, [table.mark()]
+
+    def draw(n: int) -> np.ndarray:
+        return rng.choice([*range(80), -1, INT64.min, INT64.max], n, replace=False)
+
+    def values(n: int) -> np.ndarray:
+        return rng.standard_normal((n, dim)).astype(np.float32)
+
+    for _ in range(80):
+        what = rng.integers(12)
+        n = int(rng.integers(1, 20))
+        if what <= 4:
+            step += 1
+            table.set_clock(step, 0)
+            keys = draw(n)
+            _, ticket = table.lookup_train(keys)
+            if what == 0:
+                marks.append(table.mark())  # between lookup and step
+            table.accumulate(ticket, values(n))
+            table.apply(0.1)
+        elif what == 5:
+            table.put(draw(n), values(n))
+        elif what == 6:
+            table.erase(draw(n))
+        elif what == 7:
+            keys = draw(n)
+            ones = np.ones(n, np.uint32)
+            given = {"values": values(n)} if rng.integers(2) else {"counts": ones}
+            table.import_rows(keys, **given)
+        elif what == 8:
+            marks.append(table.mark())
+            table.release_before(marks[-2])
+        elif what == 9 and rng.integers(4) == 0:
+            table.clear()
+        elif what == 10:
+            table.evict()
+        elif what == 11:
+            table.bind_optimizer(str(rng.choice(["sgd", "adam"])))
+        kept = kept or (bool(rng.integers(3) == 0) and table.keep_digest())
+        if kept:
+            assert table.kept_digest() == whole(table) == of_export(table)
+    assert kept
