@@ -23,7 +23,9 @@ commands
   wheel      build output/mindspore_rec-<version>-*.whl, and of it mindspore_rec_serving-*.whl, with
              what serves models without MindSpore (this is what no command does)
   demo       prepare everything, then train Wide&Deep on synthetic Criteo data
-  test       prepare everything, then lint, C++ tests and pytest
+  test       prepare everything, then lint, C++ tests, counted instructions and pytest
+  count      count the instructions of work of a fixed size (a step, lookups, reads of the SSD tier,
+             a delta) under valgrind, and compare them with tests/counted/counts.json
   sanitize   C++ tests under ASan and UBSan, those with threads also under TSan
   fuzz       try readers of foreign bytes on inputs by chance, for --minutes N in all; what is found
              is printed, and its input kept in build/fuzz
@@ -34,7 +36,8 @@ commands
 options
   --jobs N   compile this many files at a time; default: the number of CPUs
   --minutes N  of `fuzz`, all targets together; default: 10
-  -- ARGS    handed on: to pytest by `test`, to the training by `demo`
+  -- ARGS    handed on: to pytest by `test`, to the training by `demo`, to the comparison by `count`
+             (--update writes the table)
 
 environment
   PYTHON     the Python to use; default: the first of python3.11, 3.12, 3.10 and python3 that is
@@ -48,9 +51,9 @@ environment
 After `demo`, `test` or `prepare`: `source .venv/bin/activate`, and mindspore_rec, as it is in this
 folder, can be imported from everywhere.
 
-Packages of the system (Python, a compiler, CMake, GoogleTest, a Redis server, Java and Maven for a
-Kafka broker) are installed with apt-get when they are missing and this runs as root; otherwise the
-command to run is printed.
+Packages of the system (Python, a compiler, CMake, GoogleTest, valgrind, a Redis server, Java and
+Maven for a Kafka broker) are installed with apt-get when they are missing and this runs as root;
+otherwise the command to run is printed.
 HELP
 }
 
@@ -186,6 +189,29 @@ the packages are: ${missing[*]}"
   install_packages "a Java 17 or Maven, for the tests' Kafka broker," "${missing[@]}"
 }
 
+# What counts instructions; with its headers.
+has_valgrind() {
+  command -v valgrind >/dev/null &&
+    echo '#include <valgrind/callgrind.h>' | g++ -E -x c++ - >/dev/null 2>&1
+}
+
+# need_valgrind: where it cannot be had, says so and returns 1; dies where all parts are required.
+need_valgrind() {
+  need_compiler
+  if has_valgrind; then return; fi
+  if command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
+    (install_packages "what counts instructions" valgrind) || true
+  fi
+  if has_valgrind; then return; fi
+  if [[ ${MINDSPORE_REC_REQUIRE_ALL:-} == 1 && ,${MINDSPORE_REC_WITHOUT:-}, != *,valgrind,* ]]; then
+    die "MINDSPORE_REC_REQUIRE_ALL asks for valgrind, to count instructions: install the package \
+valgrind"
+  fi
+  say "valgrind or its headers are missing: instructions are not counted. On Debian and Ubuntu, the \
+package is: valgrind"
+  return 1
+}
+
 # ---------------------------------------------------------------- the virtual environments
 
 digest() { sha256sum | cut -d ' ' -f 1; }
@@ -307,7 +333,8 @@ run_demo() {
 }
 
 cpp_sources() {
-  find mindspore_rec/csrc mindspore_rec/mpi_shim tests/csrc tests/fuzz/csrc -name '*.cc' -o -name '*.h' -o -name '*.inl'
+  find mindspore_rec/csrc mindspore_rec/mpi_shim tests/csrc tests/fuzz/csrc tests/counted/csrc \
+    -name '*.cc' -o -name '*.h' -o -name '*.inl'
 }
 
 run_lint() {
@@ -398,6 +425,22 @@ run_cpp_tests() {
   run_shards build/csrc-native/msrec_tests
 }
 
+# compare_counts [ARGUMENTS]: of tests.counted.run. The core is that of the wheel.
+compare_counts() {
+  say "Counted instructions"
+  cmake -S tests/csrc -B build/csrc-native -G Ninja \
+    -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS/mindspore_rec/csrc" >/dev/null
+  ninja -C build/csrc-native -j "$JOBS" --quiet msrec_counted
+  "$VENV/bin/python" -m tests.counted.run --programs build/csrc-native "$@"
+}
+
+run_count() {
+  need_valgrind || exit 1
+  need_cpp_tests
+  prepare
+  compare_counts "$@"
+}
+
 # run_pytest [ARGUMENTS]: without arguments all tests, in one process more than there are CPUs, since
 # tests wait a lot; each takes a file at a time.
 run_pytest() {
@@ -423,6 +466,7 @@ run_test() {
   start run_lint
   start fetch_kafka
   run_cpp_tests
+  if need_valgrind; then compare_counts; fi
   say "pytest"
   run_pytest "$@"
 }
@@ -502,6 +546,7 @@ case ${COMMAND:-wheel} in
   wheel | build) run_wheel ;;
   demo) run_demo "$@" ;;
   test) run_test "$@" ;;
+  count) run_count "$@" ;;
   sanitize) run_sanitize ;;
   fuzz) run_fuzz ;;
   lint) run_lint ;;

@@ -67,6 +67,19 @@ def test_the_package_is_imported_from_every_folder(folder):
     assert "prepare_import" in SCRIPT.split("\nprepare() {")[1].split("\n}")[0]
 
 
+def test_without_valgrind_nothing_is_counted_unless_all_is_required(folder):
+    tool(folder, "g++", "exit 0")
+    done = run(folder, "if need_valgrind; then echo counts; fi; echo on")
+    assert done.returncode == 0 and "valgrind or its headers are missing" in done.stdout
+    assert done.stdout.endswith("\non\n") and "counts" not in done.stdout.split("\n")
+    done = run(folder, "MINDSPORE_REC_REQUIRE_ALL=1; if need_valgrind; then :; fi; echo on")
+    assert done.returncode == 1 and "asks for valgrind" in done.stderr and "on\n" not in done.stdout
+    without = "MINDSPORE_REC_REQUIRE_ALL=1; MINDSPORE_REC_WITHOUT=torch,valgrind"
+    assert run(folder, f"{without}; need_valgrind || echo no").stdout.endswith("no\n")
+    tool(folder, "valgrind", "exit 0")
+    assert run(folder, "need_valgrind && echo there").stdout == "there\n"
+
+
 POLICY = 'case "$2" in {cases} *) echo "  Candidate: (none)";; esac'
 
 
