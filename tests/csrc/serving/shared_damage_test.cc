@@ -19,6 +19,7 @@
 #include "serving/shared_memory.h"
 #include "serving/shared_reader.h"
 #include "serving/shared_writer.h"
+#include "table/row_layout.h"
 #include "testing.h"
 
 namespace msrec {
