@@ -29,7 +29,8 @@ namespace {
 
 constexpr uint64_t kHugePage = 2 << 20;
 constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of the file: half of the address space
-constexpr uint64_t kLeft = 64 << 20;                // bytes that are left to other programs
+constexpr int64_t kMostClock = int64_t{1} << 62;
+constexpr uint64_t kLeft = 64 << 20;  // bytes that are left to other programs
 
 uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
@@ -42,6 +43,9 @@ size_t StrideOf(const SharedTableSpec& spec) {
   return spec.bits == 32 ? layout.header() + sizeof(float) * static_cast<size_t>(spec.dim)
                          : layout.stride();
 }
+
+// Whether ages can be taken from it: far enough from the ends of int64.
+bool IsClock(int64_t at) { return at >= -kMostClock && at <= kMostClock; }
 
 // Return what is wrong with a table's settings; "" for nothing.
 std::string ErrorOf(const SharedTableSpec& spec) {
@@ -228,10 +232,12 @@ void SharedMemory::CheckRoot(uint64_t offset) const {
   for (size_t t = 0; fine && t < tables(); ++t) {
     const SharedTableRoot& table = root.table()[t];
     const uint64_t entries = table.overlay_entries;
-    fine = table.end <= spec(t).rows_bytes / stride(t) && (entries & (entries - 1)) == 0 &&
+    fine = table.end <= spec(t).rows_bytes / stride(t) && IsClock(table.ages_at_step) &&
+           IsClock(table.ages_at_time) && (entries & (entries - 1)) == 0 &&
            (entries == 0 || inside(table.overlay, entries, sizeof(SharedChange)));
     for (const SharedIndexPart& part : table.parts) {
-      fine = fine && (part.buckets == 0 || inside(part.offset, part.buckets, sizeof(SharedBucket)));
+      const bool none = part.offset == 0 && part.buckets == 0;
+      fine = fine && (none || inside(part.offset, part.buckets, sizeof(SharedBucket)));
     }
   }
   if (!fine) throw SharedDamaged("the shared memory is damaged: its root cannot be");

@@ -54,22 +54,25 @@ int SharedReader::Enter() {
     newest = now;
   }
   const uint64_t offset = control.roots[newest % kSharedRoots].load();
-  const auto* root = memory_->At<SharedRoot>(offset);
-  roots_[place].store(root);
   if (checked_.load() < newest) {
     try {
       memory_->CheckRoot(offset);
     } catch (...) {
-      Leave(place);
+      GiveBack(place);
       throw;
     }
     checked_.store(newest);
   }
+  roots_[place].store(memory_->At<SharedRoot>(offset));
   return place;
 }
 
 void SharedReader::Leave(int place) {
   Root(place);
+  GiveBack(place);
+}
+
+void SharedReader::GiveBack(int place) {
   roots_[place].store(nullptr);
   memory_->control().readers[place].sequence.store(0);
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -121,10 +124,10 @@ void SharedReader::Digests(int place, size_t table, size_t part,
     if (slot >= root.end) return;  // of a change that this root does not have
     const int64_t key = KeyOfQuantised(rows + slot * stride);
     // Entries of keys that the overlay has may change under us.
-    if (overlay != nullptr &&
-        FindChange(overlay, root.overlay_entries, hasher_.Hash(static_cast<uint64_t>(key)), key)
-                ->kind != kNoChange) {
-      return;
+    if (overlay != nullptr) {
+      const SharedChange* change =
+          FindChange(overlay, root.overlay_entries, hasher_.Hash(static_cast<uint64_t>(key)), key);
+      if (change != nullptr && change->kind != kNoChange) return;
     }
     give(slot, key);
   });

@@ -60,6 +60,8 @@ class SharedReader {
               const float* unknown, const std::string& name, float* out) const;
 
  private:
+  void GiveBack(int place);
+
   class Finder;
 
   const SharedTableSpec& Spec(size_t table) const;

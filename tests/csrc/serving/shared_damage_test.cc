@@ -57,7 +57,7 @@ class DamageTest : public ::testing::Test {
     const std::vector<int64_t> keys = Range(first, last);
     const std::vector<uint32_t> steps(keys.size(), 1);
     for (const size_t table : {0, 1}) {
-      const std::vector<float> values(keys.size() * (table == 0 ? 3 : 5), 1.0f);
+      const std::vector<float> values(keys.size() * kMaxDim, 1.0f);  // a damaged dim may be larger
       writer->Upsert(table, View(keys), values.data(), steps.data(), steps.data());
     }
   }
