@@ -96,7 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Traceback (most recent call last):
         FileNotFoundError: there is no directory of checkpoints at /nowhere
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command == "verify" and options.live is None:
+        if options.model is not None or options.token_file is not None:
+            parser.error("--model and --token-file go with --live")
     if options.command == "ls":
         return _list(_all(options.path))
     if options.command == "verify":
@@ -187,9 +191,13 @@ def _verify(found: list[Entry]) -> int:
             if whole and _is_digested(found, i):
                 check_digests(chain)
             print(f"ok   {entry.path}")
-        except ValueError as error:
-            print(f"BAD  {entry.path}: {_printable(str(error))}")
-            bad += 1
+        except (ValueError, OSError) as error:
+            if entry.path.exists():
+                print(f"BAD  {entry.path}: {_printable(str(error))}")
+                bad += 1
+            else:  # a run that goes on removes old ones
+                print(f"gone {entry.path}")
+                chain = []
         before = entry
     print(f"{len(found)} checkpoints, {bad} bad")
     return 1 if bad or not found else 0
@@ -208,6 +216,8 @@ def _verify_live(options: argparse.Namespace) -> int:
     if options.token_file is not None:
         lines = options.token_file.read_text(encoding="utf-8").splitlines()
         token = next((line.strip() for line in lines if line.strip()), None)
+        if token is None:
+            raise ValueError(f"--token-file: {options.token_file} has no token")
     ask = http_client(options.live, token)
     tables = compare_live(options.path, ask, options.model)
     for table in tables:

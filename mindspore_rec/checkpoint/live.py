@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -19,15 +21,17 @@ from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.share import total
 from mindspore_rec.parameter.digest import TableDigest
 
-__all__ = ["AskServer", "LiveTable", "compare_live", "http_client"]
+__all__ = ["AskServer", "LiveTable", "ServerBusyError", "compare_live", "http_client"]
 
 AskServer = Callable[[str, Mapping[str, Any]], Any]
 """Function that asks a server for `path` with a query, and returns the JSON of its answer."""
 
 _ROWS_OF_A_PART = 4096
-_MOST_PARTS = 4096
+_MOST_PARTS = 65536
 _MOST_NAMED_PARTS = 8  # whose rows are compared one by one
 _MOST_ANSWER = 1 << 28  # bytes
+_ATTEMPTS = 3
+_PAUSE = 1.0  # seconds between them
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,20 @@ class LiveTable:
         return self.saved == self.served
 
 
+class ServerBusyError(OSError):
+    """The server answers that it cannot now: it may later."""
+
+
+class _GoneOnError(CheckpointError):
+    """The server answers from another state than it had said."""
+
+
 def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[LiveTable]:
     """Compare the tables of a server with those of the run that it follows.
 
     The files are those of the full checkpoint and the deltas up to the version that the server says
-    it has; all of them are verified first.
+    it has; all of them are verified first. Where the server goes on to a newer state meanwhile, or
+    is busy, it is asked again, up to three times in all.
 
     Args:
         root: directory of the run, or a full checkpoint.
@@ -68,6 +81,15 @@ def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[L
         OSError: the server does not answer, or with an error.
         ValueError: its answer is none; it has a version whose checkpoints are gone.
     """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _compare_once(root, ask, model)
+        except (_GoneOnError, ServerBusyError):
+            time.sleep(_PAUSE)
+    return _compare_once(root, ask, model)
+
+
+def _compare_once(root: Path, ask: AskServer, model: str | None) -> list[LiveTable]:
     query = {} if model is None else {"model": model}
     status = ask("/status", query)
     if not isinstance(status, dict) or type(status.get("version")) is not int:
@@ -78,8 +100,11 @@ def compare_live(root: Path, ask: AskServer, model: str | None = None) -> list[L
     parts = min(_MOST_PARTS, max(1, *(rows // _ROWS_OF_A_PART for rows in sizes.values()), 1))
     said = ask("/digests", {**query, "parts": parts})
     served = _tables(said, parts)
+    missing = sizes.keys() - served.keys()
+    if missing:
+        raise CheckpointError(f"the server has no table {sorted(missing)[0]!r}, which {root} has")
     if said.get("state") != chain[-1].state:
-        raise CheckpointError(
+        raise _GoneOnError(
             f"the server answers from state {said.get('state')!s:.100} of version "
             f"{said.get('version')!s:.100}, {chain[-1].path} leads to state {chain[-1].state}: it "
             "follows another run, or has gone on meanwhile"
@@ -142,6 +167,13 @@ def _pairs(said: dict[str, Any]) -> dict[int, int]:
         raise ValueError("the server's /digests has no rows") from None
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Take a redirect as an error: another server must not get the token."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        """Return no further request."""
+
+
 def http_client(address: str, token: str | None = None, seconds: float = 600.0) -> AskServer:
     """Return a function that asks a server by HTTP.
 
@@ -160,19 +192,23 @@ def http_client(address: str, token: str | None = None, seconds: float = 600.0) 
     """
     if not address.startswith(("http://", "https://")):
         raise ValueError(f"address must begin with http:// or https://, got {address!r}")
+    opener = urllib.request.build_opener(_NoRedirect)
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     def ask(path: str, query: Mapping[str, Any]) -> Any:
         url = f"{address.rstrip('/')}{path}?{urllib.parse.urlencode(query)}"
         request = urllib.request.Request(url, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=seconds) as answer:
+            with opener.open(request, timeout=seconds) as answer:
                 text = answer.read(_MOST_ANSWER + 1)
         except urllib.error.HTTPError as error:
             reason = error.read(1000).decode(errors="replace")
-            raise OSError(f"{url} answers {error.code}: {reason}") from None
+            kind = ServerBusyError if error.code in (429, 503) else OSError
+            raise kind(f"{url} answers {error.code}: {reason}") from None
         except urllib.error.URLError as error:
             raise OSError(f"{url} does not answer: {error.reason}") from None
+        except http.client.HTTPException as error:
+            raise OSError(f"{url} does not answer in whole: {error!r}") from None
         if len(text) > _MOST_ANSWER:
             raise ValueError(f"the answer of {url} has over {_MOST_ANSWER} bytes")
         return json.loads(text)

@@ -142,9 +142,14 @@ def _features_error(name: str) -> str:
         load_function(name)
     except ValueError as error:
         return str(error)
+    except SystemExit as error:
+        return f"{name!r} cannot be imported: its module ends the process ({error.code})"
     except Exception as error:  # of the module
         return f"{name!r} cannot be imported: {type(error).__name__}: {error}"
     return ""
+
+
+_RAN = "ran:"  # before what a child says that came to its end
 
 
 def _in_child(run: Callable[[], str]) -> str:
@@ -157,7 +162,7 @@ def _in_child(run: Callable[[], str]) -> str:
         try:
             os.close(read)
             with open(write, "w", encoding="utf-8") as pipe:
-                pipe.write(run())
+                pipe.write(_RAN + run())
         finally:
             os._exit(0)
     os.close(write)
@@ -166,4 +171,6 @@ def _in_child(run: Callable[[], str]) -> str:
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return f"its module ends the process by signal {os.WTERMSIG(status)}"
-    return said
+    if not said.startswith(_RAN):
+        return "its module ends the process"
+    return said.removeprefix(_RAN)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindspore_rec import CacheConfig
+from mindspore_rec import CacheConfig, MapParameter
 from mindspore_rec.checkpoint.__main__ import main
 from mindspore_rec.checkpoint.chain import Entry, entries, entry_at, newest_chain, verify
 from mindspore_rec.checkpoint.digests import saved_digest, table_digest_at
 from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.live import AskServer, compare_live
+from mindspore_rec.checkpoint.live import AskServer, ServerBusyError, compare_live
 from mindspore_rec.checkpoint.manifest import MANIFEST, write_manifest
 from mindspore_rec.checkpoint.merge import merge_chain
 from mindspore_rec.checkpoint.publish import Publisher
@@ -171,6 +173,72 @@ def test_it_says_when_the_server_is_elsewhere(run: Path, tmp_path: Path) -> None
                 shutil.rmtree(entry.path)
         with pytest.raises(ValueError, match="no checkpoint of step 6"):
             compare_live(run, ask)
+
+
+def test_a_server_that_is_busy_or_goes_on_is_asked_again(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mindspore_rec.checkpoint.live._PAUSE", 0.0)
+    with Predictor(run, Marked, inputs=INPUTS, follow=False) as predictor:
+        ask, asked = asker(predictor), []
+
+        def busy(path: str, query: Mapping[str, Any]) -> Any:
+            asked.append(path)
+            if asked.count("/digests") == 1 and path == "/digests":
+                raise ServerBusyError("429")
+            if asked.count("/digests") == 2 and path == "/digests":
+                return {**ask(path, query), "state": "0" * 16}
+            return ask(path, query)
+
+        assert all(table.same for table in compare_live(run, busy))
+        assert asked == ["/status", "/digests"] * 3
+
+        def without(path: str, query: Mapping[str, Any]) -> Any:
+            found = ask(path, query)
+            found.get("tables", {}).pop("serving.two", None)
+            return found
+
+        with pytest.raises(CheckpointError, match="the server has no table 'serving.two'"):
+            compare_live(run, without)
+
+
+def test_answers_and_updates_while_a_digest_is_read(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Updates wait for it, and answers for neither."""
+    newest = entries(run)[-1]
+    aside = run.parent / newest.path.name
+    shutil.move(str(newest.path), str(aside))
+    with Predictor(run, Marked, inputs=INPUTS, follow=False) as predictor:
+        before = predictor.status().version
+        reads, go_on, answered = threading.Event(), threading.Event(), threading.Event()
+        digest = MapParameter.digest
+
+        def slow(self: Any, parts: int = 1) -> Any:
+            reads.set()
+            go_on.wait(60)
+            return digest(self, parts)
+
+        def answer() -> None:
+            predictor.predict(np.ones((2, 3), np.int64))
+            answered.set()
+
+        monkeypatch.setattr(MapParameter, "digest", slow)
+        threads = [threading.Thread(target=predictor.digests)]
+        threads[0].start()
+        assert reads.wait(60)
+        shutil.move(str(aside), str(newest.path))
+        threads.append(threading.Thread(target=predictor.apply, args=(newest.path,)))
+        threads[1].start()
+        time.sleep(0.5)
+        threads.append(threading.Thread(target=answer))
+        threads[2].start()
+        assert answered.wait(30)
+        assert threads[1].is_alive() and predictor.status().version == before
+        go_on.set()
+        for thread in threads:
+            thread.join(60)
+        assert predictor.status().version == newest.step > before
 
 
 def test_faults_of_one_bit_in_checkpoint_files_are_found_and_named(run: Path) -> None:

@@ -85,14 +85,24 @@ def test_options_that_are_refused_at_once(
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(
+    ("does", "said_so"),
+    [
+        ("raise OSError('no data')", "OSError: no data"),
+        ("raise SystemExit(3)", "its module ends the process (3)"),
+    ],
+)
 def test_a_module_of_features_that_fails_is_named(
+    does: str,
+    said_so: str,
     workers: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "failing_features.py").write_text("raise OSError('no data')\n")
+    (tmp_path / "failing_features.py").write_text(f"{does}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("failing_features", None)
     options = ["--port", "0", "--workers", workers, "--features", "failing_features:made"]
     with pytest.raises(SystemExit) as ended:
         main([str(tmp_path), *options])
@@ -100,7 +110,7 @@ def test_a_module_of_features_that_fails_is_named(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.endswith(
-        "error: --features: 'failing_features:made' cannot be imported: OSError: no data\n"
+        f"error: --features: 'failing_features:made' cannot be imported: {said_so}\n"
     )
 
 

@@ -12,7 +12,11 @@ import numpy as np
 from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.parameter.digest import MOST_PARTS, TableDigest
 
-__all__ = ["RowDigests", "StateDigests", "check_parts"]
+__all__ = ["NoStateError", "RowDigests", "StateDigests", "check_parts"]
+
+
+class NoStateError(RuntimeError):
+    """There is no whole state to read, or newer ones came while it was read: ask again later."""
 
 
 @dataclass(frozen=True)

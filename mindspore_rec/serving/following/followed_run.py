@@ -14,7 +14,7 @@ from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.checkpoint.chain import Entry, verify, verify_chain
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.serving.following.catalog import Catalog, ChainError
-from mindspore_rec.serving.following.digests import RowDigests, StateDigests
+from mindspore_rec.serving.following.digests import NoStateError, RowDigests, StateDigests
 from mindspore_rec.serving.following.features import with_learned
 from mindspore_rec.serving.following.status import Status
 from mindspore_rec.serving.following.tiers import ServedTiers
@@ -89,6 +89,7 @@ class FollowedRun:
         self._catalog = Catalog(path)
         self._error: str | None = None
         self._failed = False  # an update broke off: only a full checkpoint helps
+        self._state = threading.Lock()  # held where all rows change, or are read as one state
 
     @property
     def runner(self) -> Runner:
@@ -244,7 +245,7 @@ class FollowedRun:
         self._put(Update(self._served, chain))
 
     def _put(self, update: Update) -> None:
-        with self.runner.lock.writing():
+        with self._state, self.runner.lock.writing():
             self._failed = True
             update.apply()
             self._failed = False
@@ -294,7 +295,7 @@ class FollowedRun:
         """Return the digests of all tables; no checkpoint is applied meanwhile.
 
         Raises:
-            RuntimeError: an update broke off, and there is no whole state.
+            NoStateError: an update broke off, and there is no whole state.
         """
 
         def start() -> StateDigests:
@@ -308,7 +309,7 @@ class FollowedRun:
         """Return the digests of the rows of a part of a table.
 
         Raises:
-            RuntimeError: an update broke off, and there is no whole state.
+            NoStateError: an update broke off, and there is no whole state.
         """
 
         def start() -> RowDigests:
@@ -318,16 +319,18 @@ class FollowedRun:
         return self._while_nothing_changes(start)
 
     def _while_nothing_changes(self, start: Callable[[], T]) -> T:
-        with self.runner.lock.reading():
+        # Not the lock of answers: an update that waited for that one would hold up new answers.
+        with self._state:
             if self._failed:
-                raise RuntimeError(f"there is no whole state to answer from: {self._error}")
+                raise NoStateError(f"there is no whole state to answer from: {self._error}")
             return start()
 
     def close(self) -> None:
         """Free the tables of a network that was made here, and the tiers."""
         if self._tiers is not None:
             self._tiers.release()
-        if self._runner is not None:
-            self._runner.close()
-        if self._tiers is not None:
-            self._tiers.close()
+        with self._state:
+            if self._runner is not None:
+                self._runner.close()
+            if self._tiers is not None:
+                self._tiers.close()

@@ -269,8 +269,8 @@ class Predictor:
 
         Raises:
             ValueError: `parts` is out of range.
-            RuntimeError: there is no whole state; or, with rows that processes share, newer states
-                came while they were read.
+            NoStateError: there is no whole state; or, with rows that processes share, newer states
+                came while they were read. It is a RuntimeError.
         """
         check_parts(parts)
         return self._run.digests(parts)
@@ -285,7 +285,7 @@ class Predictor:
 
         Raises:
             ValueError: there is no such table or part.
-            RuntimeError: as for `digests`.
+            NoStateError: as for `digests`.
         """
         check_parts(parts, part)
         if table not in self._runner.tables:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from starlette.applications import Starlette
@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from mindspore_rec.serving.following.digests import NoStateError
 from mindspore_rec.serving.protocol.binary import header_length
 from mindspore_rec.serving.protocol.json_body import MOST_SMALL_JSON, dump_json, read_json
 from mindspore_rec.serving.protocol.limits import Limits
@@ -40,13 +41,16 @@ EXTENSIONS = ["binary_tensor_data", "model_repository"]
 
 _SMALL_ANSWER = 4096  # numbers, which take less than a millisecond to write
 _MOST_BINARY = 1 << 20  # bytes behind the JSON that take less than a millisecond to read
+_MOST_ROWS_OF_A_PART = 1 << 18  # on average; each takes 45 bytes of the answer
 _CONTROL_LIMITS = Limits(elements=64, body_bytes=1 << 16)
 
 _INFER = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?/infer")
 _HEADER = b"inference-header-content-length"
 _JSON_HEADERS = [(b"content-type", b"application/json")]
 
-_KNOWN_ERRORS = (HTTPException, NotFoundError, NotReadyError, BusyError, ValueError, Exception)
+_KNOWN_ERRORS = (
+    HTTPException, NotFoundError, NotReadyError, NoStateError, BusyError, ValueError, Exception
+)  # fmt: skip
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -122,7 +126,7 @@ class Front:
         """Answer the requests that have arrived, and close the predictors."""
         self.models.close()
         self._loader.shutdown()
-        self._digester.shutdown()
+        self._digester.shutdown(cancel_futures=True)
         self.coder.shutdown()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -207,19 +211,29 @@ class Front:
         parts, part = _number(asked, "parts", 1), _number(asked, "part", 0)
         table = asked.get("table")
 
-        def read() -> dict[str, Any]:
+        if table is None and "part" in asked:
+            raise RequestError("part must come with table")
+
+        def read() -> bytes:
             if table is None:
-                return found.digests(parts).to_json()
-            return found.row_digests(table, part, parts).to_json()
+                return dump_json({"model": name, **found.digests(parts).to_json()})
+            rows = found.rows_of(table)
+            if rows > parts * _MOST_ROWS_OF_A_PART:
+                least = -(-rows // _MOST_ROWS_OF_A_PART)
+                raise ValueError(f"parts must be at least {least} for {rows} rows, got {parts}")
+            return dump_json({"model": name, **found.row_digests(table, part, parts).to_json()})
 
         if self._digesting:
             raise BusyError("digests are computed for another request")
         self._digesting = True
-        try:
-            said = await asyncio.get_running_loop().run_in_executor(self._digester, read)
-        finally:
-            self._digesting = False
-        return _json({"model": name, **said})
+        work = self._digester.submit(read)
+        # The thread goes on where the request is given up, and no other one may begin before.
+        work.add_done_callback(self._digested)
+        text = await asyncio.shield(asyncio.wrap_future(work))
+        return Response(text, media_type="application/json")
+
+    def _digested(self, work: Future[bytes]) -> None:
+        self._digesting = False
 
     async def _openapi(self, request: Request) -> Response:
         return _json(openapi_page(self.models))
@@ -331,7 +345,7 @@ def _status_of(error: Exception) -> tuple[int, str]:
         return 400, "the body ends before it is complete"
     if isinstance(error, BusyError):
         return 429, str(error)
-    if isinstance(error, NotReadyError):
+    if isinstance(error, NotReadyError | NoStateError):
         return 503, str(error)
     if isinstance(error, NotFoundError):
         return 404, str(error)

@@ -42,6 +42,9 @@ class Served(Answers, Protocol):
     def row_digests(self, table: str, part: int = 0, parts: int = 1) -> RowDigests:
         """Return the digests of the rows of a part of a table."""
 
+    def table_stats(self) -> dict[str, dict[str, Any]]:
+        """Return figures of each table, its number of rows among them."""
+
     def close(self) -> None:
         """Stop."""
 
@@ -101,6 +104,10 @@ class ServedModel:
     def row_digests(self, table: str, part: int, parts: int) -> RowDigests:
         """Return the digests of the rows of a part of a table, as `Predictor` does."""
         return self._predictor.row_digests(table, part, parts)
+
+    def rows_of(self, table: str) -> int:
+        """Return the number of rows of a table; 0 where there is none of that name."""
+        return int(self._predictor.table_stats().get(table, {"rows": 0})["rows"])
 
     def metadata(self) -> dict[str, Any]:
         """Return the model metadata of the protocol."""

@@ -21,7 +21,7 @@ from mindspore_rec.checkpoint.network_file import NETWORK, NetworkFile, read_net
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.parameter.digest import DigestSum
 from mindspore_rec.parameter.quantise import BITS
-from mindspore_rec.serving.following.digests import RowDigests, StateDigests
+from mindspore_rec.serving.following.digests import NoStateError, RowDigests, StateDigests
 from mindspore_rec.serving.following.predictor import Predictor
 from mindspore_rec.serving.following.status import Status
 from mindspore_rec.serving.network.onnx_runner import OnnxRunner
@@ -139,7 +139,7 @@ class _States:
         """Return the digests of all tables.
 
         Raises:
-            RuntimeError: newer states came while the rows were read.
+            NoStateError: newer states came while the rows were read.
         """
         numbers = {32: "float32", **{bits: rows for rows, bits in BITS.items()}}
         sums = {
@@ -180,7 +180,7 @@ class _States:
             for part in range(_native.SHARED_PARTS):
                 with self.inside():
                     if self._reader.state(self._here.place) != first:
-                        raise RuntimeError("a newer state came while rows were read: try again")
+                        raise NoStateError("a newer state came while rows were read: ask again")
                     found = self._reader.row_digests(self._here.place, numbers[name], part)
                 take(name, *found)
         return entry
