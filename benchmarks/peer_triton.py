@@ -7,10 +7,12 @@ other: `peers/triton_model.py` finds the rows and runs the dense part by ONNX Ru
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from contextlib import suppress
@@ -18,6 +20,7 @@ from pathlib import Path
 
 import bench_common
 import numpy as np
+from pyarrow import feather
 
 _CONFIG = """
 name: "model"
@@ -35,18 +38,21 @@ _START_SECONDS = 120
 
 def write_model(root: Path, directory: Path) -> str:
     """Write the rows and the network of a run for Triton; return the network's input of rows."""
-    from mindspore_rec.checkpoint.chain import newest_chain
-    from mindspore_rec.checkpoint.network_file import NETWORK, read_network
-    from mindspore_rec.checkpoint.rows import rows_at
-
     directory.mkdir(parents=True)
-    (lookup,) = read_network(root / NETWORK).lookups
-    found = np.concatenate(list(rows_at(newest_chain(root), lookup.tables[0])))
-    order = np.argsort(found["key"])
-    np.save(directory / "keys.npy", found["key"][order])
-    np.save(directory / "rows.npy", found["value"][order])
-    shutil.copy(root / NETWORK / "network.onnx", directory / "network.onnx")
-    return lookup.result
+    rows = directory / "rows.arrow"
+    subprocess.run(
+        [sys.executable, "-m", "mindspore_rec.checkpoint", "export", root, "--to", rows],
+        check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    found = feather.read_table(rows)
+    keys = found["key"].to_numpy()
+    values = np.stack(found["value"].to_numpy())
+    order = np.argsort(keys)
+    np.save(directory / "keys.npy", keys[order])
+    np.save(directory / "rows.npy", values[order])
+    shutil.copy(root / "network" / "network.onnx", directory / "network.onnx")
+    (lookup,) = json.loads((root / "network" / "network.json").read_text())["lookups"]
+    return str(lookup["result"])
 
 
 def _repository(python: Path, directory: Path, config: str) -> tuple[Path, dict[str, str]]:

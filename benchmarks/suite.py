@@ -76,11 +76,6 @@ SUITE: dict[str, Benchmark] = {
         "--rows 20000 --rounds 1",
         codes=(0, 1),  # 1: slower than promised
     ),
-    "digest_cost": Benchmark(
-        "processor time of a step of a table that keeps its digest, beside one that does not",
-        "--rows 1000000 --steps 100 --delta-every 50 --batches 50",
-        "--batch 64 --fields 3 --rows 3000 --steps 5 --delta-every 2",
-    ),
     "dynamic_features": Benchmark(
         "time of a step with admission or eviction by that without; pauses of a sweep",
         "--rows 1000000 --rounds 20 --policies none count idle_steps lru --sweep-rows 2000000 "

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of keeping a table's digest while it is trained, beside the same table without it.
 
+    PYTHONPATH=.:benchmarks python tools/digest_cost.py --rows 1000000 --steps 100 --delta-every 50
+
+It is no benchmark, which use public names only.
+
 The step is that of `embedding_step.py` without the graph: look up batch x fields ids, accumulate
 their gradients, one step of Adam. Two equal tables take it in turns, in an order that changes, and
 both record changes and begin an epoch every so many steps, as a delta does; one of them keeps its
