@@ -125,7 +125,7 @@ class DigestSum:
         """Add rows of which the digests are known: int64 `[n]`, uint64 `[n]`."""
         if len(self._sums) == 1:
             self._rows[0] += len(keys)
-            self._sums[0] += digests.sum(dtype=np.uint64)
+            self._sums += digests.sum(dtype=np.uint64)  # of arrays: modulo 2^64 without a warning
             return
         parts = _native.digest_parts(keys, len(self._sums))
         np.add.at(self._rows, parts, 1)
