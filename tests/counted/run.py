@@ -5,7 +5,7 @@
 
 Cases are counted by valgrind's callgrind, which says the same from run to run where times do not.
 A case that is more than 3 % off fails, and the functions that have changed are named. Counts are of
-a compiler, a C library and a machine type: with others the comparison is shown, and does not fail.
+a compiler, a C library and a processor: with others the comparison is shown, and does not fail.
 `--update` writes the table.
 
 So that counts are the same on processors with other instruction sets, kernels are those without
@@ -53,7 +53,24 @@ def setting(program: Path) -> dict[str, str]:
     """Return what counts depend on."""
     said = subprocess.check_output([program, "--setting"], text=True)
     compiler, libc = said.rsplit(maxsplit=1)
-    return {"machine": platform.machine(), "libc": libc, "compiler": compiler}
+    return {"machine": _processor(), "libc": libc, "compiler": compiler}
+
+
+def _processor() -> str:
+    """Return architecture, vendor, family and model: libraries choose code by them.
+
+    That counts are equal on two of them has not been shown yet.
+    """
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    fields: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())
+    said = [fields[name] for name in ("vendor_id", "cpu family", "model") if name in fields]
+    return " ".join([platform.machine(), *said])
 
 
 def count(program: Path, case: str) -> Counter[str]:
