@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs and kills the lives of trainer_script.py."""
+"""Runs and kills the lives of trainer_script.py, or of another script that is made like it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ PATIENCE = 300.0  # seconds; tests may have to share a machine
 class Lives:
     """One life after the other of a trainer or a feature worker; ended with the context."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: Path = SCRIPT) -> None:
+        self._script = script
         self._lines: queue.Queue[str] = queue.Queue()
         self._pid: int | None = None
         self.code: int | None = None
@@ -37,7 +38,7 @@ class Lives:
     def __enter__(self) -> Lives:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
         self._server = subprocess.Popen(
-            [sys.executable, str(SCRIPT)],
+            [sys.executable, str(self._script)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

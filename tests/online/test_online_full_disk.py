@@ -13,7 +13,7 @@ from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.checkpoint.chain import entries, newest_chain, verify
 from tests.online.lives import Lives, assert_same
 from tests.online.setting import PARTITIONS, Setting, begin_filling, uninterrupted
-from tests.small_disk import mounted
+from tests.small_disk import fill_up, mounted
 
 pytestmark = [
     pytest.mark.kafka,
@@ -28,16 +28,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB."""
     with mounted(tmp_path / "disk", 4) as path:
         yield path
-
-
-def fill_up(filler: Path, left: int) -> None:
-    """Leaves so many bytes of the disk."""
-    with open(filler, "wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            file.truncate(max(0, file.tell() - left))
 
 
 def wait_for_save(root: Path, after: int) -> int:

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -223,13 +224,16 @@ def combined(options: dict[str, Any]) -> None:
     combined_trainer.train(options, callbacks)
 
 
-def live(options: dict[str, Any]) -> None:
+Roles = Mapping[str, Callable[[dict[str, Any]], None]]
+
+
+def live(options: dict[str, Any], roles: Roles) -> None:
     """One life in this process, which ends with it."""
     code = 1
     try:
         parent_death_signal = 1
         ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL, 0, 0, 0)
-        {"train": train, "work": work, "combined": combined}[options["role"]](options)
+        roles[options["role"]](options)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -238,13 +242,18 @@ def live(options: dict[str, Any]) -> None:
         os._exit(code)
 
 
-if __name__ == "__main__":
+def serve_lives(roles: Roles) -> None:
+    """Runs the lives that the standard input asks for, until it ends."""
     importlib.import_module("kafka.admin")
     say("ready")
     for line in sys.stdin:
         pid = os.fork()
         if not pid:
-            live(json.loads(line))
+            live(json.loads(line), roles)
         say(f"pid {pid}")
         _, status = os.waitpid(pid, 0)
         say(f"exit {os.waitstatus_to_exitcode(status)}")
+
+
+if __name__ == "__main__":
+    serve_lives({"train": train, "work": work, "combined": combined})

@@ -11,11 +11,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
+
+
+def children(pid: int) -> dict[str, int]:
+    """The processes that a process has started, by their names."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {Path(f"/proc/{n}/comm").read_text().strip(): int(n) for n in found}
 
 
 class Client:
@@ -52,6 +58,7 @@ class Server:
         ready: bool = True,
         python_path: Path = ROOT,
         grpc_line: bool = True,
+        errors: int | IO[str] = subprocess.PIPE,
     ) -> None:
         command = [sys.executable, "-m", "mindspore_rec.serving", "--port", "0"]
         command += [] if root is None else [str(root)]
@@ -60,7 +67,7 @@ class Server:
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(python_path), str(ROOT)])},
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=errors,
             text=True,
         )
         if not ready:

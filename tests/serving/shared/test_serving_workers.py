@@ -27,17 +27,11 @@ from mindspore_rec.serving.shared.run import PublishedRun, SharedOpener
 from tests.missing import need_package
 from tests.serving.features_network import asked
 from tests.serving.features_network import train as train_features
-from tests.serving.http_server import Server
+from tests.serving.http_server import Server, children
 from tests.serving.serving_network import UNKNOWN, Marked, ids
 
 WORKERS = 2
 NAMES = {"rec writer", "rec worker 0", "rec worker 1"}
-
-
-def children(pid: int) -> dict[str, int]:
-    """The processes that a process has started, by their names."""
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return {Path(f"/proc/{n}/comm").read_text().strip(): int(n) for n in found}
 
 
 def there(pids: dict[str, int]) -> list[str]:

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done to the parts of a run, by a seed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from examples.online_learning.kafka.broker import Broker
+from tests.history.predictor import Part
+from tests.history.record import History
+from tests.online.lives import Lives
+from tests.small_disk import fill_up
+
+__all__ = ["Faults"]
+
+
+class Faults:
+    """Kills, stops and fills, each written to the history.
+
+    Args:
+        seed: decides on everything.
+        history: gets a record of each.
+        broker: of Kafka.
+        trainer: the trainer's lives.
+        start_trainer: begins its next life.
+        predictors: the predictors.
+        disk: file system that may be filled; None: none.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        history: History,
+        broker: Broker,
+        trainer: Lives,
+        start_trainer: Callable[[], None],
+        predictors: list[Part],
+        disk: Path | None,
+    ) -> None:
+        self._random = random.Random(seed)
+        self._history = history
+        self._broker, self._trainer, self._start_trainer = broker, trainer, start_trainer
+        self._predictors = predictors
+        self._disk = disk
+        self._kinds: dict[str, tuple[int, Callable[[], None]]] = {
+            "kill trainer": (4, self._kill_trainer),
+            "stop trainer": (2, self._stop_trainer),
+            "kill predictor": (3, self._kill_predictor),
+            "kill worker": (3, self._kill_worker),
+            "stop predictor": (3, self._stop_predictor),
+            "kill broker": (1, self._kill_broker),
+            "stop broker": (2, self._stop_broker),
+        }
+        if disk is not None:
+            self._kinds["fill disk"] = (3, self._fill_disk)
+        self.done: dict[str, int] = dict.fromkeys(self._kinds, 0)
+
+    def one(self) -> None:
+        """Do one thing, and mend what it needs to go on."""
+        names = list(self._kinds)
+        name = self._random.choices(names, [self._kinds[n][0] for n in names])[0]
+        self._kinds[name][1]()
+        self.done[name] += 1
+
+    def pause(self) -> float:
+        """Return seconds until the next."""
+        return self._random.uniform(0.2, 2.0)
+
+    def _say(self, name: str, **fields: object) -> None:
+        self._history.add("fault", name=name, **fields)
+
+    def _kill_trainer(self) -> None:
+        if not self._trainer.over:
+            self._say("kill trainer", step=self._trainer.step)
+            self._trainer.kill()
+            if self._trainer.code == -signal.SIGKILL:  # else it had come to its end
+                self._start_trainer()
+
+    def _stop_trainer(self) -> None:
+        seconds = self._random.uniform(0.2, 3.0)
+        self._say("stop trainer", seconds=seconds)
+        self._trainer.signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self._trainer.signal(signal.SIGCONT)
+
+    def _kill_predictor(self) -> None:
+        part = self._random.choice(self._predictors)
+        self._say("kill predictor", who=part.name)
+        part.kill()
+        part.start()
+
+    def _kill_worker(self) -> None:
+        found = [item for part in self._predictors for item in part.pids().items()]
+        workers = [(name, pid) for name, pid in found if ": " in name]
+        if workers:
+            name, pid = self._random.choice(workers)
+            self._say("kill worker", who=name)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _stop_predictor(self) -> None:
+        found = [item for part in self._predictors for item in part.pids().items()]
+        name, pid = self._random.choice(found)
+        seconds = self._random.uniform(0.2, 3.0)
+        self._say("stop predictor", who=name, seconds=seconds)
+        self._stop(pid, seconds)
+
+    def _kill_broker(self) -> None:
+        self._say("kill broker")
+        self._broker.kill()
+        self._broker.start(timeout=300.0)
+
+    def _stop_broker(self) -> None:
+        seconds = self._random.uniform(0.2, 4.0)
+        self._say("stop broker", seconds=seconds)
+        assert self._broker.pid is not None
+        self._stop(self._broker.pid, seconds)
+
+    def _fill_disk(self) -> None:
+        assert self._disk is not None
+        left = self._random.choice((0, 2_000, 10_000, 30_000))
+        seconds = self._random.uniform(0.5, 3.0)
+        filler = self._disk / "filler"
+        self._say("fill disk", left=left, seconds=seconds)
+        fill_up(filler, left)
+        time.sleep(seconds)
+        if self._random.random() < 0.3:
+            self._kill_trainer()
+        filler.unlink()
+
+    @staticmethod
+    def _stop(pid: int, seconds: float) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                time.sleep(seconds)
+            finally:
+                os.kill(pid, signal.SIGCONT)

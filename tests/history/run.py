@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kill, stop and fill a run for a time, and judge what was answered:
+
+    python -m tests.history.run --seconds 3600 --seed 7
+
+A Kafka broker, a producer, a trainer with full checkpoints and deltas, two predictors that follow
+it, one of them with two workers, and clients that ask both all the time. By the seed trainer,
+predictors, their workers and broker are killed and stopped, and the disk with the run fills up (as
+root). All of it is written to `history.jsonl`, and judged from that alone (`judge.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from examples.online_learning.kafka.broker import Broker
+from tests.history.events import Producer, events_of
+from tests.history.faults import Faults
+from tests.history.judge import Finding, judge
+from tests.history.network import BATCH, KEYS
+from tests.history.predictor import Asker, Part
+from tests.history.record import History
+from tests.online.lives import Lives
+from tests.small_disk import mount
+from tests.stream.conftest import make_topic
+
+__all__ = ["run"]
+
+TRAINER = Path(__file__).with_name("trainer.py")
+STEPS_A_SECOND = 4.0
+MEBIBYTES = 16  # of the disk that fills up
+PATIENCE = 300.0  # seconds; others may use the machine
+PAUSE = 0.1  # seconds between two requests of a client
+
+
+class Run:
+    """The parts of a run, in a directory.
+
+    Args:
+        directory: of logs, topics and the history.
+        seconds: how long things are done to the parts.
+        seed: of what is done, and of the events.
+    """
+
+    def __init__(self, directory: Path, seconds: float, seed: int) -> None:
+        self.directory, self.seconds, self.seed = directory, seconds, seed
+        self.steps = max(20, int(seconds * STEPS_A_SECOND))
+        self.disk = directory / "disk"
+        self.small = os.geteuid() == 0 and not mount(self.disk, MEBIBYTES)
+        self.disk.mkdir(exist_ok=True)
+        self.root = self.disk / "run"
+        self.root.mkdir()
+        self.path = directory / "history.jsonl"
+        self.history = History(self.path, self.root)
+        self.out = directory / "trained.json"
+
+    def close(self) -> None:
+        """Take the small disk away."""
+        self.history.close()
+        if self.small:
+            subprocess.run(["umount", "-l", str(self.disk)], check=True)
+
+    def live(self) -> None:
+        """Do it all."""
+        broker = Broker(self.directory / "kafka")
+        broker.start(PATIENCE)
+        with broker, Lives(TRAINER) as trainer:
+            topic = make_topic(broker.address)
+            options: dict[str, Any] = {
+                "role": "train", "brokers": broker.address, "topic": topic, "root": str(self.root),
+                "out": str(self.out), "batches": self.steps, "every_steps": 20,
+                "delta_every_steps": 2,
+            }  # fmt: skip
+
+            def start_trainer() -> None:
+                trainer.begin(options)
+
+            rate = STEPS_A_SECOND * BATCH
+            producer = Producer(broker.address, topic, self.steps * BATCH, rate, self.seed)
+            producer.start()
+            start_trainer()
+            parts = [self._part("one"), self._part("two", "--workers", "2")]
+            askers = [Asker(part, self.history, PAUSE) for part in parts]
+            try:
+                for part in parts:
+                    part.start()
+                for asker in askers:
+                    asker.start()
+                self._wait(lambda: all(asker.newest > 0 for asker in askers), trainer, parts)
+                faults = Faults(
+                    self.seed, self.history, broker, trainer, start_trainer, parts,
+                    self.disk if self.small else None,
+                )  # fmt: skip
+                deadline = time.monotonic() + self.seconds
+                while time.monotonic() < deadline:
+                    faults.one()
+                    self._mend(trainer, parts, start_trainer)
+                    time.sleep(faults.pause())
+                done = ", ".join(f"{name} {count}" for name, count in faults.done.items())
+                print(f"{done}; step {trainer.step} of {self.steps}", flush=True)
+                self._end(trainer, parts, askers, start_trainer, producer)
+                keys, numbers = events_of(broker.address, topic)
+                self.history.add("events", keys=keys[: self.steps * BATCH])
+                self.history.add("sent", count=producer.sent, found=numbers)
+            finally:
+                for asker in askers:
+                    asker.stop.set()
+                for part in parts:
+                    part.kill()
+            for failure in (producer.failure, *(asker.failure for asker in askers)):
+                if failure is not None:
+                    raise failure
+
+    def _part(self, name: str, *options: str) -> Part:
+        return Part(name, self.root, self.directory / f"{name}.log", self.history, *options)
+
+    def _mend(self, trainer: Lives, parts: list[Part], start_trainer: Any) -> None:
+        """Start what has ended by itself, and note it."""
+        if trainer.over and trainer.code != 0:
+            self.history.add("ended", who="trainer", code=trainer.code)
+            start_trainer()
+        for part in parts:
+            if part.code is not None:
+                self.history.add("ended", who=part.name, code=part.code)
+                part.kill()
+                part.start()
+
+    def _wait(self, until: Any, trainer: Lives, parts: list[Part]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not until() and time.monotonic() < deadline:
+            for part in parts:
+                assert part.code is None, f"{part.name} ended with code {part.code}"
+            assert not trainer.over or trainer.code == 0, "the trainer ended"
+            time.sleep(0.05)
+
+    def _end(
+        self,
+        trainer: Lives,
+        parts: list[Part],
+        askers: list[Asker],
+        start_trainer: Any,
+        producer: Producer,
+    ) -> None:
+        """Wait until all events are trained, and both predictors have answered so."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and not (trainer.over and trainer.code == 0):
+            self._mend(trainer, parts, start_trainer)
+            time.sleep(0.1)
+        producer.join(1.0)
+        if self.out.exists():
+            counts = json.loads(self.out.read_text(encoding="utf-8"))
+            self.history.add("trained", counts=counts)
+        self.history.add("last", steps=self.steps)
+        deadline = time.monotonic() + PATIENCE / 5
+        while time.monotonic() < deadline and any(a.newest != self.steps for a in askers):
+            self._mend(trainer, parts, start_trainer)
+            time.sleep(0.1)
+
+
+def run(directory: Path, seconds: float, seed: int) -> tuple[list[Finding], dict[str, int]]:
+    """Return what the judge found, and how many records of each kind there were."""
+    lived = Run(directory, seconds, seed)
+    with contextlib.closing(lived):
+        lived.live()
+    with open(lived.path, encoding="utf-8") as file:
+        records = [json.loads(line) for line in file]
+    counts: dict[str, int] = {}
+    for record in records:
+        counts[record["what"]] = counts.get(record["what"], 0) + 1
+    return judge(records, KEYS, BATCH), counts
+
+
+def main() -> int:
+    """Run the command; return its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seconds", type=float, default=120.0, help="of kills and stops")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % (1 << 31))
+    parser.add_argument("--directory", type=Path, help="new; default: a temporary one, kept")
+    options = parser.parse_args()
+    directory = options.directory or Path(tempfile.mkdtemp(prefix="history-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    print(f"seed {options.seed}, {options.seconds:g} s, in {directory}", flush=True)
+    found, counts = run(directory, options.seconds, options.seed)
+    print(", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
+    for finding in found[:20]:
+        print(f"{finding.kind}: {finding.text}")
+    print(f"seed {options.seed}: {len(found) or 'no'} findings")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

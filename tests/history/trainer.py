@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainer of the history checker, in lives that can be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+import pyarrow as pa
+from mindspore import Tensor
+from mindspore.train import Callback, RunContext
+
+from mindspore_rec import RecCheckpoint, RecModel, tables_of
+from mindspore_rec.optim import SGD
+from mindspore_rec.stream import KafkaSource, StreamingDataset
+from tests.history.network import BATCH, INPUTS, KEYS, SCHEMA, Counting, NegativeSum
+from tests.native_table import native_of
+from tests.online.trainer_script import say, serve_lives
+
+
+class Features:
+    """Keys and labels of events."""
+
+    column_names = ("ids", "label")
+
+    def __call__(self, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
+        keys = rows["key"].to_numpy(zero_copy_only=False)
+        return {"ids": keys[:, None], "label": np.zeros((len(keys), 1), np.float32)}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        assert not state
+
+
+class Marks(Callback):
+    """After a step the rows of one table, and the weight, are the step's number."""
+
+    def __init__(self, net: Counting, done: int) -> None:
+        super().__init__()
+        self.net, self.done = net, done
+        self.keys = np.arange(KEYS, dtype=np.int64)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        step = self.done + run_context.original_args().cur_step_num
+        marks = next(table for table in tables_of(self.net) if table.name.endswith("marks"))
+        marks.write_rows(self.keys, np.full((KEYS, 1), step, np.float32))
+        self.net.weight.set_data(Tensor(np.full((1, 1), step, np.float32)))
+        say(f"step {step}")
+
+
+def train(options: dict[str, Any]) -> None:
+    """Trains from the last checkpoint to the last event, and writes the counts then."""
+    ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=True)
+    net = Counting()
+    model = RecModel(net, NegativeSum(), SGD(net.trainable_params(), learning_rate=1.0))
+    source = KafkaSource(options["brokers"], options["topic"], SCHEMA, batch_size=BATCH)
+    dataset = StreamingDataset(source, Features())
+    checkpoint = RecCheckpoint(
+        options["root"],
+        every_steps=options["every_steps"],
+        delta_every_steps=options["delta_every_steps"],
+        builder="tests.history.network:Counting",
+        builder_inputs=INPUTS,
+    )
+    done = checkpoint.restore(model, dataset) or 0
+    say(f"restored {done}")
+    if options["batches"] > done:
+        model.online_train(
+            dataset,
+            [Marks(net, done), checkpoint],
+            progress=False,
+            max_steps=options["batches"] - done,
+        )
+    counts = next(table for table in tables_of(net) if table.name.endswith("counts"))
+    rows = native_of(counts).export_rows(with_state=False)
+    found = dict(zip(rows["keys"].tolist(), rows["values"][:, 0].tolist(), strict=True))
+    out = Path(options["out"])
+    beside = out.with_suffix(".partial")
+    beside.write_text(json.dumps(found), encoding="utf-8")
+    os.replace(beside, out)
+
+
+if __name__ == "__main__":
+    serve_lives({"train": train})
