@@ -28,11 +28,15 @@ class Producer(threading.Thread):
         count: number of events.
         rate: events a second, but for times when there is no broker.
         seed: of the keys.
+        first: number of events that are sent at once; the others when `go_on` is set.
     """
 
-    def __init__(self, brokers: str, topic: str, count: int, rate: float, seed: int) -> None:
+    def __init__(
+        self, brokers: str, topic: str, count: int, rate: float, seed: int, first: int
+    ) -> None:
         super().__init__(daemon=True)
-        self._brokers, self._topic, self._rate = brokers, topic, rate
+        self._brokers, self._topic, self._rate, self._first = brokers, topic, rate, first
+        self.go_on = threading.Event()
         self._keys = np.random.default_rng(seed).integers(0, KEYS, count)
         self.sent = 0
         self.failure: BaseException | None = None
@@ -48,10 +52,14 @@ class Producer(threading.Thread):
         writer = KafkaWriter(self._brokers)
         begin = time.monotonic()
         for at in range(0, len(self._keys), _OF_A_MESSAGE):
+            if at == self._first:
+                self.go_on.wait()
+                begin = time.monotonic() - at / self._rate
             keys = self._keys[at : at + _OF_A_MESSAGE]
             columns = {"key": keys, "number": np.arange(at, at + len(keys))}
             writer.send(self._topic, 0, pack(pa.table(columns, SCHEMA)))
-            time.sleep(max(0.0, begin + at / self._rate - time.monotonic()))
+            if at >= self._first:
+                time.sleep(max(0.0, begin + at / self._rate - time.monotonic()))
         writer.close()  # has been told that all are there
         self.sent = len(self._keys)
 
@@ -65,6 +73,7 @@ def events_of(brokers: str, topic: str) -> tuple[list[int], int]:
     last = -1
     while last < end - 1:
         for message in client.poll(0.5, ()).get(0, []):
+            assert message.value is not None
             values.append(message.value)
             last = message.offset
     client.close()

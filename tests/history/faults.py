@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import signal
@@ -18,6 +19,8 @@ from tests.online.lives import Lives
 from tests.small_disk import fill_up
 
 __all__ = ["Faults"]
+
+GRACE = 15.0  # seconds that a process takes to notice, and to end
 
 
 class Faults:
@@ -59,6 +62,7 @@ class Faults:
         }
         if disk is not None:
             self._kinds["fill disk"] = (3, self._fill_disk)
+        self._disk_is_free = -math.inf  # since when
         self.done: dict[str, int] = dict.fromkeys(self._kinds, 0)
 
     def one(self) -> None:
@@ -71,6 +75,10 @@ class Faults:
     def pause(self) -> float:
         """Return seconds until the next."""
         return self._random.uniform(0.2, 2.0)
+
+    def disk_was_full(self) -> bool:
+        """Return whether the disk has been full until a moment ago, so that a save may fail."""
+        return time.monotonic() < self._disk_is_free + GRACE
 
     def _say(self, name: str, **fields: object) -> None:
         self._history.add("fault", name=name, **fields)
@@ -128,11 +136,13 @@ class Faults:
         seconds = self._random.uniform(0.5, 3.0)
         filler = self._disk / "filler"
         self._say("fill disk", left=left, seconds=seconds)
+        self._disk_is_free = math.inf
         fill_up(filler, left)
         time.sleep(seconds)
         if self._random.random() < 0.3:
             self._kill_trainer()
         filler.unlink()
+        self._disk_is_free = time.monotonic()
 
     @staticmethod
     def _stop(pid: int, seconds: float) -> None:

@@ -7,7 +7,8 @@ A history is a list of records, in the order of their times:
     {"what": "sent", "count": 5000, "found": 5000}  how many the producer was told are in the topic,
                                           and how many different ones are
     {"what": "start", "who": "one", "files": 12}   a predictor starts; the newest saved step
-    {"what": "ended", "who": "trainer", "code": 1} a part ended that nobody had ended
+    {"what": "ended", "who": "trainer", "code": 1} a part ended that nobody had ended; one with
+                                          "disk_full": true may, as it says that it cannot save
     {"what": "refused", "who": "one", "status": 500, "text": "..."}  not 503, an error of its own
     {"what": "files", "newest": 14}       the newest saved step, as seen after a new answer
     {"what": "answer", "who": "one", "version": 14, "rows": [[count, mark, weight], ...]}
@@ -71,7 +72,7 @@ def judge(history: Iterable[Mapping[str, Any]], keys: int, batch: int) -> list[F
     found += [
         Finding("ended", f"{r['who']} ended by itself with code {r['code']}")
         for r in records
-        if r["what"] == "ended"
+        if r["what"] == "ended" and not r.get("disk_full")
     ]
     found += [
         Finding("refused", f"{r['who']}: {r['status']} {r['text']:.200}")

@@ -37,6 +37,7 @@ __all__ = ["run"]
 
 TRAINER = Path(__file__).with_name("trainer.py")
 STEPS_A_SECOND = 4.0
+FIRST_STEPS = 10  # after which the others wait until both predictors answer
 MEBIBYTES = 16  # of the disk that fills up
 PATIENCE = 300.0  # seconds; others may use the machine
 PAUSE = 0.1  # seconds between two requests of a client
@@ -85,7 +86,9 @@ class Run:
                 trainer.begin(options)
 
             rate = STEPS_A_SECOND * BATCH
-            producer = Producer(broker.address, topic, self.steps * BATCH, rate, self.seed)
+            producer = Producer(
+                broker.address, topic, self.steps * BATCH, rate, self.seed, FIRST_STEPS * BATCH
+            )
             producer.start()
             start_trainer()
             parts = [self._part("one"), self._part("two", "--workers", "2")]
@@ -96,6 +99,7 @@ class Run:
                 for asker in askers:
                     asker.start()
                 self._wait(lambda: all(asker.newest > 0 for asker in askers), trainer, parts)
+                producer.go_on.set()
                 faults = Faults(
                     self.seed, self.history, broker, trainer, start_trainer, parts,
                     self.disk if self.small else None,
@@ -103,11 +107,11 @@ class Run:
                 deadline = time.monotonic() + self.seconds
                 while time.monotonic() < deadline:
                     faults.one()
-                    self._mend(trainer, parts, start_trainer)
+                    self._mend(trainer, parts, start_trainer, faults)
                     time.sleep(faults.pause())
                 done = ", ".join(f"{name} {count}" for name, count in faults.done.items())
                 print(f"{done}; step {trainer.step} of {self.steps}", flush=True)
-                self._end(trainer, parts, askers, start_trainer, producer)
+                self._end(trainer, parts, askers, start_trainer, producer, faults)
                 keys, numbers = events_of(broker.address, topic)
                 self.history.add("events", keys=keys[: self.steps * BATCH])
                 self.history.add("sent", count=producer.sent, found=numbers)
@@ -123,10 +127,11 @@ class Run:
     def _part(self, name: str, *options: str) -> Part:
         return Part(name, self.root, self.directory / f"{name}.log", self.history, *options)
 
-    def _mend(self, trainer: Lives, parts: list[Part], start_trainer: Any) -> None:
+    def _mend(self, trainer: Lives, parts: list[Part], start_trainer: Any, faults: Faults) -> None:
         """Start what has ended by itself, and note it."""
         if trainer.over and trainer.code != 0:
-            self.history.add("ended", who="trainer", code=trainer.code)
+            full = faults.disk_was_full()
+            self.history.add("ended", who="trainer", code=trainer.code, disk_full=full)
             start_trainer()
         for part in parts:
             if part.code is not None:
@@ -139,8 +144,9 @@ class Run:
         while not until() and time.monotonic() < deadline:
             for part in parts:
                 assert part.code is None, f"{part.name} ended with code {part.code}"
-            assert not trainer.over or trainer.code == 0, "the trainer ended"
+            assert not trainer.over, "the trainer ended"
             time.sleep(0.05)
+        assert until(), f"the predictors did not answer in {PATIENCE:g} seconds"
 
     def _end(
         self,
@@ -149,11 +155,12 @@ class Run:
         askers: list[Asker],
         start_trainer: Any,
         producer: Producer,
+        faults: Faults,
     ) -> None:
         """Wait until all events are trained, and both predictors have answered so."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and not (trainer.over and trainer.code == 0):
-            self._mend(trainer, parts, start_trainer)
+            self._mend(trainer, parts, start_trainer, faults)
             time.sleep(0.1)
         producer.join(1.0)
         if self.out.exists():
@@ -162,12 +169,13 @@ class Run:
         self.history.add("last", steps=self.steps)
         deadline = time.monotonic() + PATIENCE / 5
         while time.monotonic() < deadline and any(a.newest != self.steps for a in askers):
-            self._mend(trainer, parts, start_trainer)
+            self._mend(trainer, parts, start_trainer, faults)
             time.sleep(0.1)
 
 
 def run(directory: Path, seconds: float, seed: int) -> tuple[list[Finding], dict[str, int]]:
-    """Return what the judge found, and how many records of each kind there were."""
+    """Return what the judge found, how many records of each kind there were, and how many versions
+    were answered by, of all predictors together."""
     lived = Run(directory, seconds, seed)
     with contextlib.closing(lived):
         lived.live()
@@ -176,7 +184,8 @@ def run(directory: Path, seconds: float, seed: int) -> tuple[list[Finding], dict
     counts: dict[str, int] = {}
     for record in records:
         counts[record["what"]] = counts.get(record["what"], 0) + 1
-    return judge(records, KEYS, BATCH), counts
+    answers = {(r["who"], r["version"]) for r in records if r["what"] == "answer"}
+    return judge(records, KEYS, BATCH), {**counts, "version": len(answers)}
 
 
 def main() -> int:

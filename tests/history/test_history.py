@@ -29,4 +29,4 @@ def test_answers_are_whole_and_in_order_and_events_are_trained_once(tmp_path: Pa
     found, counts = run(tmp_path, SECONDS, SEED)
     print(f"seed {SEED}: {counts}")
     assert not found, f"seed {SEED}: {found[:5]}"
-    assert counts["answer"] >= 20 and counts["fault"] >= 3
+    assert counts["answer"] >= 20 and counts["fault"] >= 3 and counts["version"] >= 6
