@@ -189,7 +189,7 @@ the packages are: ${missing[*]}"
   install_packages "a Java 17 or Maven, for the tests' Kafka broker," "${missing[@]}"
 }
 
-# What counts instructions; with its headers.
+# has_valgrind: whether valgrind and the headers of its callgrind are here.
 has_valgrind() {
   command -v valgrind >/dev/null &&
     echo '#include <valgrind/callgrind.h>' | g++ -E -x c++ - >/dev/null 2>&1
@@ -479,9 +479,9 @@ run_sanitize() {
   build_cpp_tests build/csrc-asan -DSANITIZE=address,undefined
   ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1 \
     UBSAN_OPTIONS=print_stacktrace=1 run_shards build/csrc-asan/msrec_tests
-  say "Fuzzers in C++ on their corpora, and some thousand inputs"
-  run_native_fuzzers --runs 3000 --seconds 60
-  say "C++ tests of threads under TSan"
+  # Fuzzers use one CPU, so what TSan takes is compiled beside them; `join` in there is theirs too.
+  say "Fuzzers in C++ on their corpora, and some thousand inputs; C++ tests of threads under TSan"
+  start run_native_fuzzers --runs 3000 --seconds 120
   build_cpp_tests build/csrc-tsan -DSANITIZE=thread -DONLY="$THREADS"
   TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 run_shards build/csrc-tsan/msrec_tests \
     --gtest_filter="*${THREADS//|/*:*}*"

@@ -42,7 +42,7 @@ AVX512_FLAGS = [
 ]
 FILE_FLAGS = {
     f"{loops}_{name}.cc": flags
-    for loops in ("kernels", "elementwise")
+    for loops in ("kernels", "elementwise", "row_digests")
     for name, flags in (("avx2", AVX2_FLAGS), ("avx512", AVX512_FLAGS))
 }
 X86_ONLY = set(FILE_FLAGS)
@@ -235,6 +235,7 @@ setup(
             "uvloop>=0.21",
             "tensorboardX>=2.6.2.2",
             "tensorboard>=2.16",  # reads back what tensorboardX wrote
+            "greenlet>=3",  # threads of tests/simulation
             # A client that no one here wrote. Its extra for gRPC asks for an older protobuf than
             # MindSpore does; it runs with what MindSpore has.
             "tritonclient[http]>=2.50",

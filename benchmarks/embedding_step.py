@@ -7,8 +7,12 @@ input.
 Beside it: vanilla MindSpore (`nn.EmbeddingLookup(sparse=True, target="CPU")` with
 `nn.LazyAdam` on the CPU target, static ids), and the machine's floor (the bare memory work). With
 `--value-dtype` or `--state-dtype` other than float32, a table of float32 takes steps in between,
-and the ratios to it are printed too. Each round has the runs in another order, because each finds
-the caches and allocators as the one before left them.
+and the ratios to it are printed too. With `--output-dtype bfloat16` our rows go to the graph as
+bfloat16, those of the table of float32 as float32; all graphs, those without a table too, then end
+in a fused layer, which reads both (MindSpore's own kernels on the CPU read no bfloat16), and the
+ratios of whole steps are printed beside those of the tables; MindSpore's own path is left out then.
+Each round has the runs in another order, because each finds the caches and allocators as the one
+before left them.
 """
 
 from __future__ import annotations
@@ -46,10 +50,29 @@ class Head(nn.Cell):
         return self.loss(logit.reshape((-1,)), label)
 
 
+class FusedHead(nn.Cell):
+    """The same by a layer of one operator, of rows of float32 or bfloat16."""
+
+    def __init__(self, fields: int, dim: int) -> None:
+        super().__init__()
+        self.layer = mr.nn.MLP(fields * dim, (), out_features=1)
+        self.loss = nn.BCEWithLogitsLoss()
+
+    def construct(self, rows: Tensor, label: Tensor) -> Tensor:
+        """rows [B, F, D], label [B] -> loss."""
+        return self.loss(self.layer(rows).reshape((-1,)), label)
+
+
+def new_head(args: Any) -> nn.Cell:
+    """Return the head of the graphs of this run."""
+    kind = Head if args.output_dtype == "float32" else FusedHead
+    return kind(args.fields, args.dim)
+
+
 class Table(nn.Cell):
     """Lookup, then head."""
 
-    def __init__(self, lookup: nn.Cell, head: Head) -> None:
+    def __init__(self, lookup: nn.Cell, head: nn.Cell) -> None:
         super().__init__()
         self.lookup = lookup
         self.head = head
@@ -138,7 +161,9 @@ def floor(batches: list[np.ndarray], rows: int, dim: int, rounds: int) -> dict[s
 DTYPES = {"float32": ms.float32, "bfloat16": ms.bfloat16, "float16": ms.float16}
 
 
-def our_step(args: Any, name: str, value_dtype: str, state_dtype: str) -> tuple[TrainStep, Any]:
+def our_step(
+    args: Any, name: str, value_dtype: str, state_dtype: str, output_dtype: str
+) -> tuple[TrainStep, Any]:
     """Return the step of one of our tables with `args.rows` rows, and the table."""
     config = mr.TableConfig(
         args.dim,
@@ -147,7 +172,8 @@ def our_step(args: Any, name: str, value_dtype: str, state_dtype: str) -> tuple[
         state_dtype=DTYPES[state_dtype],
         rounding=args.rounding,
     )
-    net = Table(mr.HashEmbeddingLookup(config=config), Head(args.fields, args.dim))
+    lookup = mr.HashEmbeddingLookup(config=config, output_dtype=DTYPES[output_dtype])
+    net = Table(lookup, new_head(args))
     step = TrainStep(net, LazyAdam(net.trainable_params(), learning_rate=1e-3)).set_train()
     table = net.lookup.embedding_table
     touch_memory(args.rows * (20 + 12 * args.dim) * 3 // 2)
@@ -169,9 +195,18 @@ def main() -> None:
     parser.add_argument("--new", type=float, default=0.1, help="share of new keys, second run")
     parser.add_argument("--value-dtype", choices=tuple(DTYPES), default="float32")
     parser.add_argument("--state-dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument(
+        "--output-dtype",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="of our rows in the graph; bfloat16 with --value-dtype bfloat16",
+    )
     parser.add_argument("--rounding", choices=("stochastic", "nearest"), default="stochastic")
     parser.add_argument("--no-vanilla", action="store_true", help="leave MindSpore's own path out")
     args = parser.parse_args()
+    if args.output_dtype != "float32" and args.value_dtype != args.output_dtype:
+        parser.error("--output-dtype bfloat16 is for --value-dtype bfloat16")
+    args.no_vanilla |= args.output_dtype != "float32"
 
     ms.set_context(mode=ms.GRAPH_MODE, device_target="CPU")
     rng = np.random.default_rng(args.seed)
@@ -184,17 +219,20 @@ def main() -> None:
     label = Tensor((rng.random(args.batch) < 0.3).astype(np.float32))
     distinct = float(np.mean([len(np.unique(k)) for k in keys]))
 
-    ours, table = our_step(args, "embedding_step", args.value_dtype, args.state_dtype)
+    dtypes = (args.value_dtype, args.state_dtype, args.output_dtype)
+    ours, table = our_step(args, "embedding_step", *dtypes)
     steps, tables = {"ours": ours}, [table]
-    if (args.value_dtype, args.state_dtype) != ("float32", "float32"):
-        steps["float32"], wide = our_step(args, "embedding_step_float32", "float32", "float32")
+    if dtypes != ("float32",) * 3:
+        steps["float32"], wide = our_step(args, "embedding_step_float32", *("float32",) * 3)
         tables.append(wide)
     stats = table.stats()
     per_row = (stats["index_bytes"] + stats["metadata_bytes"]) / stats["rows"]
 
-    head = Head(args.fields, args.dim)
-    plain = PlainStep(head, LazyAdam(head.trainable_params(), learning_rate=1e-3)).set_train()
     rows_in = Tensor(rng.standard_normal((*shape, args.dim)).astype(np.float32))
+    # The graphs without a table: of float32 rows, and of those that ours gives where they differ.
+    plains = {"plain": plain_run(args, rows_in, label)}
+    if args.output_dtype != "float32":
+        plains["plain_narrow"] = plain_run(args, ops.cast(rows_in, ms.bfloat16), label)
     batches = [Tensor.from_numpy(k) for k in keys]
 
     fresh = iter(range(args.rows, 1 << 62, args.batch * args.fields))
@@ -206,7 +244,7 @@ def main() -> None:
 
     new_batches = [with_new(i) for i in range(args.rounds + 8)]
     runs: dict[str, Any] = {
-        "plain": lambda i: plain(rows_in, label)[0].asnumpy(),
+        **plains,
         **runs_of(steps, lambda i: batches[i % 8], label),
     }
     counted = [each.op_times() for each in tables]
@@ -238,7 +276,11 @@ def main() -> None:
     bare = floor(ranks, args.rows, args.dim, args.rounds)
 
     def cost(spent: dict[str, np.ndarray], name: str) -> float:
-        return float(np.median(spent[name]) - np.median(spent["plain"])) * 1e3
+        without = "plain_narrow" if name == "ours" and "plain_narrow" in spent else "plain"
+        return float(np.median(spent[name]) - np.median(spent[without])) * 1e3
+
+    def whole(spent: dict[str, np.ndarray], name: str) -> float:
+        return float(np.median(spent[name])) * 1e3
 
     figures: dict[str, Any] = {
         "lookups": args.batch * args.fields,
@@ -263,6 +305,11 @@ def main() -> None:
         for name, spent in (("", times), ("_new_keys", new_times), ("_used_rows", reused_times)):
             figures[f"float32{name}_ms"] = cost(spent, "float32")
             figures[f"to_float32{name}"] = cost(spent, "ours") / cost(spent, "float32")
+            if args.output_dtype != "float32":
+                figures[f"whole_step{name}_ms"] = whole(spent, "ours")
+                figures[f"whole_step_float32{name}_ms"] = whole(spent, "float32")
+                ratio = whole(spent, "ours") / whole(spent, "float32")
+                figures[f"whole_step_to_float32{name}"] = ratio
     figures["new_keys_ratio"] = figures["ours_new_keys_ms"] / figures["ours_ms"]
     figures["new_keys_used_rows_ratio"] = figures["ours_new_keys_used_rows_ms"] / figures["ours_ms"]
     if not args.no_vanilla:
@@ -279,6 +326,13 @@ def main() -> None:
         shown = value if isinstance(value, str) else f"{value:,}"
         print(f"{name:34s} {f'{value:,.3f}' if isinstance(value, float) else shown}")
     bench_common.save(args.json, figures)
+
+
+def plain_run(args: Any, rows: Tensor, label: Tensor) -> Callable[[int], Any]:
+    """Return a run of the graph with the rows as a plain input."""
+    head = new_head(args)
+    step = PlainStep(head, LazyAdam(head.trainable_params(), learning_rate=1e-3)).set_train()
+    return lambda _: step(rows, label)[0].asnumpy()
 
 
 def runs_of(

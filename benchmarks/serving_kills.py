@@ -24,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ os.environ.setdefault("GLOG_v", "3")
 import bench_common
 import numpy as np
 from serving_clients import http_request, tensors
-from serving_load import FIELDS, INPUTS, NUMBERS, milliseconds, network, start_server
+from serving_load import milliseconds, start_server, train_steps
 from tqdm import tqdm
 
 KINDS = ("worker", "writer", "training")
@@ -40,41 +41,16 @@ KINDS = ("worker", "writer", "training")
 
 def train(root: Path, options: Any) -> None:
     """Train for ever, with a delta a second, from the newest checkpoint where there is one."""
-    import mindspore as ms
-    from mindspore import nn
+    train_steps(root, options, seconds_passed(), every_steps=30, seed=time.time_ns())
 
-    import mindspore_rec as mr
 
-    ms.set_context(mode=ms.GRAPH_MODE)
-    rng = np.random.default_rng(time.time_ns())
-    law = bench_common.Zipf(options.keys, 1.05, rng)
-    net = network(options.hidden)
-    if not any(root.glob("*.full")):
-        table = net.embedding.embedding_table
-        for first in range(0, options.keys, 100_000):
-            numbers = np.arange(first, min(first + 100_000, options.keys))
-            rows = rng.normal(0, 0.01, (len(numbers), 16)).astype(np.float32)
-            table.write_rows(bench_common.spread_keys(numbers), rows)
-    model = mr.RecModel(net, nn.BCEWithLogitsLoss(), mr.LazyAdam(net.trainable_params()))
-
-    def batches() -> Any:
-        due = time.monotonic()
-        while True:
-            yield (
-                bench_common.spread_keys(law.draw((options.batch, FIELDS))),
-                rng.random((options.batch, NUMBERS), np.float32),
-                (rng.random((options.batch, 1)) < 0.3).astype(np.float32),
-            )
-            due = max(due + 1.0, time.monotonic())
-            time.sleep(max(0.0, due - time.monotonic()))
-
-    checkpoint = mr.RecCheckpoint(
-        root, every_steps=30, delta_every_steps=1, data_starts_over=True,
-        builder="serving_load:network", builder_arguments={"hidden": list(options.hidden)},
-        builder_inputs=INPUTS,
-    )  # fmt: skip
-    checkpoint.restore(model)
-    model.online_train(batches(), checkpoint, progress=False)
+def seconds_passed() -> Iterator[None]:
+    """Yield at once, and then each second."""
+    due = time.monotonic()
+    while True:
+        yield
+        due = max(due + 1.0, time.monotonic())
+        time.sleep(max(0.0, due - time.monotonic()))
 
 
 class Client:

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,24 +58,40 @@ def network(hidden: Sequence[int] = HIDDEN) -> Any:
 
 def train(root: Path, options: Any, deltas: int) -> None:
     """Write a full checkpoint with all keys, and deltas of a step each."""
+    steps = tqdm(range(deltas), desc="training", leave=False, disable=None)
+    train_steps(root, options, steps, every_steps=1 << 40, seed=options.seed)
+
+
+def train_steps(
+    root: Path, options: Any, steps: Iterable[object], every_steps: int, seed: int
+) -> None:
+    """Train a step for each item of `steps`, with a delta each, from the newest checkpoint if any.
+
+    Args:
+        root: directory of the run; a new one begins with a full checkpoint of all keys.
+        options: have `keys`, `batch` and `hidden`.
+        steps: any items; the next one is asked for before its step.
+        every_steps: steps between full checkpoints.
+        seed: of rows and batches.
+    """
     import mindspore as ms
     from mindspore import nn
 
     import mindspore_rec as mr
 
     ms.set_context(mode=ms.GRAPH_MODE)
-    rng = np.random.default_rng(options.seed)
+    rng = np.random.default_rng(seed)
     law = bench_common.Zipf(options.keys, 1.05, rng)
     net = network(options.hidden)
     table = net.embedding.embedding_table
-    for first in range(0, options.keys, 100_000):
+    for first in () if any(root.glob("*.full")) else range(0, options.keys, 100_000):
         numbers = np.arange(first, min(first + 100_000, options.keys))
         rows = rng.normal(0, 0.01, (len(numbers), DIM)).astype(np.float32)
         table.write_rows(bench_common.spread_keys(numbers), rows)
     model = mr.RecModel(net, nn.BCEWithLogitsLoss(), mr.LazyAdam(net.trainable_params()))
 
     def batches() -> Any:
-        for _ in tqdm(range(deltas), desc="training", leave=False, disable=None):
+        for _ in steps:
             yield (
                 bench_common.spread_keys(law.draw((options.batch, FIELDS))),
                 rng.random((options.batch, NUMBERS), np.float32),
@@ -83,10 +99,11 @@ def train(root: Path, options: Any, deltas: int) -> None:
             )
 
     checkpoint = mr.RecCheckpoint(
-        root, every_steps=1 << 40, delta_every_steps=1, data_starts_over=True,
+        root, every_steps=every_steps, delta_every_steps=1, data_starts_over=True,
         builder="serving_load:network", builder_arguments={"hidden": list(options.hidden)},
         builder_inputs=INPUTS,
     )  # fmt: skip
+    checkpoint.restore(model)
     model.online_train(batches(), checkpoint, progress=False)
 
 

@@ -169,6 +169,11 @@ SUITE: dict[str, Benchmark] = {
         "--keys 200000 --seconds 8 --rounds 2",
         "--keys 2000 --batch 64 --seconds 2 --rounds 1 --rate 20",
     ),
+    "serving_start": Benchmark(
+        "seconds until a server answers from a large checkpoint, by those of reading its files",
+        "--keys 4000000 --directory {disk}",
+        "--keys 2000 --rounds 1 --hidden 16",
+    ),
     "shared_rows": Benchmark(
         "lookups in rows that processes share while deltas of 100,000 rows come; memory of all",
         "--gigabytes 2 --readers 4",

@@ -81,6 +81,16 @@ class TableOperator(ops.Custom):
         self._table = table, int32_keys
         return self
 
+    def tell_dtypes(self, dtypes: Any) -> None:
+        """Tell operators of one function apart that have outputs of different dtypes.
+
+        PyNative mode remembers dtypes by function and attributes, and would take the other's.
+
+        Args:
+            dtypes: dtype of the output, or a tuple of dtypes.
+        """
+        self.add_prim_attr("output_dtypes", str(dtypes))
+
     def __call__(self, *args: Any) -> Any:
         """Run the operator outside a graph."""
         ready = tuple(self._ready(i, each) for i, each in enumerate(args))
@@ -143,6 +153,7 @@ def custom_op(
     infer = None if shapes is None else lambda *_: shapes
     op = TableOperator(f"{LIBRARY}:{name}", infer, dtype, "aot", bprop=bprop)
     op.add_prim_attr("reg_op_name", name)
+    op.tell_dtypes(dtype)
     op.raises_at_once = name in _WITH_USERS_KEYS
     # Calls stay in program order, those with an unused result are kept, and no two are merged.
     op.add_prim_attr("side_effect_mem", True)

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of keeping a table's digest while it is trained, beside the same table without it.
 
-    PYTHONPATH=.:benchmarks python tools/digest_cost.py --rows 1000000 --steps 100 --delta-every 50
+    PYTHONPATH=.:benchmarks python tools/digest_cost.py --steps 1000 --delta-every 50
 
 It is no benchmark, which use public names only.
 
 The step is that of `embedding_step.py` without the graph: look up batch x fields ids, accumulate
-their gradients, one step of Adam. Two equal tables take it in turns, in an order that changes, and
-both record changes and begin an epoch every so many steps, as a delta does; one of them keeps its
+their gradients, one step of Adam. Every so many steps comes a delta: changed rows are copied, and
+an epoch begins. Two equal tables take it in turns, in an order that changes; one of them keeps its
 digest. Counted are the processor's seconds of all threads, which other programs on the machine
-change less than the time that passes, and the pairs are compared one by one.
+change less than the time that passes. Figures are medians of pairs: of steps, and of deltas.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
 import bench_common
 import numpy as np
@@ -34,22 +35,16 @@ def new_table(name: str, args: argparse.Namespace) -> _native.Table:
     return table
 
 
-def trimmed(spent: np.ndarray) -> float:
-    """Return the mean without the tenth at either end, where other programs interfered."""
-    cut = len(spent) // 10
-    return float(np.sort(spent)[cut : len(spent) - cut].mean())
-
-
 def main() -> None:
     """Run the benchmark."""
     parser = bench_common.parser(__doc__ or "")
     parser.add_argument("--batch", type=int, default=4096, help="samples in a step")
     parser.add_argument("--fields", type=int, default=39, help="ids in a sample")
     parser.add_argument("--dim", type=int, default=16, help="floats in a row")
-    parser.add_argument("--rows", type=int, default=4_000_000, help="keys in each table")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="keys in each table")
     parser.add_argument("--zipf", type=float, default=1.2, help="exponent of the ids")
-    parser.add_argument("--steps", type=int, default=200, help="counted steps of each table")
-    parser.add_argument("--delta-every", type=int, default=100, help="steps between two deltas")
+    parser.add_argument("--steps", type=int, default=1000, help="counted steps of each table")
+    parser.add_argument("--delta-every", type=int, default=50, help="steps between two deltas")
     parser.add_argument("--batches", type=int, default=64, help="different batches")
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
@@ -62,43 +57,58 @@ def main() -> None:
     ]
     grad = rng.standard_normal((*shape, args.dim)).astype(np.float32)
     tables = {name: new_table(f"digest_cost.{name}", args) for name in ("plain", "digest")}
-    for table in tables.values():
-        table.mark()
+    marks = {name: table.mark() for name, table in tables.items()}
     begin = time.process_time()
     assert tables["digest"].keep_digest()
     first = time.process_time() - begin
 
-    def step(table: _native.Table, i: int) -> float:
-        begin = time.process_time()
+    def step(name: str, i: int) -> float:
+        table, begin = tables[name], time.process_time()
         _, ticket = table.lookup_train(batches[i % len(batches)])
         table.accumulate(ticket, grad)
         table.apply(1e-3)
-        if (i + 1) % args.delta_every == 0:
-            table.release_before(table.mark())
-            table.kept_digest()
         return time.process_time() - begin
 
-    spent: dict[str, list[float]] = {name: [] for name in tables}
+    def delta(name: str, i: int) -> float:
+        table, begin = tables[name], time.process_time()
+        rows = table.export_since(marks[name], True, False)
+        marks[name] = table.mark()
+        table.kept_digest()
+        table.release_before(marks[name])
+        copied.append(len(rows["keys"]))
+        return time.process_time() - begin
+
+    copied: list[int] = []
+    spent: dict[Any, dict[str, list[float]]] = {
+        run: {name: [] for name in tables} for run in (step, delta)
+    }
     for i in range(args.steps + args.delta_every):
-        for name in sorted(tables, reverse=bool(rng.integers(2))):
-            seconds = step(tables[name], i)
-            if i >= args.delta_every:
-                spent[name].append(seconds)
-    plain, digest = (np.array(spent[name]) for name in ("plain", "digest"))
+        for run in (step, delta) if (i + 1) % args.delta_every == 0 else (step,):
+            for name in sorted(tables, reverse=bool(rng.integers(2))):
+                seconds = run(name, i)
+                if i >= args.delta_every:
+                    spent[run][name].append(seconds)
     whole = int(tables["digest"].digest()[1][0])
     assert tables["digest"].kept_digest() == whole == int(tables["plain"].digest()[1][0])
-    more = digest - plain
-    at_delta = (np.arange(len(more)) + 1) % args.delta_every == 0
-    trained, saved = trimmed(more[~at_delta]), trimmed(more[at_delta]) / args.delta_every
+    every = args.delta_every
+    plain = {run: float(np.median(spent[run]["plain"])) for run in spent}
+    more = {
+        run: float(np.median(np.subtract(pairs["digest"], pairs["plain"])))
+        for run, pairs in spent.items()
+    }
+    by_step = more[step] + more[delta] / every
     figures = {
         "distinct": round(float(np.mean([len(np.unique(batch)) for batch in batches]))),
         "dim": args.dim,
         "rows": args.rows,
         "delta_every": args.delta_every,
-        "step_cpu_ms": trimmed(plain) * 1e3,
-        "more_in_steps_ms": trained * 1e3,
-        "more_in_deltas_by_step_ms": saved * 1e3,
-        "more_percent": (trained + saved) / trimmed(plain) * 100,
+        "rows_of_a_delta": copied[-1],
+        "step_cpu_ms": plain[step] * 1e3,
+        "delta_cpu_ms": plain[delta] * 1e3,
+        "more_in_a_step_ms": more[step] * 1e3,
+        "more_in_a_delta_ms": more[delta] * 1e3,
+        "more_percent_of_steps": by_step * 100 / plain[step],
+        "more_percent_of_steps_and_deltas": by_step * 100 / (plain[step] + plain[delta] / every),
         "first_digest_cpu_ms": first * 1e3,
     }
     for name, value in figures.items():

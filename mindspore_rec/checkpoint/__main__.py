@@ -20,6 +20,7 @@ from mindspore_rec.checkpoint.merge import merge_chain
 from mindspore_rec.checkpoint.publish import PUBLISHED, Publisher
 from mindspore_rec.checkpoint.share import total
 from mindspore_rec.parameter.quantise import ROWS
+from mindspore_rec.token_file import read_tokens
 
 _MOST_NAMED = 20  # keys of rows that differ
 
@@ -42,7 +43,9 @@ def _parser() -> argparse.ArgumentParser:
         help="compare the rows of the server at http://host:port with these checkpoints, instead",
     )
     check.add_argument("--model", help="its name at the server; default: the server's first")
-    check.add_argument("--token-file", type=Path, help="file with a bearer token of the server")
+    check.add_argument(
+        "--token-file", type=Path, help="file of the server's tokens; the first is sent"
+    )
 
     diff = commands.add_parser("diff", help="compare two states; ends with 1 if they differ")
     diff.add_argument("first", type=Path, help=path_help)
@@ -179,17 +182,17 @@ def _list(found: list[Entry]) -> int:
 def _verify(found: list[Entry]) -> int:
     bad = 0
     before: Entry | None = None
-    chain: list[Entry] = []  # to the state of `before`; empty where it is not whole
+    chain: list[Entry] = []  # from a full one to `before`; empty where one of them is bad
     for i, entry in enumerate(found):
         try:
-            whole = entry.kind == "full" or (bool(chain) and chain[-1] is before)
-            chain = [] if entry.kind == "full" else chain
+            begun, chain = chain, []
             verify(entry)
             if entry.kind == "delta" and before is not None:
                 check_follows(before, entry)
-            chain = [*chain, entry] if whole else []
-            if whole and _is_digested(found, i):
-                check_digests(chain)
+            if entry.kind == "full" or begun:
+                chain = [entry] if entry.kind == "full" else [*begun, entry]
+                if _is_digested(found, i):
+                    check_digests(chain)
             print(f"ok   {entry.path}")
         except (ValueError, OSError) as error:
             if entry.path.exists():
@@ -197,7 +200,6 @@ def _verify(found: list[Entry]) -> int:
                 bad += 1
             else:  # a run that goes on removes old ones
                 print(f"gone {entry.path}")
-                chain = []
         before = entry
     print(f"{len(found)} checkpoints, {bad} bad")
     return 1 if bad or not found else 0
@@ -214,10 +216,7 @@ def _is_digested(found: list[Entry], i: int) -> bool:
 def _verify_live(options: argparse.Namespace) -> int:
     token = None
     if options.token_file is not None:
-        lines = options.token_file.read_text(encoding="utf-8").splitlines()
-        token = next((line.strip() for line in lines if line.strip()), None)
-        if token is None:
-            raise ValueError(f"--token-file: {options.token_file} has no token")
+        token = read_tokens(options.token_file)[0].decode("utf-8")
     ask = http_client(options.live, token)
     tables = compare_live(options.path, ask, options.model)
     for table in tables:

@@ -42,6 +42,7 @@ from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.parallel.group import worker_group
 from mindspore_rec.parameter import TableParameter
+from mindspore_rec.sync import sync
 
 __all__ = ["chain_at", "load_checkpoint", "save_checkpoint", "training_cell"]
 
@@ -165,11 +166,7 @@ def _exchange(made: Path, target: Path) -> None:
             f"{os.strerror(error)}: this file system does not exchange two directories, so "
             f"{target} is the old checkpoint still, and the new one is at {kept}",
         )
-    descriptor = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(target.parent)
 
 
 def load_checkpoint(

@@ -97,7 +97,7 @@ def _compare_once(root: Path, ask: AskServer, model: str | None) -> list[LiveTab
     chain = chain_at(root, status["version"])
     verify_chain(chain)
     sizes = {name: _rows(chain, name) for name in chain[-1].manifest["tables"]}
-    parts = min(_MOST_PARTS, max(1, *(rows // _ROWS_OF_A_PART for rows in sizes.values()), 1))
+    parts = min(_MOST_PARTS, max([1, *(rows // _ROWS_OF_A_PART for rows in sizes.values())]))
     said = ask("/digests", {**query, "parts": parts})
     served = _tables(said, parts)
     missing = sizes.keys() - served.keys()

@@ -23,7 +23,7 @@ import stat
 import tempfile
 import uuid
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from mindspore_rec.checkpoint.manifest_fields import (
     PARTS_VERSION,
     check_fields,
 )
+from mindspore_rec.sync import sync
 
 __all__ = [
     "FORMAT_VERSION",
@@ -43,8 +44,8 @@ __all__ = [
     "link_or_copy",
     "new_directory",
     "new_id",
+    "put_in_place",
     "read_manifest",
-    "sync",
     "sync_files",
     "write_manifest",
 ]
@@ -88,11 +89,28 @@ def new_directory(target: Path) -> Iterator[Path]:
         sync_files(beside)
         os.chmod(beside, 0o755)
         sync(beside)
-        os.rename(beside, target)
+        put_in_place(beside, target)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
-    sync(target.parent)
+
+
+def put_in_place(beside: Path, target: Path) -> None:
+    """Rename a directory that is on disk, its new name too.
+
+    Raises:
+        OSError: the name is not on disk, and the directory has its old one again: whoever is told
+            that a checkpoint could not be written must not find it later, when the next delta has
+            begun from the state before.
+    """
+    os.rename(beside, target)
+    try:
+        sync(target.parent)
+    except OSError:
+        os.rename(target, beside)
+        with suppress(OSError):
+            sync(target.parent)
+        raise
 
 
 def describe_files(directory: Path) -> dict[str, Any]:
@@ -235,12 +253,3 @@ def sync_files(directory: Path) -> None:
     for path in directory.iterdir():
         os.chmod(path, 0o644)
         sync(path)
-
-
-def sync(path: Path) -> None:
-    """Write a file, or the names in a directory, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -96,6 +96,6 @@ def _merge_part(chain: Sequence[Entry], directory: Path, worker: int) -> Describ
             )
         merged[name] = table
         linked.update({part["counters"]} - {None})
-    for file in linked:
+    for file in sorted(linked):
         link_or_copy(last.path / file, directory / file)
     return merged

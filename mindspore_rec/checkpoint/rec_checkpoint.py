@@ -83,9 +83,10 @@ class RecCheckpoint(Callback):
             them.
         data_starts_over: whether the data may start anew after a restart: their position is then
             not saved, and any data are accepted. Default: False.
-        keep_digests: whether tables keep their digest while rows change, so that deltas have it and
-            a merged state is held to what was in memory (`docs/checkpoints.md`); of tables in host
-            memory only. Default: False, which costs nothing.
+        keep_digests: whether tables keep the digests of their rows, so that deltas have them, a
+            merged state is held to what was in memory, and `damaged_rows()` of a table finds rows
+            that changed by themselves (`docs/checkpoints.md`); of tables in host memory only. It
+            takes 8 bytes a row, and a hash of each row that a delta has. Default: True.
         announce: function that worker 0 calls from another thread when a checkpoint is written,
             with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and
             `saved_at`. Its exceptions are logged.
@@ -149,7 +150,7 @@ class RecCheckpoint(Callback):
         delta_every_seconds: float | None = None,
         states: Mapping[str, Any] | None = None,
         data_starts_over: bool = False,
-        keep_digests: bool = False,
+        keep_digests: bool = True,
         announce: Callable[[dict[str, Any]], Any] | None = None,
         builder: str | None = None,
         builder_arguments: Mapping[str, Any] | None = None,

@@ -7,13 +7,14 @@ import errno
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mindspore_rec._native import FileLock, make_directories
 from mindspore_rec.checkpoint.chain import Entry, entries, entry_at, newest_chain
 from mindspore_rec.checkpoint.manifest import TEMPORARY
 from mindspore_rec.checkpoint.team import Team
+from mindspore_rec.sync import sync
 
 __all__ = [
     "chain_of_all",
@@ -74,6 +75,11 @@ def open_to_write(root: Path, newest: int) -> FileLock:
     make_directories(root)
     held = lock(root)
     try:
+        if (
+            newest < 0
+        ):  # a process that made the directory may have died before its name was on disk
+            with suppress(PermissionError):  # of one whose names this user may not read
+                sync(root.absolute().parent)
         _remove_left_over(root)
         found = entries(root)
         if found and found[-1].step != newest:
@@ -96,9 +102,11 @@ def chain_of_all(root: Path, team: Team, step: int | None = None) -> list[Entry]
 def _remove(old: Iterable[Entry]) -> None:
     """Remove checkpoints, the newest first, so that no delta remains without its parent."""
     for entry in sorted(old, key=lambda each: -each.step):
-        # Renamed first, so that a half removed directory is never taken for a checkpoint.
+        # Renamed first, so that a half removed directory is never taken for a checkpoint; and on
+        # disk first, since after a power loss its files may be gone and its old name back.
         hidden = entry.path.with_name(f"{TEMPORARY}{entry.path.name}.removed")
         os.rename(entry.path, hidden)
+        sync(entry.path.parent)
         shutil.rmtree(hidden, ignore_errors=True)
 
 

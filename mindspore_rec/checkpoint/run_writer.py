@@ -212,18 +212,25 @@ class RunWriter:
 
         def merge() -> None:
             begin = time.perf_counter()
-            chain = chain_of_all(self._directory, team)
-            if len(chain) == 1:
-                return
-            target = self._directory / entry_name(chain[-1].step, "full")
             try:
+                chain = chain_of_all(self._directory, team)
+                if len(chain) == 1:
+                    return
+                target = self._directory / entry_name(chain[-1].step, "full")
                 written = merge_chain(chain, target, team)
             except OSError as error:
                 self.failures += 1
-                logger.warning("a full checkpoint could not be merged at %s: %s", target, error)
+                logger.warning(
+                    "a full checkpoint could not be merged in %s: %s", self._directory, error
+                )
                 return
             self._note(target, written, 0.0, time.perf_counter() - begin)
-            team.first(lambda: remove_old(self._directory, self._keep))
+            try:
+                team.first(lambda: remove_old(self._directory, self._keep))
+            except OSError as error:
+                logger.warning(
+                    "old checkpoints could not be removed from %s: %s", self._directory, error
+                )
 
         merger.begin(merge)
 

@@ -20,12 +20,13 @@ from mindspore_rec.checkpoint.manifest import (
     TEMPORARY,
     describe_files,
     new_directory,
-    sync,
+    put_in_place,
     sync_files,
     write_manifest,
 )
 from mindspore_rec.checkpoint.share import total
 from mindspore_rec.checkpoint.team import ALONE, Team
+from mindspore_rec.sync import sync
 
 __all__ = ["joined_tables", "summary", "write_checkpoint"]
 
@@ -109,8 +110,7 @@ def _finish(
     sync(beside / MANIFEST)
     os.chmod(beside, 0o755)
     sync(beside)
-    os.rename(beside, target)
-    sync(target.parent)
+    put_in_place(beside, target)
     return summary(made)
 
 

@@ -44,7 +44,7 @@ class CrossNet(CrossLayers):
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
-            the widths.
+            the widths; or bfloat16, as a lookup with `output_dtype` returns it.
 
     Outputs:
         float32 Tensor `[B, out_features]`.
@@ -122,7 +122,7 @@ class CrossNetV2(CrossLayers):
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
-            the widths.
+            the widths; or bfloat16, as a lookup with `output_dtype` returns it.
 
     Outputs:
         float32 Tensor `[B, out_features]`.

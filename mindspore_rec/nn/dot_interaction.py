@@ -9,7 +9,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from mindspore_rec.checks import check_int
-from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_inputs
+from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_inputs, widened
 
 __all__ = ["DotInteraction"]
 
@@ -93,11 +93,12 @@ class DotInteraction(FusedLayer):
                 raise ValueError(f"dense must be [B, {self.dim}], got {dense.shape}")
             if self.is_fused:
                 return self._fused((x, dense))
-            x = ops.cat((ops.expand_dims(dense, 1), x), 1)
+            dense = widened(dense)
+            x = ops.cat((ops.expand_dims(dense, 1), widened(x)), 1)
             return ops.cat((dense, self.pairs(x)), 1)
         if dense is not None:
             raise TypeError("dense must be None where the cell is made with dense=False")
-        return self._fused((x,)) if self.is_fused else self.pairs(x)
+        return self._fused((x,)) if self.is_fused else self.pairs(widened(x))
 
     def _fused(self, inputs: Any) -> Any:
         return self._run_fused(self.joined(inputs))

@@ -17,6 +17,7 @@ from mindspore_rec.nn.fused import (
     Program,
     check_inputs,
     join,
+    widened,
 )
 
 __all__ = ["FusedGraph"]
@@ -43,7 +44,8 @@ class FusedGraph(FusedLayer):
         outputs: names of the steps that are returned. Default: the last one.
 
     Inputs:
-        float32 Tensors `[B, ...]`, of so many floats a row as `inputs` says, in its order.
+        float32 Tensors `[B, ...]`, of so many floats a row as `inputs` says, in its order; or
+        bfloat16, as a lookup with `output_dtype` returns them, whose gradient is bfloat16 then.
 
     Outputs:
         float32 Tensor `[B, width]`, or a tuple of them where there are several `outputs`.
@@ -108,6 +110,7 @@ class FusedGraph(FusedLayer):
             raise ValueError(f"outputs must be names of steps, got {tuple(outputs)}")
         # Past Cell.__setattr__: the layers are children of the network, which names them.
         object.__setattr__(self, "parts", nn.CellList(parts, auto_prefix=False))
+        self.readers = tuple(sum(i in read for read in reads) for i in range(len(inputs)))
         self.places = _places(self)
         self.moved: tuple[tuple[int, ...], ...] = ()  # of each layer's normalizations
         self._fuse()
@@ -134,7 +137,10 @@ class FusedGraph(FusedLayer):
 
     def _one_by_one(self, inputs: Any) -> Any:
         """Return the outputs by the layers, each for itself."""
-        values = inputs
+        values: Any = ()
+        for i in range(len(inputs)):
+            # MindSpore has no kernel that adds bfloat16 gradients of several readers.
+            values = (*values, widened(inputs[i]) if self.readers[i] > 1 else inputs[i])
         for k in range(len(self.reads)):
             read: Any = ()
             for place in self.reads[k]:

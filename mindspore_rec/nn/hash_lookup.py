@@ -76,13 +76,18 @@ class HashEmbeddingLookup(TableLookup):
             "feature admission and eviction" of Rec SDK. Default: 1.
         cache: as for `TableConfig`. Default: all rows in host memory.
         config: the table as a `TableConfig`, instead of the arguments above that describe one;
-            `max_norm`, `padding_key` and `faae_coefficient` are the lookup's and stay.
+            `max_norm`, `padding_key`, `faae_coefficient` and `output_dtype` are the lookup's and
+            stay.
+        output_dtype: dtype of the rows that are returned and of the gradient that they take, after
+            FBGEMM's argument. `float32`; or, for a table with bfloat16 values and without
+            `max_norm`, `bfloat16`: the rows' own bits, half as many bytes (`docs/precision.md`).
+            Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
 
     Outputs:
-        float32 Tensor `[*ids.shape, embedding_size]`.
+        Tensor `[*ids.shape, embedding_size]` of `output_dtype`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -124,6 +129,7 @@ class HashEmbeddingLookup(TableLookup):
         faae_coefficient: int = 1,
         cache: CacheConfig | None = None,
         config: TableConfig | None = None,
+        output_dtype: Any = ms.float32,
     ) -> None:
         check_sparse(sparse)
         _refuse_vocab_cache(vocab_cache_size)
@@ -151,7 +157,7 @@ class HashEmbeddingLookup(TableLookup):
                     cache=cache,
                 )
             table = new_hash_table("HashEmbeddingLookup", config)
-        super().__init__(table, max_norm, padding_key, faae_coefficient)
+        super().__init__(table, max_norm, padding_key, faae_coefficient, output_dtype)
         self.key_dtype = table.key_dtype
 
 

@@ -60,7 +60,7 @@ class MLP(FusedLayer):
 
     Inputs:
         x: float32 Tensor `[B, in_features]`, or one `[B, ...]` of so many floats a row for each of
-            the widths.
+            the widths; or bfloat16, as a lookup with `output_dtype` returns it.
 
     Outputs:
         float32 Tensor `[B, out_features]`, or `[B, hidden[-1]]`.

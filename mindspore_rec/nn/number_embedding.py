@@ -9,7 +9,7 @@ from mindspore import Parameter, Tensor, ops
 from mindspore.common.initializer import Normal, initializer
 
 from mindspore_rec.checks import check_int, check_number
-from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_inputs
+from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_inputs, widened
 
 __all__ = ["NumberEmbedding"]
 
@@ -75,7 +75,7 @@ class NumberEmbedding(FusedLayer):
         if self.is_fused:
             scaled = self._run_fused((x, self.vectors))
             return scaled.reshape((-1, self.numbers, self.dim))
-        return ops.expand_dims(x, 2) * self.vectors
+        return ops.expand_dims(widened(x), 2) * self.vectors
 
     def learned(self) -> Any:
         """Return the parameters, in the order in which `add_to` asks for them."""

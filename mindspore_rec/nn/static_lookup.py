@@ -59,12 +59,14 @@ class EmbeddingLookup(nn.Cell):
             Default: 0.
         config: the table as a `TableConfig` with `vocab_size`, instead of the arguments above that
             describe one. Only for 'CPU'.
+        output_dtype: dtype of the rows that are returned and of their gradient, `float32` or
+            `bfloat16`, as for `HashEmbeddingLookup`. Only for 'CPU'. Default: `float32`.
 
     Inputs:
         ids: int32 or int64 Tensor of any shape, static or dynamic.
 
     Outputs:
-        float32 Tensor `[*ids.shape, embedding_size]`.
+        Tensor `[*ids.shape, embedding_size]` of `output_dtype`.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -98,6 +100,7 @@ class EmbeddingLookup(nn.Cell):
         cache: CacheConfig | None = None,
         vocab_cache_size: int = 0,
         config: TableConfig | None = None,
+        output_dtype: Any = ms.float32,
     ) -> None:
         super().__init__()
         describing = describing_arguments(EmbeddingLookup.__init__, locals())
@@ -133,7 +136,7 @@ class EmbeddingLookup(nn.Cell):
                 )
             )
             self.vocab_size, self.embedding_size = table.shape
-            self.lookup = TableLookup(table, max_norm, padding_key)
+            self.lookup = TableLookup(table, max_norm, padding_key, output_dtype=output_dtype)
             self.embedding_table = table
             return
         self.vocab_size, self.embedding_size = vocab_size, embedding_size
@@ -141,6 +144,7 @@ class EmbeddingLookup(nn.Cell):
             raise ValueError("sparse must be False with target='DEVICE': its gradient is dense")
         given = {"out_of_range": out_of_range != "error", "name": name is not None}
         given.update(padding_key=padding_key is not None, seed=seed != 0, cache=cache is not None)
+        given.update(output_dtype=output_dtype != ms.float32)
         for argument, is_given in given.items():
             if is_given:
                 raise ValueError(f"{argument} is for target='CPU' only")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from mindspore import Tensor
 
 from mindspore_rec.checks import check_int
-from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_inputs
+from mindspore_rec.nn.fused import Columns, FusedLayer, Program, check_inputs, widened
 
 __all__ = ["Sum"]
 
@@ -54,9 +54,9 @@ class Sum(FusedLayer):
     def construct(self, *inputs: Tensor) -> Tensor:
         """Return the sum."""
         check_inputs(inputs, self.in_features)
-        total = inputs[0].reshape((-1, self.out_features))
+        total = widened(inputs[0]).reshape((-1, self.out_features))
         for i in range(1, len(self.in_features)):
-            total = total + inputs[i].reshape((-1, self.out_features))
+            total = total + widened(inputs[i]).reshape((-1, self.out_features))
         return total
 
     def add_to(

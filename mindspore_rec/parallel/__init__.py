@@ -4,7 +4,20 @@
 `python -m mindspore_rec.launch -n 4 train.py` starts them; docs/parallel.md says how.
 """
 
-from mindspore_rec._native import WorkerError
-from mindspore_rec.parallel.group import WorkerGroup, worker_group
+from typing import TYPE_CHECKING
+
+from mindspore_rec.lazy import lazily
+
+if TYPE_CHECKING:
+    from mindspore_rec._native import WorkerError
+    from mindspore_rec.parallel.group import WorkerGroup, worker_group
+else:  # the launcher uses modules of this package, and no MindSpore
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "mindspore_rec._native": ["WorkerError"],
+            "mindspore_rec.parallel.group": ["WorkerGroup", "worker_group"],
+        },
+    )
 
 __all__ = ["WorkerError", "WorkerGroup", "worker_group"]

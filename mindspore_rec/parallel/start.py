@@ -13,9 +13,6 @@ import site
 import sys
 from pathlib import Path
 
-from mindspore._c_expression import RuntimeConf
-from mindspore.device_context.cpu.op_tuning import threads_num
-
 from mindspore_rec import _native
 from mindspore_rec._native import WorkerError
 from mindspore_rec.parallel.launcher import Launched
@@ -194,5 +191,9 @@ def share_cores() -> None:
     threads = int(os.environ.get(THREADS, 0))
     if threads == 0 or len(os.sched_getaffinity(0)) <= threads:
         return
+    # Here, for the launcher imports this module and has no use for MindSpore.
+    from mindspore._c_expression import RuntimeConf
+    from mindspore.device_context.cpu.op_tuning import threads_num
+
     if not RuntimeConf.get_instance().is_op_threads_num_configured():
         threads_num(threads)

@@ -46,6 +46,9 @@ class ChangeMarks:
     def keep_digest(self) -> bool:
         """Have the table keep its digest while rows change, as long as a mark is held.
 
+        It keeps 8 bytes for each row. Rows are hashed when they are exported, or when a mark is
+        taken, not while they are trained.
+
         Returns:
             Whether it does: a table does not whose rows are in tiers below host memory or on a
             device, are evicted by age, or are those of a vocabulary.

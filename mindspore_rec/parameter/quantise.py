@@ -9,12 +9,31 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["BITS", "ROWS", "check_rows", "dequantise", "from_bytes", "quantise", "to_bytes"]
+__all__ = [
+    "BITS",
+    "ROWS",
+    "check_rows",
+    "dequantise",
+    "from_bytes",
+    "quantise",
+    "rows_of_bits",
+    "to_bytes",
+]
 
 BITS = {"int8": 8, "int4": 4}
 ROWS = ("float32", *BITS)  # types of rows of a predictor and of an export
 
 _LARGEST = 65504.0  # of float16
+
+
+def rows_of_bits(bits: int) -> str:
+    """Return the type of rows whose codes have so many bits; 'float32' for all but 8 and 4.
+
+    Example:
+        >>> rows_of_bits(4), rows_of_bits(32)
+        ('int4', 'float32')
+    """
+    return next((rows for rows, each in BITS.items() if each == bits), "float32")
 
 
 def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

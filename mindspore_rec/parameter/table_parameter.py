@@ -180,6 +180,11 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
         )
         self._map_get = custom_op("MsrMapGet", rows_and_ticket, lookup_bprop, multi_output=True)
         self._lookup_eval = custom_op("MsrLookupEval", ms.float32, eval_bprop)
+        # The same of rows that are handed over as bfloat16; so is their gradient.
+        self._narrow_train = custom_op(
+            "MsrLookupTrain", (ms.bfloat16, ms.int64), lookup_bprop, multi_output=True
+        )
+        self._narrow_eval = custom_op("MsrLookupEval", ms.bfloat16, eval_bprop)
         self._pool_train = custom_op("MsrPoolTrain", rows_and_ticket, pool_bprop, multi_output=True)
         self._pool_eval = custom_op("MsrPoolEval", ms.float32, pool_eval_bprop)
 
@@ -272,14 +277,22 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
         """Keep the table's own name whatever cell holds it."""
 
-    def lookup_train(self, ids: Tensor, descriptor: Tensor) -> Tensor:
-        """Return rows `[*ids.shape, dim]` of a training lookup, which inserts and counts keys."""
+    def lookup_train(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
+        """Return rows `[*ids.shape, dim]` of a training lookup, which inserts and counts keys.
+
+        They are float32, or bfloat16 if `narrow`, which is for tables with bfloat16 values.
+        """
         if self.device is not None:
-            return self.device.lookup(ids, descriptor, self.anchor)
+            rows = self.device.lookup(ids, descriptor, self.anchor)
+            return ops.cast(rows, ms.bfloat16) if narrow else rows
+        if narrow:
+            return self._narrow_train(ids, descriptor, self.like, self.anchor)[0]
         return self._lookup_train(ids, descriptor, self.like, self.anchor)[0]
 
-    def lookup_eval(self, ids: Tensor, descriptor: Tensor) -> Tensor:
-        """Return rows `[*ids.shape, dim]` without any effect on the table."""
+    def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
+        """Return such rows without any effect on the table."""
+        if narrow:
+            return self._narrow_eval(ids, descriptor, self.like, self.anchor)
         return self._lookup_eval(ids, descriptor, self.like, self.anchor)
 
     def pool_train(

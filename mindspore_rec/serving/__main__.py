@@ -41,7 +41,7 @@ class _UsageError(Exception):
 
 @dataclass(frozen=True)
 class _Checked:
-    """What a command line declares, and what is there for it."""
+    """Models and parts of a server that a command line asks for, checked."""
 
     models: list[tuple[str, str]]  # names and directories
     tiers: CacheConfig | None

@@ -8,6 +8,9 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from mindspore_rec._native import make_directories
+from mindspore_rec.sync import sync
+
 __all__ = ["Decision", "Journal"]
 
 KINDS = ("leave", "join", "cut")
@@ -55,9 +58,11 @@ class Journal:
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._path = None if path is None else Path(path)
         self._decisions: list[Decision] = []
+        self._length = 0  # bytes of the file that are decisions
+        self._named = False  # whether the file's name is on disk for certain
         if self._path is None:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(self._path.parent)
         text = self._path.read_bytes() if self._path.exists() else b""
         whole, _, torn = text.rpartition(b"\n")
         for number, line in enumerate(whole.splitlines(), 1):
@@ -67,6 +72,7 @@ class Journal:
                 raise ValueError(f"{self._path}, line {number} is no decision: {error}") from error
         if torn:  # a crash while it was written: it had not taken effect
             os.truncate(self._path, len(text) - len(torn))
+        self._length = len(text) - len(torn)
 
     def of_worker(self, worker: int, workers: int) -> Journal:
         """Return the journal of one of several workers, whose decisions are of its partitions.
@@ -87,13 +93,25 @@ class Journal:
         return Journal(self._path.with_name(f"{self._path.name}.{worker}-of-{workers}"))
 
     def append(self, decision: Decision) -> None:
-        """Append a decision, which is on disk when this returns."""
+        """Append a decision, which is on disk when this returns.
+
+        Raises:
+            OSError: it cannot be written, and is not among the decisions.
+        """
         if self._path is not None:
-            with open(self._path, "ab") as file:
-                file.write(json.dumps(list(decision)).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            self._write(self._path, json.dumps(list(decision)).encode() + b"\n")
         self._decisions.append(decision)
+
+    def _write(self, path: Path, line: bytes) -> None:
+        with open(path, "ab") as file:
+            file.truncate(self._length)  # what an append that failed may have left
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        if not self._named:
+            sync(path.parent)
+            self._named = True
+        self._length += len(line)
 
     def __len__(self) -> int:
         return len(self._decisions)

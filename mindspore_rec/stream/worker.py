@@ -12,6 +12,7 @@ from typing import Any
 from mindspore_rec.checks import check_number
 from mindspore_rec.stream.channel import DataSender
 from mindspore_rec.stream.dataset import StreamingDataset
+from mindspore_rec.sync import sync
 
 __all__ = ["FeatureWorker"]
 
@@ -98,11 +99,7 @@ class FeatureWorker:
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, self._path)
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync(self._path.parent)
 
 
 def _read_state(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 
 That thread is in the table's tier, a Python object, and needs the interpreter to come out. A call
 that keeps the interpreter's lock while it waits for the table never ends, so this process says each
-name before and after the call.
+name before and after the call. Without names on the command line it calls all of them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def drop_beside() -> None:
 
 
 def main() -> None:
-    for name in sys.argv[1:]:
+    for name in sys.argv[1:] or [*native_calls.public_names(), "(drop)"]:
         faulthandler.dump_traceback_later(20, exit=True)  # needs no lock of the interpreter
         print("calling", name, flush=True)
         if name == "(drop)":

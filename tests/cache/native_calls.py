@@ -101,6 +101,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "close": lambda t: t.close(),
     "collect_evicted": lambda t: t.collect_evicted(True),
     "contains": lambda t: t.contains(KEYS),
+    "damaged_rows": lambda t: t.damaged_rows(),
     "device_state_width": lambda t: t.device_state_width,
     "digest": lambda t: t.digest(),
     "dim": lambda t: t.dim,

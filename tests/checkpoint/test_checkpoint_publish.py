@@ -275,7 +275,7 @@ def test_following_goes_on_after_damage_and_a_full_disk(
     names = ["000000000005.full", *(f"{step:012d}.delta" for step in (6, 8, 9, 10))]
     names += ["000000000010.full", "000000000011.delta", "000000000012.delta"]
     assert copied == [*names, "000000000007.delta"]
-    # What is damaged in the run later on stays in the copy; damage of the copy is mended.
+    # A file damaged in the run later stays whole in the copy; one damaged in the copy is mended.
     damaged.write_bytes(whole[:-9])
     mended = copy / "000000000012.delta" / "manifest.json"
     mended.write_bytes(b"{}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether counted instructions are those of a table, and which functions have grown."""
+"""Compare counted instructions with a table, and name the functions that have grown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BODY = re.compile(r"std::_Function_handler<[^,]*, (.*)>::_M_invoke\(.*\)")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What became of a case.
+    """Result of comparing a case with the table.
 
     Attributes:
         fine: whether it has about as many instructions as the table.

@@ -98,7 +98,7 @@ def try_many(
     """
     rng, end = random.Random(f"{target.name} {seed}"), time.monotonic() + seconds
     corpus = list(inputs_of(target).values())
-    # What is collected by chance would count as an input's time.
+    # Collect garbage now: a collection later would count as the time of an input.
     gc.collect()
     gc.freeze()
     for number in range(runs):

@@ -76,6 +76,8 @@ NASTY: list[Any] = [
     {"__array__": []}, "x" * 5000,
 ]  # fmt: skip
 
+NAMES = ["x", "../x", "/tmp/x", "..", "a/b"]  # of what has another name
+
 
 def mutate_json(value: Any, rng: random.Random, extra: list[Any]) -> Any:
     """The value with something in it deleted, replaced, doubled or exchanged."""
@@ -92,7 +94,8 @@ def mutate_json(value: Any, rng: random.Random, extra: list[Any]) -> Any:
         if change < 0.15:
             del at[key]
         elif change < 0.3 and isinstance(at, dict):
-            at[rng.choice(["x", *map(str, keys), *(each for each in extra)])] = at[key]
+            known = [*map(str, keys), *(each for each in extra)]
+            at[rng.choice(NAMES if rng.random() < 0.5 else known)] = at[key]
         elif change < 0.4:
             other = rng.choice(keys)
             at[key], at[other] = at[other], at[key]

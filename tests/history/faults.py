@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to the parts of a run, by a seed."""
+"""Kill, stop and fill up the parts of a run, by a seed."""
 
 from __future__ import annotations
 

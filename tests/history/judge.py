@@ -45,7 +45,7 @@ class Finding:
 
 
 class _States:
-    """What a state must be, from the events that lead to it."""
+    """Counts of each key after each step, from the events."""
 
     def __init__(self, events: Sequence[int], keys: int, batch: int) -> None:
         seen = np.zeros((len(events) // batch + 1, keys), np.int64)

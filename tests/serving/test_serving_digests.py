@@ -27,7 +27,9 @@ from mindspore_rec.checkpoint.publish import Publisher
 from mindspore_rec.serving import Predictor
 from mindspore_rec.ssd import SsdStore
 from mindspore_rec.ssd.__main__ import verify as verify_ssd
+from tests.cache.redis_server import RedisServer
 from tests.nightly import NIGHTLY
+from tests.serving.http_server import Server
 from tests.serving.serving_network import Marked
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -153,6 +155,57 @@ def test_faults_of_one_bit_in_a_predictor_are_found_and_named(
         tables["serving.one"].erase_rows(gone)
         named = {table.name: dict(table.wrong) for table in compare_live(run, ask)}
         assert named == {"serving.one": {7: "the server has no such row"}, "serving.two": {}}
+
+
+def values_of(table: MapParameter) -> dict[int, bytes]:
+    rows = table.export_rows()
+    return {
+        key: row.tobytes() for key, row in zip(rows["keys"].tolist(), rows["values"], strict=True)
+    }
+
+
+def flip_in_redis(client: Any, bucket: bytes, field: bytes, at: int, bit: int) -> None:
+    row = client.hget(bucket, field)
+    client.hset(bucket, field, row[:at] + bytes([row[at] ^ 1 << bit]) + row[at + 1 :])
+
+
+def test_faults_of_one_bit_in_redis_are_found_and_named(run: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    server = RedisServer(tmp_path / "redis")
+    import redis
+
+    client: Any = redis.Redis.from_url(server.url)
+    tiers = CacheConfig(host_rows=16, remote=server.url)
+    with Predictor(run, Marked, inputs=INPUTS, follow=False, tiers=tiers) as predictor:
+        ask = asker(predictor)
+        assert all(table.same and table.served.row_count == 50 for table in compare_live(run, ask))
+        places: list[tuple[str, int, tuple[bytes, bytes], int]] = []
+        for name, table in predictor._runner.tables.items():
+            rows: dict[int, tuple[bytes, bytes]] = {}
+            for bucket in client.keys(f"emb{{*{name}/*}}v"):
+                fields = [field for field in client.hkeys(bucket) if len(field) == 8]
+                rows |= {int.from_bytes(each, "little"): (bucket, each) for each in fields}
+            # Those of them that are older copies of rows in memory are not read.
+            before = values_of(table)
+            for place in rows.values():
+                flip_in_redis(client, *place, 20, 0)
+            after = values_of(table)
+            for key, place in rows.items():
+                flip_in_redis(client, *place, 20, 0)
+                if after[key] != before[key]:
+                    places.append((name, key, place, table.dim))
+        assert len(places) >= 2 * (50 - 16)
+        for _ in range(FAULTS):
+            name, key, place, dim = places[rng.integers(len(places))]
+            fault = 20 + int(rng.integers(4 * dim)), int(rng.integers(8))  # in the value
+            flip_in_redis(client, *place, *fault)
+            for found in compare_live(run, ask):
+                wrong = {key} if found.name == name else set()
+                assert set(found.wrong) == wrong and found.same == (not wrong)
+            flip_in_redis(client, *place, *fault)
+        assert all(table.same for table in compare_live(run, ask))
+    client.close()
+    server.kill()
 
 
 def test_it_says_when_the_server_is_elsewhere(run: Path, tmp_path: Path) -> None:
@@ -290,3 +343,19 @@ def flip(path: Path, rng: np.random.Generator, at: int = -1, undo: bool = False)
         file.write(bytes([byte ^ 1 << bit]))
         file.flush()
         os.fsync(file.fileno())
+
+
+def test_verify_sends_a_servers_token(exported: Path, tmp_path: Path) -> None:
+    tokens, wrong = tmp_path / "tokens", tmp_path / "wrong"
+    for path, token in ((tokens, "0123456789abcdef"), (wrong, "fedcba9876543210")):
+        path.touch(0o600)
+        path.write_text(f"# of the web shop\n\n{token}\n")
+    with Server(exported, f"--token-file={tokens}") as server:
+        server.wait_ready()
+        command = ["verify", str(exported), f"--live=http://127.0.0.1:{server.port}"]
+        assert main([*command, f"--token-file={tokens}"]) == 0
+        with pytest.raises(OSError, match="401"):
+            main([*command, f"--token-file={wrong}"])
+    wrong.write_text("# none\n")
+    with pytest.raises(ValueError, match="must have a token"):
+        main([*command, f"--token-file={wrong}"])

@@ -22,7 +22,7 @@ def source_of(module: str) -> Path:
 
 
 def findings(path: Path) -> list[str]:
-    """What a module must not have."""
+    """Return the uses of pickle and its like in a module."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the command begins: what it refuses at once, whose the ports are, and what it leaves."""
+"""Start of the server's command: arguments it refuses, its ports, and files it leaves behind."""
 
 from __future__ import annotations
 

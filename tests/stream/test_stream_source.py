@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import signal
 import threading
 import time
@@ -26,6 +28,7 @@ from mindspore_rec.stream import (
     TsvFormat,
     pack,
 )
+from mindspore_rec.stream.journal import Decision
 
 SCHEMA = pa.schema({"x": pa.int64(), "t": pa.float64()})
 
@@ -124,6 +127,27 @@ def test_a_batch_may_be_cut_short_and_is_cut_there_again(tmp_path: Path) -> None
     assert sizes == [3, 4, 5, 6]
     again = cutting(StopWhen(batches=4))  # everything is there at once
     assert [batch.num_rows for batch in again] == sizes
+
+
+def test_a_decision_that_cannot_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "journal"
+    journal = Journal(path)
+    journal.append(Decision(1, "cut", -1))
+    sync = os.fsync
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="no"):
+        journal.append(Decision(2, "leave", 0))
+    assert len(journal) == 1
+    monkeypatch.setattr(os, "fsync", sync)
+    journal.append(Decision(3, "cut", -1))
+    again = Journal(path)
+    assert [again[i].taken for i in range(len(again))] == [1, 3]
 
 
 def test_decisions_of_a_torn_journal_are_forgotten(tmp_path: Path) -> None:

@@ -91,6 +91,13 @@ py::tuple DigestsOfTable(const PyTable& self, uint32_t part, uint32_t parts) {
   return py::make_tuple(Array<int64_t>(n, found.data()), Array<uint64_t>(n, of.data()));
 }
 
+Array<int64_t> DamagedRowsOf(const PyTable& self, uint32_t part, uint32_t parts) {
+  CheckParts(parts);
+  if (part >= parts) throw py::value_error("part must be below parts");
+  const auto keys = WithoutPython([&] { return self->DamagedRows(part, parts); });
+  return Array<int64_t>(static_cast<py::ssize_t>(keys.size()), keys.data());
+}
+
 }  // namespace
 
 void BindTableDigest(TableClass* table) {
@@ -99,7 +106,8 @@ void BindTableDigest(TableClass* table) {
       .def("keep_digest",
            [](const PyTable& self) { return WithoutPython([&] { return self->KeepDigest(); }); })
       .def("kept_digest",
-           [](const PyTable& self) { return WithoutPython([&] { return self->KeptDigest(); }); });
+           [](const PyTable& self) { return WithoutPython([&] { return self->KeptDigest(); }); })
+      .def("damaged_rows", &DamagedRowsOf, py::arg("part") = 0, py::arg("parts") = 1);
 }
 
 void BindDigest(py::module_* module) {

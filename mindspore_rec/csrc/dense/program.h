@@ -79,6 +79,10 @@ struct BatchRun {
   std::vector<const float*> parameters;
   std::vector<const void*> extras;  // inputs without a gradient: masks, counters
   std::vector<float*> parameter_gradients;
+  // Inputs in bfloat16, and gradients of inputs that are rounded to it: by number of the input,
+  // null or left out where it is float32.
+  std::vector<const uint16_t*> bfloat16_inputs;
+  std::vector<uint16_t*> bfloat16_input_gradients;
 
   int64_t padded() const { return slices * slice_rows; }
 };
@@ -139,6 +143,9 @@ class DenseProgram {
   int64_t packed_bytes() const { return packed_bytes_; }
 
   // ---- runs
+
+  // Those of inputs that `run` has in bfloat16 are not read. Slices are widened, and gradients
+  // rounded, in the cache.
 
   // Computes the outputs. `run` has batch, saved (in training), packed, parameters and extras.
   // Without training, values are kept for the time of the call.

@@ -9,6 +9,7 @@
 #include "dense/program.h"
 #include "dense/rows.h"
 #include "util/aligned.h"
+#include "util/number_type.h"
 #include "util/thread_pool.h"
 
 namespace msrec {
@@ -51,6 +52,12 @@ void DenseProgram::Cut(BatchRun* run) const {
 }
 
 namespace {
+
+// Returns element i, null where there is none.
+template <typename T>
+T* ElementOrNull(const std::vector<T*>& all, size_t i) {
+  return i < all.size() ? all[i] : nullptr;
+}
 
 // Scratch of the calling thread, kept between calls.
 float* ThreadScratch(int64_t floats) {
@@ -111,8 +118,14 @@ void DenseProgram::ForwardSlice(const BatchRun& run, size_t stage, const SliceRu
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const int64_t width = inputs_[i].width;
       const Block block = slice.value(inputs_[i]);
-      const Block given{const_cast<float*>(inputs[i]) + first * width, width};
-      CopyRows(given, rows, width, block);
+      if (const uint16_t* halves = ElementOrNull(run.bfloat16_inputs, i); halves != nullptr) {
+        for (int64_t r = 0; r < rows; ++r) {
+          Widen(NumberType::kBfloat16, halves + (first + r) * width, static_cast<size_t>(width),
+                block.row(r));
+        }
+      } else {
+        CopyRows({const_cast<float*>(inputs[i]) + first * width, width}, rows, width, block);
+      }
       ZeroRows(block, rows, run.slice_rows, width);
     }
   }
@@ -170,8 +183,12 @@ void DenseProgram::BackwardSlice(const BatchRun& run, size_t stage, const SliceR
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) (*layer)->Backward(slice);
   for (size_t i = 0; stage == 0 && i < inputs_.size(); ++i) {
     const int64_t width = inputs_[i].width;
-    const Block given{input_gradients[i] + first * width, width};
-    CopyRows(slice.gradient(inputs_[i]), rows, width, given);
+    const Block gradient = slice.gradient(inputs_[i]);
+    if (uint16_t* halves = ElementOrNull(run.bfloat16_input_gradients, i); halves != nullptr) {
+      ActiveElementwise().round_bfloat16(rows, width, gradient, halves + first * width, width);
+    } else {
+      CopyRows(gradient, rows, width, {input_gradients[i] + first * width, width});
+    }
   }
 }
 

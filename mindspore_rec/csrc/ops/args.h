@@ -31,6 +31,8 @@ inline constexpr const char* kTypeName<uint8_t> = "uint8";
 template <>
 inline constexpr const char* kTypeName<bool> = "bool";
 
+inline constexpr const char* kBfloat16 = "bfloat16";
+
 // Inputs, then outputs of an operator. An argument is `what` in messages.
 struct Args {
   const char* op;
@@ -71,13 +73,20 @@ struct Args {
   // many or more).
   template <typename T>
   T* Data(int i, const char* what, size_t count) const {
-    if (!IsType(i, kTypeName<T>) || Size(i) != count) Refuse<T>(i, what, "", count);
+    if (!IsType(i, kTypeName<T>) || Size(i) != count) Refuse(i, what, "", count, kTypeName<T>);
     return static_cast<T*>(params[i]);
   }
   template <typename T>
   T* DataAtLeast(int i, const char* what, size_t count) const {
-    if (!IsType(i, kTypeName<T>) || Size(i) < count) Refuse<T>(i, what, "at least ", count);
+    if (!IsType(i, kTypeName<T>) || Size(i) < count) {
+      Refuse(i, what, "at least ", count, kTypeName<T>);
+    }
     return static_cast<T*>(params[i]);
+  }
+  // The same of bfloat16, as their bits.
+  uint16_t* Bfloat16Data(int i, const char* what, size_t count) const {
+    if (!IsType(i, kBfloat16) || Size(i) != count) Refuse(i, what, "", count, kBfloat16);
+    return static_cast<uint16_t*>(params[i]);
   }
   // Returns the one element of an argument, to be read or written.
   template <typename T>
@@ -98,10 +107,10 @@ struct Args {
   }
 
  private:
-  template <typename T>
-  [[noreturn]] void Refuse(int i, const char* what, const char* bound, size_t count) const {
+  [[noreturn]] void Refuse(int i, const char* what, const char* bound, size_t count,
+                           const char* type) const {
     throw std::invalid_argument(std::string(op) + ": " + what + " must have " + bound +
-                                std::to_string(count) + " elements of " + kTypeName<T> + ", got " +
+                                std::to_string(count) + " elements of " + type + ", got " +
                                 ShapeText(i) + " of " + dtypes[i]);
   }
 };

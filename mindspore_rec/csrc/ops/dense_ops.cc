@@ -29,10 +29,14 @@ std::shared_ptr<const DenseProgram> ProgramOf(const Args& args) {
   return FindProgram(*args.DataAtLeast<int64_t>(0, "descriptor", 1));
 }
 
-// Checks that an argument is float32 [batch, ...] with `width` floats a row.
-void CheckRows(const Args& args, int i, int64_t batch, int64_t width, const std::string& what) {
-  if (!args.IsType(i, "float32")) {
-    throw std::invalid_argument(what + " must be float32, got " + args.dtypes[i]);
+// Checks that an argument is float32 [batch, ...], or bfloat16 if it may be, with `width` numbers a
+// row.
+void CheckRows(const Args& args, int i, int64_t batch, int64_t width, const std::string& what,
+               bool may_be_bfloat16 = false) {
+  if (!args.IsType(i, "float32") && !(may_be_bfloat16 && args.IsType(i, kBfloat16))) {
+    throw std::invalid_argument(what + " must be float32" +
+                                (may_be_bfloat16 ? " or bfloat16" : "") + ", got " +
+                                args.dtypes[i]);
   }
   const bool fits = args.ndims[i] >= 1 && args.shapes[i][0] == batch &&
                     static_cast<int64_t>(args.Size(i)) == batch * width;
@@ -56,8 +60,11 @@ std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& progr
   run->batch = Dimension(args.ndims, args.shapes, at);
   std::vector<const float*> inputs;
   for (int i = 0; i < program.inputs(); ++i) {
-    CheckRows(args, at + i, run->batch, program.input_width(i), "input " + std::to_string(i));
-    inputs.push_back(args.Data<float>(at + i, "an input", args.Size(at + i)));
+    CheckRows(args, at + i, run->batch, program.input_width(i), "input " + std::to_string(i), true);
+    const bool halves = args.IsType(at + i, kBfloat16);
+    const size_t size = args.Size(at + i);
+    run->bfloat16_inputs.push_back(halves ? args.Bfloat16Data(at + i, "an input", size) : nullptr);
+    inputs.push_back(halves ? nullptr : args.Data<float>(at + i, "an input", size));
   }
   at += program.inputs();
   for (int i = 0; i < program.parameters(); ++i) {
@@ -180,8 +187,12 @@ MSREC_OP(MsrDenseBackward) {
   std::vector<float*> input_gradients;
   // An output for each of the inputs and parameters, with as many elements.
   for (int i = 0; i < arguments; ++i, ++at) {
-    float* gradient = args.Data<float>(at, "an output of gradients", args.Size(2 + i));
+    const char* what = "an output of gradients";
+    const size_t size = args.Size(2 + i);
+    const bool halves = i < program->inputs() && args.IsType(at, msrec::kBfloat16);
+    float* gradient = halves ? nullptr : args.Data<float>(at, what, size);
     if (i < program->inputs()) {
+      run.bfloat16_input_gradients.push_back(halves ? args.Bfloat16Data(at, what, size) : nullptr);
       input_gradients.push_back(gradient);
     } else {
       run.parameter_gradients.push_back(gradient);

@@ -7,7 +7,8 @@ using msrec::Call;
 using msrec::OpKind;
 using msrec::Shape;
 
-// (ids, descriptor, like, anchor) -> (rows, ticket)
+// (ids, descriptor, like, anchor) -> (rows, ticket); rows of float32, or of bfloat16 where the
+// table's values are that, and so is their gradient
 MSREC_EXPORT std::vector<Shape> MsrLookupTrainInferShape(int* ndims, int64_t** shapes, void*) {
   return {msrec::Rows(ndims, shapes, 0, 2), {1}};
 }
@@ -15,7 +16,7 @@ MSREC_OP(MsrLookupTrain) {
   args.RequireCount(6);
   Call table(args, 1, OpKind::kLookup);
   const auto ids = table.Ids(args, 0, "ids");
-  float* out = table.Rows(args, 4, "the output of rows", ids.size);
+  const msrec::RowsOut out = table.AnyRows(args, 4, "the output of rows", ids.size);
   auto& ticket = args.Number<int64_t>(5, "the ticket");
   ticket = table.ByExchange([&](auto& rows) { return rows.LookupTrain(ids, table.filter(), out); });
 }
@@ -28,7 +29,7 @@ MSREC_OP(MsrLookupEval) {
   args.RequireCount(5);
   Call table(args, 1, OpKind::kLookup);
   const auto ids = table.Ids(args, 0, "ids");
-  float* out = table.Rows(args, 4, "the output of rows", ids.size);
+  const msrec::RowsOut out = table.AnyRows(args, 4, "the output of rows", ids.size);
   table.ByExchange([&](auto& rows) { rows.LookupEval(ids, table.filter(), out); });
 }
 
@@ -51,9 +52,9 @@ MSREC_EXPORT Shape MsrAccumulateInferShape(int*, int64_t**, void*) { return {1};
 MSREC_OP(MsrAccumulate) {
   args.RequireCount(4);
   Call table(args, 2, OpKind::kAccumulate);
-  table.RequireFloat(args, 0, "gradient");
+  if (!args.IsType(0, msrec::kBfloat16)) table.RequireFloat(args, 0, "gradient");
   const size_t n = args.Size(0) / table.dim();
-  const float* gradient = table.Rows(args, 0, "gradient", n);
+  const msrec::Gradient gradient(table.AnyRows(args, 0, "gradient", n));
   const int64_t ticket = args.Number<int64_t>(1, "the ticket");
   auto& token = args.Number<float>(3, "the token");
   if (ticket == 0) {

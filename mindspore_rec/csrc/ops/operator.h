@@ -115,6 +115,11 @@ class Call {
       Require(false, std::string(argument) + " must be float32, got " + args.dtypes[i]);
     }
   }
+  // Returns argument i, which must have a row for each of the ids, of float32 or bfloat16.
+  RowsOut AnyRows(const Args& args, int i, const char* what, size_t ids) const {
+    if (!args.IsType(i, kBfloat16)) return Rows(args, i, what, ids);
+    return RowsOut::Bfloat16(args.Bfloat16Data(i, what, ids * dim()));
+  }
   // Returns argument i, which must be float32 with a row for each of the ids.
   float* Rows(const Args& args, int i, const char* what, size_t ids) const {
     return args.Data<float>(i, what, ids * dim());

@@ -28,7 +28,7 @@ struct StepConstants {
 StepConstants MakeStepConstants(const Rule& rule, const StepInput& input);
 
 // The kernels that read and write the numbers of rows, of one type of values and one of states.
-// All other arrays, and the arithmetic, are float32.
+// All other arrays, but for bfloat16 that go out, and the arithmetic are float32.
 struct RowKernels {
   // out[pos[i]] = value of rows[inverse[i]], or default_row where that row is null; i in [0, n).
   void (*gather)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
@@ -47,6 +47,11 @@ struct RowKernels {
   // are; a null value is no row.
   void (*step_apart)(const StepConstants& c, int dim, const int64_t* keys, float* const* values,
                      float* const* states, const float* sums, size_t n);
+
+  // As gather, of numbers in bfloat16: copies of a row's own, else the nearest ones, of two the
+  // even.
+  void (*gather_bfloat16)(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
+                          const float* default_row, int dim, uint16_t* out);
 };
 
 struct Kernels {
@@ -63,6 +68,11 @@ struct Kernels {
   // null scale: 1.
   void (*accumulate)(const uint32_t* slot, const uint32_t* pos, size_t n, const float* grad,
                      const uint32_t* source, const float* scale, int dim, float* sums);
+
+  // The same of a gradient in bfloat16, with the bits that its numbers as float32 would give.
+  void (*accumulate_bfloat16)(const uint32_t* slot, const uint32_t* pos, size_t n,
+                              const uint16_t* grad, const uint32_t* source, const float* scale,
+                              int dim, float* sums);
 
   // Returns the sum of squares of the gradients of rows that are not null, in a fixed order.
   double (*squared_norm)(int dim, char* const* rows, const float* sums, size_t n);

@@ -589,10 +589,11 @@ void Initialize(const Initializer& init, int64_t key, int dim, float* out) {
 extern const Kernels MSREC_KERNELS_SYMBOL;
 const Kernels MSREC_KERNELS_SYMBOL = {
     MSREC_KERNELS_NAME,
-    {{{Gather, Pool, Step, StepApart}, NarrowRows<Float32, Bfloat16>()},
+    {{{Gather, Pool, Step, StepApart, GatherBfloat16<Float32>}, NarrowRows<Float32, Bfloat16>()},
      {NarrowRows<Bfloat16, Float32>(), NarrowRows<Bfloat16, Bfloat16>()},
      {NarrowRows<Float16, Float32>(), NarrowRows<Float16, Bfloat16>()}},
     Accumulate,
+    AccumulateBfloat16,
     SquaredNorm,
     StepDense,
     SumOfSquares,

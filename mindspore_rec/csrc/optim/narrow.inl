@@ -398,6 +398,77 @@ void NarrowGather(char* const* rows, const uint32_t* inverse, const uint32_t* po
 #undef CALL
 }
 
+// Rows go out in bfloat16: copies where they are that, without a way through float32.
+template <typename V, int D>
+void GatherBfloat16Dim(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
+                       const float* default_row, int dim_arg, uint16_t* out) {
+  const int dim = D != 0 ? D : dim_arg;
+  constexpr size_t kAhead = 12;
+  for (size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) {
+      const uint16_t* next = out + static_cast<size_t>(pos[i + kAhead]) * dim;
+      __builtin_prefetch(next, 1);
+      if (dim > 32) __builtin_prefetch(next + 32, 1);
+    }
+    const char* row = rows[inverse[i]];
+    char* to = reinterpret_cast<char*>(out + static_cast<size_t>(pos[i]) * dim);
+    if (row == nullptr) {
+      Pack<Bfloat16>(default_row, dim, to);
+    } else if constexpr (V::kType == NumberType::kBfloat16) {
+      __builtin_memcpy(to, row + kHeader, Bfloat16::kBytes * static_cast<size_t>(dim));
+    } else {
+      for (int first = 0; first < dim; first += kPiece) {
+        const int m = dim - first < kPiece ? dim - first : kPiece;
+        float piece[kPiece];
+        Load<V>(row + kHeader + static_cast<size_t>(first) * V::kBytes, m, piece);
+        Store<Bfloat16>(piece, nullptr, m, to + static_cast<size_t>(first) * Bfloat16::kBytes);
+      }
+    }
+  }
+}
+
+template <typename V>
+void GatherBfloat16(char* const* rows, const uint32_t* inverse, const uint32_t* pos, size_t n,
+                    const float* default_row, int dim, uint16_t* out) {
+#define CALL(D) GatherBfloat16Dim<V, D>(rows, inverse, pos, n, default_row, dim, out)
+  MSREC_FOR_DIM(dim, CALL)
+#undef CALL
+}
+
+template <int D>
+void AccumulateBfloat16Dim(const uint32_t* slot, const uint32_t* pos, size_t n,
+                           const uint16_t* grad, const uint32_t* source, const float* scale,
+                           int dim_arg, float* sums) {
+  const int dim = D != 0 ? D : dim_arg;
+  constexpr size_t kAhead = 12;
+  for (size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) {
+      const uint32_t p = pos[i + kAhead];
+      const uint16_t* next = grad + static_cast<size_t>(source != nullptr ? source[p] : p) * dim;
+      __builtin_prefetch(next);
+      if (dim > 32) __builtin_prefetch(next + 32);
+    }
+    const uint32_t p = pos[i];
+    const uint16_t* __restrict g =
+        grad + static_cast<size_t>(source != nullptr ? source[p] : p) * dim;
+    float* __restrict s = sums + static_cast<size_t>(slot[i]) * dim;
+    // Loops over the whole row, which become vectors; over pieces of it they become scalar code.
+    if (scale == nullptr) {
+      for (int j = 0; j < dim; ++j) s[j] += FromBfloat16(g[j]);
+    } else {
+      const float w = scale[p];
+      for (int j = 0; j < dim; ++j) s[j] += w * FromBfloat16(g[j]);
+    }
+  }
+}
+
+void AccumulateBfloat16(const uint32_t* slot, const uint32_t* pos, size_t n, const uint16_t* grad,
+                        const uint32_t* source, const float* scale, int dim, float* sums) {
+#define CALL(D) AccumulateBfloat16Dim<D>(slot, pos, n, grad, source, scale, dim, sums)
+  MSREC_FOR_DIM(dim, CALL)
+#undef CALL
+}
+
 template <typename V>
 void NarrowPool(char* const* rows, const uint32_t* index, const float* weight, size_t n,
                 const float* default_row, float scale, int dim, float* out) {
@@ -426,8 +497,9 @@ void NarrowPool(char* const* rows, const uint32_t* index, const float* weight, s
 template <typename V, typename S>
 constexpr RowKernels NarrowRows() {
   if constexpr (V::kType == NumberType::kFloat32) {
-    return {Gather, Pool, NarrowStep<V, S>, NarrowStepApart<V, S>};
+    return {Gather, Pool, NarrowStep<V, S>, NarrowStepApart<V, S>, GatherBfloat16<V>};
   } else {
-    return {NarrowGather<V>, NarrowPool<V>, NarrowStep<V, S>, NarrowStepApart<V, S>};
+    return {NarrowGather<V>, NarrowPool<V>, NarrowStep<V, S>, NarrowStepApart<V, S>,
+            GatherBfloat16<V>};
   }
 }

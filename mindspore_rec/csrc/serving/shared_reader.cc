@@ -17,6 +17,29 @@ namespace {
 
 constexpr size_t kBlock = 4096;  // ids of a task
 
+// The age limit of a table in one state.
+class RowAge {
+ public:
+  RowAge(const SharedTableSpec& spec, const SharedTableRoot& root)
+      : aged_(spec.aged()), first_time_(static_cast<uint32_t>(root.first_time)) {
+    limit_.eviction.max_idle_steps = spec.max_idle_steps;
+    limit_.eviction.max_idle_seconds = spec.max_idle_seconds;
+    limit_.at = {root.ages_at_step, root.ages_at_time};
+  }
+  // Return whether a row is past the limit.
+  bool IsOver(const char* row) const {
+    if (!aged_) return false;
+    RowAges ages = AgesOfQuantised(row);
+    if (ages.last_time == 0) ages.last_time = first_time_;
+    return limit_.Passed(ages);
+  }
+
+ private:
+  AgeLimit limit_;
+  bool aged_;
+  uint32_t first_time_;
+};
+
 }  // namespace
 
 using namespace shared_index;  // NOLINT: functions on the same memory
@@ -104,18 +127,10 @@ void SharedReader::Digests(int place, size_t table, size_t part,
   const SharedTableRoot& root = Root(place).table()[table];
   const auto* rows = memory_->At<char>(spec.rows_offset);
   const size_t stride = memory_->stride(table), header = memory_->layout(table).header();
-  AgeLimit limit;
-  limit.eviction.max_idle_steps = spec.max_idle_steps;
-  limit.eviction.max_idle_seconds = spec.max_idle_seconds;
-  limit.at = {root.ages_at_step, root.ages_at_time};
+  const RowAge age(spec, root);
   const auto give = [&](uint64_t slot, int64_t key) {
     const char* row = rows + slot * stride;
-    if (spec.aged()) {
-      RowAges ages = AgesOfQuantised(row);
-      if (ages.last_time == 0) ages.last_time = static_cast<uint32_t>(root.first_time);
-      if (limit.Passed(ages)) return;
-    }
-    fn(key, RowDigest(key, row + header, stride - header));
+    if (!age.IsOver(row)) fn(key, RowDigest(key, row + header, stride - header));
   };
   SharedChange* overlay =
       root.overlay_entries == 0 ? nullptr : memory_->At<SharedChange>(root.overlay);
@@ -148,16 +163,17 @@ class SharedReader::Finder : public ReadAhead<Finder> {
  public:
   Finder(const SharedReader& reader, size_t table, const SharedTableRoot& root, const IdView& ids,
          const IdFilter& filter, size_t first, size_t last)
-      : ReadAhead(first, last), hasher_(reader.hasher_), root_(root), ids_(ids), filter_(filter) {
+      : ReadAhead(first, last),
+        hasher_(reader.hasher_),
+        root_(root),
+        ids_(ids),
+        filter_(filter),
+        age_(reader.memory_->spec(table), root) {
     const SharedMemory& memory = *reader.memory_;
     const SharedTableSpec& spec = memory.spec(table);
     const auto* rows = memory.At<char>(spec.rows_offset);
     stride_ = memory.stride(table);
     header_ = memory.layout(table).header();
-    aged_ = spec.aged();
-    limit_.eviction.max_idle_steps = spec.max_idle_steps;
-    limit_.eviction.max_idle_seconds = spec.max_idle_seconds;
-    limit_.at = {root.ages_at_step, root.ages_at_time};
     base_ = memory.At<char>(0);
     any_ = {nullptr, 0, rows, stride_, root.end};
     if (root.overlay_entries != 0) overlay_ = memory.At<SharedChange>(root.overlay);
@@ -171,7 +187,7 @@ class SharedReader::Finder : public ReadAhead<Finder> {
     const int64_t id = ids_[i];
     if (filter_.Drops(id)) return &kDroppedRow;
     const char* row = Row(hash_[i % kRing], id);
-    if (row == nullptr || IsOld(row)) return nullptr;
+    if (row == nullptr || age_.IsOver(row)) return nullptr;
     return row + header_;
   }
 
@@ -198,13 +214,6 @@ class SharedReader::Finder : public ReadAhead<Finder> {
     if (found.bucket == nullptr) return nullptr;
     const uint64_t slot = SlotAt(found);
     return slot < any_.end ? any_.rows + slot * stride_ : nullptr;
-  }
-
-  bool IsOld(const char* row) const {
-    if (!aged_) return false;
-    RowAges ages = AgesOfQuantised(row);
-    if (ages.last_time == 0) ages.last_time = static_cast<uint32_t>(root_.first_time);
-    return limit_.Passed(ages);
   }
 
   void LoadIndex(size_t i) {
@@ -234,12 +243,11 @@ class SharedReader::Finder : public ReadAhead<Finder> {
   const SharedTableRoot& root_;
   const IdView& ids_;
   const IdFilter& filter_;
+  const RowAge age_;
   char* base_;
   SharedPartView any_;  // of no part
   SharedChange* overlay_ = nullptr;
   size_t stride_, header_;
-  bool aged_;
-  AgeLimit limit_;
   uint64_t hash_[kRing];
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What SharedWriter (shared_writer.h) knows of its tables and changes; for its own files alone:
+// State of SharedWriter (shared_writer.h): its tables and changes. Only its own files include this:
 //
 //   shared_writer.cc          the newest root, and publishing another
 //   shared_writer_rows.cc     rows of a change, before it is published

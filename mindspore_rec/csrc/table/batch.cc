@@ -52,9 +52,13 @@ void CheckBatchSize(const IdView& ids, const std::string& table) {
                               std::to_string(places));
 }
 
-void ZeroRows(float* out, size_t n, size_t stride, size_t dim) {
-  if (stride == 1) return ZeroBytes(out, n * dim * sizeof(float));
-  for (size_t i = 0; i < n; ++i) ZeroBytes(out + i * stride * dim, dim * sizeof(float));
+void ZeroRows(const RowsOut& out, size_t n, size_t stride, size_t dim) {
+  const bool halves = out.halves != nullptr;
+  char* const first =
+      halves ? reinterpret_cast<char*>(out.halves) : reinterpret_cast<char*>(out.floats);
+  const size_t row_bytes = dim * (halves ? sizeof(uint16_t) : sizeof(float));
+  if (stride == 1) return ZeroBytes(first, n * row_bytes);
+  for (size_t i = 0; i < n; ++i) ZeroBytes(first + i * stride * row_bytes, row_bytes);
 }
 
 void Batch::Partition(const IdView& ids, const IdFilter& filter) {

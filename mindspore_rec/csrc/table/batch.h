@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "table/row_numbers.h"
 #include "util/buffer.h"
 #include "util/hash.h"
 #include "util/key_set.h"
@@ -64,7 +65,7 @@ struct IdFilter {
 void CheckBatchSize(const IdView& ids, const std::string& table);
 
 // Zero the rows that a lookup of n ids of that stride gives out.
-void ZeroRows(float* out, size_t n, size_t stride, size_t dim);
+void ZeroRows(const RowsOut& out, size_t n, size_t stride, size_t dim);
 
 struct Batch {
   int64_t ticket = 0;

@@ -35,7 +35,8 @@ void BatchLookup::ReadUnseen(Batch* batch, int s) {
   }
 }
 
-void BatchLookup::Run(Batch* batch, LookupPurpose purpose, const float* unknown, float* out) {
+void BatchLookup::Run(Batch* batch, LookupPurpose purpose, const float* unknown,
+                      const RowsOut& out) {
   if (!batch->on_device) core_.RequireWrittenBack();
   bool unique = true;
   if (core_.cache != nullptr) {
@@ -63,7 +64,7 @@ void BatchLookup::Prepare(Batch* batch, PendingRows* pending) {
   }
 }
 
-void BatchLookup::Finish(Batch* batch, bool moved, const float* unknown, float* out) {
+void BatchLookup::Finish(Batch* batch, bool moved, const float* unknown, const RowsOut& out) {
   if (moved && core_.cache != nullptr) {
     core_.cache->host.Promote(batch, LookupPurpose::kTrain);
   } else {
@@ -76,9 +77,9 @@ void BatchLookup::Finish(Batch* batch, bool moved, const float* unknown, float* 
 }
 
 void BatchLookup::Fetch(Batch* batch, LookupPurpose purpose, bool unique, const float* unknown,
-                        float* out) {
+                        const RowsOut& out) {
   const int dim = core_.config.dim;
-  if (out != nullptr && batch->begin[kNumShards] < batch->n) {
+  if (out && batch->begin[kNumShards] < batch->n) {
     ZeroRows(out, batch->n, batch->stride, dim);
   }
   const bool unseen =
@@ -93,10 +94,9 @@ void BatchLookup::Fetch(Batch* batch, LookupPurpose purpose, bool unique, const 
     for (size_t i = 0; write_back && i < batch->unique[s]; ++i) {
       if (batch->row[first + i] != nullptr) core_.device->WriteBack(batch->key[first + i]);
     }
-    if (out == nullptr) return;
-    core_.context.row_kernels->gather(batch->row.data() + first, batch->inverse.data() + first,
-                                      batch->pos.data() + first, batch->begin[s + 1] - first,
-                                      unknown, dim, out);
+    if (!out) return;
+    GatherRows(*core_.context.row_kernels, batch->row.data() + first, batch->inverse.data() + first,
+               batch->pos.data() + first, batch->begin[s + 1] - first, unknown, dim, out);
   });
 }
 

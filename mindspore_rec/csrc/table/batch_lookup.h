@@ -22,21 +22,22 @@ class BatchLookup {
   // Fill batch->row for the purpose. Unless `out` is null, copy the rows' values to
   // [batch->n, dim] at out; keys without a row read `unknown`, ids that were dropped read zeros.
   // All that may throw runs before rows or counts change.
-  void Run(Batch* batch, LookupPurpose purpose, const float* unknown, float* out);
+  void Run(Batch* batch, LookupPurpose purpose, const float* unknown, const RowsOut& out);
 
   // Do the first part of Run, for a training lookup that Finish completes: all that may throw. Add
   // the rows that it may insert to `pending`, which has those of the lookups before it.
   void Prepare(Batch* batch, PendingRows* pending);
   // Complete it. `moved`: others have inserted rows since; then it may throw, and nothing has
   // changed.
-  void Finish(Batch* batch, bool moved, const float* unknown, float* out);
+  void Finish(Batch* batch, bool moved, const float* unknown, const RowsOut& out);
 
  private:
   // Make room for what inserting may need besides `pending`, and make the batch unique where it
   // does not fit otherwise, or where there is `pending`. Returns whether the batch is unique.
   bool ReserveRows(Batch* batch, LookupPurpose purpose, const PendingRows* pending);
   // Find the rows of shards, and copy their values out.
-  void Fetch(Batch* batch, LookupPurpose purpose, bool unique, const float* unknown, float* out);
+  void Fetch(Batch* batch, LookupPurpose purpose, bool unique, const float* unknown,
+             const RowsOut& out);
   // Show one shard of the batch the first values of a vocabulary's keys that were never trained.
   // Requires batch->copies with room for a row at each of the batch's positions.
   void ReadUnseen(Batch* batch, int shard);

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "table/row_values.h"
-#include "util/thread_pool.h"
+#include "util/for_blocks.h"
 
 namespace msrec {
 
@@ -26,34 +26,32 @@ ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state) {
   return NewRows(n, layout.dim, with_state ? layout.state_width : 0);
 }
 
+void PackRow(const RowLayout& layout, int64_t key, const char* row, size_t i, ExportedRows* out) {
+  const size_t dim = out->dim;
+  const size_t width = out->state_width;
+  out->keys[i] = key;
+  out->present[i] = row != nullptr;
+  out->counts[i] = row != nullptr ? Meta(row)->count : 0;
+  out->last_steps[i] = row != nullptr ? Meta(row)->last_step : 0;
+  out->last_times[i] = row != nullptr ? Meta(row)->last_time : 0;
+  float* value = out->values.get() + i * dim;
+  float* state = out->states.get() + i * width;
+  if (row == nullptr) {
+    std::memset(value, 0, dim * sizeof(float));
+    std::memset(state, 0, width * sizeof(float));
+  } else {
+    ReadValue(layout, row, value);
+    if (width > 0) ReadState(layout, row, state);
+  }
+}
+
 void Pack(const RowLayout& layout, const KeyedRows& rows, size_t from, ExportedRows* to) {
-  ExportedRows& out = *to;
-  const size_t n = std::min(rows.size(), out.n - std::min(from, out.n));
-  const size_t dim = out.dim;
-  const size_t width = out.state_width;
-  constexpr size_t kBlock = 4096;
-  ThreadPool::Global().ParallelFor(
-      static_cast<int64_t>((n + kBlock - 1) / kBlock), [&](int64_t block) {
-        const size_t last = std::min(n, (static_cast<size_t>(block) + 1) * kBlock);
-        for (size_t j = block * kBlock; j < last; ++j) {
-          const char* row = rows[j].second;
-          const size_t i = from + j;
-          out.keys[i] = rows[j].first;
-          out.present[i] = row != nullptr;
-          out.counts[i] = row != nullptr ? Meta(row)->count : 0;
-          out.last_steps[i] = row != nullptr ? Meta(row)->last_step : 0;
-          out.last_times[i] = row != nullptr ? Meta(row)->last_time : 0;
-          float* value = out.values.get() + i * dim;
-          float* state = out.states.get() + i * width;
-          if (row == nullptr) {
-            std::memset(value, 0, dim * sizeof(float));
-            std::memset(state, 0, width * sizeof(float));
-          } else {
-            ReadValue(layout, row, value);
-            if (width > 0) ReadState(layout, row, state);
-          }
-        }
-      });
+  const size_t n = std::min(rows.size(), to->n - std::min(from, to->n));
+  ForBlocks(n, 4096, [&](size_t begin, size_t end) {
+    for (size_t j = begin; j < end; ++j) {
+      PackRow(layout, rows[j].first, rows[j].second, from + j, to);
+    }
+  });
 }
 
 }  // namespace msrec

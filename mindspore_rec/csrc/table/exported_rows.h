@@ -42,6 +42,8 @@ void ForEachArray(Rows& rows, const Fn& fn) {
 ExportedRows NewRows(size_t n, int32_t dim, int32_t state_width);
 ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state);
 
+// Copy a row, or null for a key without one, to place i.
+void PackRow(const RowLayout& layout, int64_t key, const char* row, size_t i, ExportedRows* out);
 // Copy rows to places `from` and on, as far as there is room.
 void Pack(const RowLayout& layout, const KeyedRows& rows, size_t from, ExportedRows* out);
 

@@ -35,14 +35,14 @@ void GradientSum::Reserve(const Batch& batch, int dim) {
   }
 }
 
-void GradientSum::Add(const Batch& batch, const float* grad, int dim, const Kernels& kernels) {
+void GradientSum::Add(const Batch& batch, const Gradient& grad, int dim, const Kernels& kernels) {
   Reserve(batch, dim);
   structure_ = empty_ ? batch.structure : std::min(structure_, batch.structure);
   empty_ = false;
   ForShards(batch, [&](int shard) { AddShard(&parts_[shard], shard, batch, grad, dim, kernels); });
 }
 
-void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const float* grad, int dim,
+void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Gradient& grad, int dim,
                            const Kernels& kernels) {
   const size_t first = batch.begin[shard];
   const size_t positions = batch.begin[shard + 1] - first;
@@ -79,9 +79,9 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const floa
     numbers = number;
   }
   std::memset(sums + old * dim, 0, (part->n - old) * dim * sizeof(float));
-  kernels.accumulate(numbers, batch.pos.data() + first, positions, grad,
-                     batch.pooled ? batch.bag.data() : nullptr,
-                     batch.pooled ? batch.weight.data() : nullptr, dim, sums);
+  AddGradient(kernels, numbers, batch.pos.data() + first, positions, grad,
+              batch.pooled ? batch.bag.data() : nullptr,
+              batch.pooled ? batch.weight.data() : nullptr, dim, sums);
 }
 
 size_t GradientSum::bytes() const {

@@ -16,7 +16,7 @@ class GradientSum {
  public:
   // Adds one lookup's gradient, [batch.grad_rows, dim]. Calls must come in the order of the
   // lookups. Throws std::bad_alloc, and has then added nothing.
-  void Add(const Batch& batch, const float* grad, int dim, const Kernels& kernels);
+  void Add(const Batch& batch, const Gradient& grad, int dim, const Kernels& kernels);
   void Reset();
 
   bool empty() const { return empty_; }
@@ -44,7 +44,7 @@ class GradientSum {
  private:
   // Makes room, so that adding the batch cannot fail half way.
   void Reserve(const Batch& batch, int dim);
-  static void AddShard(Part* part, int shard, const Batch& batch, const float* grad, int dim,
+  static void AddShard(Part* part, int shard, const Batch& batch, const Gradient& grad, int dim,
                        const Kernels& kernels);
 
   Part parts_[kNumShards];

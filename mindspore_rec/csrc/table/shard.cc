@@ -83,7 +83,6 @@ char* Shard::Insert(uint64_t hash, int64_t key) {
     store_.Free(id);
     throw;
   }
-  if (keeps_digest_) untouched_ += DigestOf(row);
   ++stats_.inserted;
   inserted_ = id;
   return row;
@@ -270,7 +269,7 @@ bool Shard::Erase(int64_t key) {
   changes_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);
   index_->Erase(hash, key);
-  Undigest(store_.Row(id));
+  Undigest(id);
   changes_.Deleted(key);
   Release(id);
   ++stats_.erased;

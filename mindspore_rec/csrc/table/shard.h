@@ -130,6 +130,8 @@ struct ShardStats {
   }
 };
 
+struct ExportedRows;
+
 // Rows as arrays, the form in which they leave and enter a table. Every array may be null: then it
 // is not written (Export) or defaults are used (Import).
 struct RowArrays {
@@ -170,9 +172,9 @@ class Shard {
   uint32_t Place(int64_t key);
   // Return the row in that place, or null where there is none that evaluation sees.
   char* At(uint32_t place);
-  // Note that a row's contents change in this step. Requires: its value has not changed yet.
+  // Note that a row's contents change in this step.
   void Touch(char* row) {
-    if (keeps_digest_ && !Meta(row)->dirty) untouched_ -= DigestOf(row);
+    digests_fresh_ = false;
     changes_.Touch(Meta(row));
   }
 
@@ -214,15 +216,23 @@ class Shard {
   void BeginEpoch(uint64_t epoch, uint64_t oldest);
   void Forget(uint64_t oldest) { changes_.Forget(oldest); }
   void StopRecording();
-  // Keep the digest of the rows from now on (row_digest.h): the sum over those that were not
-  // touched in the current epoch, which a row leaves when it is touched and comes back to when the
-  // next epoch begins. Requires: changes are recorded; no identity, no lower tiers, no device
-  // cache.
+  // Write the rows of keys to places `first` and on, as evaluation sees them; absent ones are
+  // marked. Requires: no vocabulary, no lower tiers, no device cache. Throws std::bad_alloc.
+  void Export(const std::vector<int64_t>& keys, size_t first, ExportedRows* out);
+  // Keep the digest of each row from now on (row_digest.h), and their sum: as the row was when the
+  // current epoch began, or was exported since; 8 bytes a row. A row that changes costs nothing
+  // until it is exported or the next epoch begins, when it is hashed. Requires: changes are
+  // recorded; no vocabulary, no lower tiers, no device cache. Throws std::bad_alloc, and keeps none
+  // then.
   void KeepDigest();
-  void DropDigest() { keeps_digest_ = false; }
+  void DropDigest() noexcept;
   bool keeps_digest() const { return keeps_digest_; }
   // Return the digest of all rows, those that are due among them. Requires KeepDigest.
   uint64_t Digest() const;
+  // Append the keys of rows that have another digest than is kept of them, though nothing has
+  // touched them in the current epoch: their memory has changed by itself. Looks at one of `parts`
+  // parts of the places. Requires KeepDigest.
+  void DamagedRows(uint32_t part, uint32_t parts, std::vector<int64_t>* keys) const;
   // Put a row as exported. Null pointers in `one` mean: fresh state, count 1, the current step and
   // time.
   void Import(int64_t key, const RowArrays& one);
@@ -315,10 +325,24 @@ class Shard {
   void CountEvicted(EvictionReason reason);
   void InitState(const RowLayout& layout, char* row) const;
   void Release(uint32_t id) noexcept;
+  // Call fn(i, place) for n keys in order; Index::kNone for those without a row. Loads of the rows'
+  // first `bytes` overlap.
+  template <typename Fn>
+  void ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn) const;
+  // Call fn(place, row) for the rows that the current epoch touched, some of them more than once.
+  template <typename Fn>
+  void ForTouched(size_t bytes, const Fn& fn) const;
   uint64_t DigestOf(const char* row) const;
+  void TakeDigest(uint32_t id, uint64_t digest) {
+    digest_ += digest - digests_[id];
+    digests_[id] = digest;
+  }
+  uint64_t KeptDigestOf(uint32_t id) const { return id < digests_.size() ? digests_[id] : 0; }
   // Take a row that is about to be dropped out of the digest.
-  void Undigest(const char* row) {
-    if (keeps_digest_ && !Meta(row)->dirty) untouched_ -= DigestOf(row);
+  void Undigest(uint32_t id) noexcept {
+    if (id >= digests_.size()) return;
+    digest_ -= digests_[id];
+    digests_[id] = 0;
   }
   // Make room for that many more rows with a copy in a lower tier. Throws std::bad_alloc.
   void ReserveCopies(size_t more);
@@ -348,7 +372,9 @@ class Shard {
   uint32_t inserted_ = 0;         // the place of the last insert
   std::vector<const void*> chunks_;
   bool keeps_digest_ = false;
-  uint64_t untouched_ = 0;  // digest of the rows that the current epoch has not touched
+  bool digests_fresh_ = false;     // nothing was touched since all that had been was exported
+  std::vector<uint64_t> digests_;  // by place; 0: there was no row
+  uint64_t digest_ = 0;            // their sum
 };
 
 }  // namespace msrec

@@ -18,7 +18,7 @@ void Shard::Drop(uint32_t id, EvictionReason reason) {
   evictions_.Reserve(1);
   if (context_->device != nullptr) context_->device->Forget(number_, key);
   index_->Erase(IndexHash(key), key);
-  Undigest(store_.Row(id));
+  Undigest(id);
   changes_.Deleted(key);
   evictions_.Add({key, context_->step, context_->time, reason});
   Release(id);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shard: all of its rows: changes, import, other layouts, clearing.
+// Shard: all of its rows: import, other layouts, clearing.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -22,46 +22,6 @@ std::vector<const char*> Shard::Rows() {
     }
   }
   return rows;
-}
-
-void Shard::TouchAll() {
-  if (!changes_.enabled()) return;
-  for (uint32_t id = 0; id < store_.end(); ++id) {
-    char* row = context_->identity() ? IdentityRow(static_cast<int64_t>(id) * kNumShards + number_)
-                                     : store_.Row(id);
-    if (Meta(row)->live) Touch(row);
-  }
-}
-
-void Shard::Changed(uint64_t since, std::vector<int64_t>* keys) const {
-  const size_t first = keys->size();
-  changes_.Collect(since, keys);
-  std::sort(keys->begin() + first, keys->end());
-  keys->erase(std::unique(keys->begin() + first, keys->end()), keys->end());
-}
-
-void Shard::BeginEpoch(uint64_t epoch, uint64_t oldest) {
-  if (changes_.enabled()) {
-    for (size_t i = 0; i < changes_.current()->size(); ++i) {
-      const int64_t key = (*changes_.current())[i];
-      if (context_->identity()) {
-        Meta(IdentityRow(key))->dirty = 0;
-        continue;
-      }
-      const uint32_t id = index_->Find(IndexHash(key), key);
-      if (id == Index::kNone) continue;
-      char* row = store_.Row(id);
-      if (keeps_digest_ && Meta(row)->dirty) untouched_ += DigestOf(row);
-      Meta(row)->dirty = 0;
-    }
-  }
-  changes_.Begin(epoch, oldest);
-}
-
-void Shard::StopRecording() {
-  changes_.Disable();
-  DropDigest();
-  for (uint32_t id = 0; id < store_.end(); ++id) Meta(store_.Row(id))->dirty = 0;
 }
 
 void Shard::Import(int64_t key, const RowArrays& one) {
@@ -141,7 +101,8 @@ void Shard::Clear(Empty empty) {
   copies_ = 0;
   cursor_ = 0;
   sample_ = 0;
-  untouched_ = 0;
+  digests_.clear();
+  digest_ = 0;
 }
 
 }  // namespace msrec

@@ -84,7 +84,7 @@ int64_t StepLookups::Keep(std::unique_ptr<Batch> batch, Outstanding::node_type p
 
 // ---------------------------------------------------------------- gradients
 
-void StepLookups::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
+void StepLookups::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows) {
   if (ticket == kFrozenTicket) return;
   // Merges first what an earlier call could not, whichever lookups are outstanding.
   MergeDeferred(false);
@@ -102,10 +102,14 @@ void StepLookups::Accumulate(int64_t ticket, const float* grad, size_t grad_rows
   const int dim = core_->config.dim;
   // First what can fail, so that the lookup stays known until its gradient is added.
   if (outstanding_.begin()->first < ticket) {
-    const size_t floats = grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * dim;
+    const size_t numbers = grad_rows == 0 ? 0 : ((grad_rows - 1) * it->second->stride + 1) * dim;
     Deferred& waiting = deferred_[ticket];
     try {
-      waiting.grad.assign(grad, grad + floats);
+      if (grad.halves != nullptr) {
+        waiting.halves.assign(grad.halves, grad.halves + numbers);
+      } else {
+        waiting.floats.assign(grad.floats, grad.floats + numbers);
+      }
     } catch (...) {
       deferred_.erase(ticket);
       throw;
@@ -128,7 +132,7 @@ void StepLookups::MergeDeferred(bool all) {
   while (!deferred_.empty()) {
     auto first = deferred_.begin();
     if (!all && !outstanding_.empty() && outstanding_.begin()->first < first->first) return;
-    gradients_.Add(*first->second.batch, first->second.grad.data(), core_->config.dim,
+    gradients_.Add(*first->second.batch, first->second.grad(), core_->config.dim,
                    *core_->context.kernels);
     Recycle(std::move(first->second.batch));
     deferred_.erase(first);

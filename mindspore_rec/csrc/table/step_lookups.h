@@ -46,7 +46,7 @@ class StepLookups {
 
   // Add the gradient of the lookup with that ticket, or copy it where it has to wait for an earlier
   // one. Throws, and has then added nothing.
-  void Accumulate(int64_t ticket, const float* grad, size_t grad_rows);
+  void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Add waiting gradients up to the first lookup that may still report; with `all`, all of them.
   void MergeDeferred(bool all);
   GradientSum& gradients() { return gradients_; }
@@ -74,7 +74,13 @@ class StepLookups {
  private:
   struct Deferred {
     std::unique_ptr<Batch> batch;
-    std::vector<float> grad;
+    // A copy of the gradient, one of the two.
+    std::vector<float> floats;
+    std::vector<uint16_t> halves;
+
+    Gradient grad() const {
+      return halves.empty() ? Gradient(floats.data()) : Gradient::Bfloat16(halves.data());
+    }
   };
 
   const TableCore* const core_;

@@ -61,9 +61,18 @@ void Table::CheckLookup(const IdView& ids, const IdFilter& filter, bool train) {
   });
 }
 
+void Table::CheckNumbers(const RowsOut& out) const {
+  if (out.halves == nullptr || core_.config.precision.value == NumberType::kBfloat16) return;
+  throw std::invalid_argument(
+      core_.Where(std::string("rows are handed over as bfloat16 where values are bfloat16, this "
+                              "table's are ") +
+                  NameOf(core_.config.precision.value)));
+}
+
 int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
-                      float* out) {
+                      const RowsOut& out) {
   return Guard::Run(this, [&] {
+    CheckNumbers(out);
     const bool trained = train && core_.trainable;
     if (trained) core_.RequireTrainable();
     if (trained && core_.device != nullptr && !core_.device->shared()) {
@@ -88,7 +97,7 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
       lookup_.Run(batch.get(), purpose, unknown, out);
     } else {
       lookup_.Run(batch.get(), purpose, nullptr, nullptr);
-      pooling_.Pool(batch.get(), ids, *bags, unknown, out);
+      pooling_.Pool(batch.get(), ids, *bags, unknown, out.floats);
     }
     if (places) device_->Place(*batch, &swaps);
     if (train && placement().workers == 1) core_.lookups.Note(ids);
@@ -98,11 +107,11 @@ int64_t Table::Lookup(const IdView& ids, const IdFilter& filter, const BagView* 
   });
 }
 
-int64_t Table::LookupTrain(const IdView& ids, const IdFilter& filter, float* out) {
+int64_t Table::LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out) {
   return Lookup(ids, filter, nullptr, true, out);
 }
 
-void Table::LookupEval(const IdView& ids, const IdFilter& filter, float* out) {
+void Table::LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out) {
   Lookup(ids, filter, nullptr, false, out);
 }
 
@@ -207,7 +216,7 @@ void Table::CheckHandles(const int64_t* handles, size_t n) {
 
 // ---------------------------------------------------------------- gradients and the step
 
-void Table::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
+void Table::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows) {
   Guard::Run(this, [&] { core_.lookups.Accumulate(ticket, grad, grad_rows); });
 }
 

@@ -60,20 +60,23 @@ class Table {
 
   // Copy the rows of ids to out, [ids.size, dim], ids.stride rows apart, as the gradient is then;
   // insert, count and touch them. Returns the ticket for Accumulate. Throws NoOptimizer when none
-  // is bound: a table that would never learn is an error.
-  int64_t LookupTrain(const IdView& ids, const IdFilter& filter, float* out);
+  // is bound: a table that would never learn is an error. Rows of bfloat16 are for tables whose
+  // values are bfloat16.
+  int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   // Throw what such a lookup, or one in evaluation, would throw for its ids or for want of an
   // optimizer.
   void CheckLookup(const IdView& ids, const IdFilter& filter, bool train);
+  // Throw where rows are to be handed over as bfloat16 and values are not that.
+  void CheckNumbers(const RowsOut& out) const;
   // Copy the rows of ids to out without any effect on the table.
-  void LookupEval(const IdView& ids, const IdFilter& filter, float* out);
+  void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   // Look up as above, and combine the rows of each bag: out is [bags.offsets.size, dim].
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
   // Add the gradient of the lookup with that ticket, [ids.size or number of bags, dim]. Gradients
   // may come in any order; one that has to wait for an earlier lookup's is copied.
-  void Accumulate(int64_t ticket, const float* grad, size_t grad_rows);
+  void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Return the sum of squares of all gradients accumulated in this step.
   double GradientSquaredNorm();
   // Update the rows by the optimizer; then evict a slice of the sweep and what is over the
@@ -195,6 +198,10 @@ class Table {
   bool KeepDigest();
   // Return the digest that is kept, the same that the sum over Digests is; nothing without one.
   std::optional<uint64_t> KeptDigest();
+  // Return the keys of rows whose values have changed in memory though nothing changed them since
+  // the last mark. Looks at one of `parts` parts of the places of rows. Throws where no digest is
+  // kept.
+  std::vector<int64_t> DamagedRows(uint32_t part, uint32_t parts);
   // Drop what was recorded before the mark; 0 stops recording.
   void ReleaseBefore(uint64_t mark);
   // Return what is known of keys without rows: exact counters as metadata, or the sketch's memory.
@@ -297,12 +304,12 @@ class Table {
   class CallScope;
 
   int64_t Lookup(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
-                 float* out);
+                 const RowsOut& out);
   // Throw where rows are quantised.
   void RefuseQuantised(const char* what) const;
   // Requires quantised rows, as the next three do. Null bags: each row by itself.
   void LookUpQuantised(const IdView& ids, const IdFilter& filter, const BagView* bags,
-                       const float* unknown, float* out) const;
+                       const float* unknown, const RowsOut& out) const;
   ExportedRows ExportQuantised(const IdView& keys, bool with_state) const;
   void ExportQuantisedParts(bool with_state, const std::function<void(ExportedRows)>& fn) const;
   // Quantise values; null columns of `ages` are zeros.

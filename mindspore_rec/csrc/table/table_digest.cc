@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Table and Shard: digests of rows, each by reading it, and of all rows, kept as they change.
+// Table: digests of rows, each by reading it, and of all rows, kept as they change.
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
@@ -8,8 +8,7 @@
 
 #include "serving/quantised_rows.h"
 #include "table/for_shards.h"
-#include "table/row_digest.h"
-#include "table/row_values.h"
+#include "table/row_digests.h"
 #include "table/table_guard.h"
 #include "util/for_blocks.h"
 
@@ -19,43 +18,7 @@ namespace {
 constexpr size_t kPartRows = size_t{1} << 17;  // whose digests are held
 constexpr size_t kBlockRows = 4096;            // of a task
 
-uint64_t DigestOfValue(const RowLayout& layout, int64_t key, const char* row) {
-  const size_t bytes = static_cast<size_t>(layout.dim) * sizeof(float);
-  if (layout.value_type == NumberType::kFloat32) {
-    return RowDigest(key, row + sizeof(RowMeta), bytes);
-  }
-  float value[kMaxDim];
-  ReadValue(layout, row, value);
-  return RowDigest(key, value, bytes);
-}
-
 }  // namespace
-
-uint64_t Shard::DigestOf(const char* row) const {
-  return DigestOfValue(context_->layout, Meta(row)->key, row);
-}
-
-void Shard::KeepDigest() {
-  untouched_ = 0;
-  for (uint32_t id = 0; id < store_.end(); ++id) {
-    const char* row = store_.Row(id);
-    if (Meta(row)->live && !Meta(row)->dirty) untouched_ += DigestOf(row);
-  }
-  keeps_digest_ = true;
-}
-
-uint64_t Shard::Digest() const {
-  std::vector<int64_t> keys;
-  changes_.current()->AppendTo(&keys);
-  std::sort(keys.begin(), keys.end());
-  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  uint64_t sum = untouched_;
-  for (const int64_t key : keys) {
-    const uint32_t id = index_->Find(IndexHash(key), key);
-    if (id != Index::kNone && Meta(store_.Row(id))->dirty) sum += DigestOf(store_.Row(id));
-  }
-  return sum;
-}
 
 void Table::Digests(const TakeDigests& fn) {
   Guard::Run(this, [&] {
@@ -78,15 +41,16 @@ void Table::Digests(const TakeDigests& fn) {
     }
     keys.resize(kPartRows);
     digests.resize(kPartRows);
+    std::vector<const char*> of(kPartRows);
     reader_.Walk([&](const KeyedRows& rows) {
       for (size_t first = 0; first < rows.size(); first += kPartRows) {
         const size_t n = std::min(kPartRows, rows.size() - first);
         ForBlocks(n, kBlockRows, [&](size_t begin, size_t end) {
           for (size_t i = begin; i < end; ++i) {
-            const auto& [key, row] = rows[first + i];
-            keys[i] = key;
-            digests[i] = DigestOfValue(core_.context.layout, key, row);
+            keys[i] = rows[first + i].first;
+            of[i] = rows[first + i].second;
           }
+          DigestRows(core_.context.layout, of.data() + begin, end - begin, digests.data() + begin);
         });
         fn(keys.data(), digests.data(), n);
       }
@@ -124,6 +88,19 @@ std::optional<uint64_t> Table::KeptDigest() {
     uint64_t sum = 0;
     for (const uint64_t each : of) sum += each;
     return sum;
+  });
+}
+
+std::vector<int64_t> Table::DamagedRows(uint32_t part, uint32_t parts) {
+  return Guard::Run(this, [&] {
+    if (!core_.shards[0]->keeps_digest()) {
+      throw std::invalid_argument(core_.Where("keeps no digests to compare its rows with"));
+    }
+    std::vector<int64_t> of[kNumShards];
+    ForAllShards([&](int s) { core_.shards[s]->DamagedRows(part, parts, &of[s]); });
+    std::vector<int64_t> keys;
+    for (const auto& each : of) keys.insert(keys.end(), each.begin(), each.end());
+    return keys;
   });
 }
 

@@ -15,15 +15,21 @@ namespace {
 constexpr size_t kPartRows = 4096;
 constexpr size_t kImportRows = size_t{1} << 18;
 
+// Return ids `first` and on, at most so many.
+IdView PartOf(const IdView& ids, size_t first, size_t most) {
+  IdView part = ids;
+  part.data = static_cast<const char*>(ids.data) +
+              first * ids.stride * (ids.is_int64 ? sizeof(int64_t) : sizeof(int32_t));
+  part.size = std::min(most, ids.size - first);
+  return part;
+}
+
 // Call fn(keys, first, ages) for parts of rows: memory is mapped for all keys of a part, though
 // many have a row already.
 template <typename Fn>
 void InParts(const IdView& keys, const RowArrays& ages, const Fn& fn) {
   for (size_t first = 0; first < keys.size; first += kImportRows) {
-    IdView part = keys;
-    part.data = static_cast<const char*>(keys.data) +
-                first * keys.stride * (keys.is_int64 ? sizeof(int64_t) : sizeof(int32_t));
-    part.size = std::min(kImportRows, keys.size - first);
+    const IdView part = PartOf(keys, first, kImportRows);
     RowArrays of;
     of.last_steps = ages.last_steps != nullptr ? ages.last_steps + first : nullptr;
     of.last_times = ages.last_times != nullptr ? ages.last_times + first : nullptr;
@@ -93,15 +99,26 @@ int32_t Table::quantised_bits() {
 }
 
 void Table::LookUpQuantised(const IdView& ids, const IdFilter& filter, const BagView* bags,
-                            const float* unknown, float* out) const {
+                            const float* unknown, const RowsOut& out) const {
   core_.CheckIds(ids, filter);
   IdFilter full = filter;
   full.vocabulary = core_.config.vocabulary;
   const AgeLimit limit = Ages();
-  if (bags == nullptr) {
-    core_.quantised->Lookup(ids, full, unknown, &limit, out);
-  } else {
-    core_.quantised->Pool(ids, full, *bags, unknown, &limit, out);
+  if (bags != nullptr) return core_.quantised->Pool(ids, full, *bags, unknown, &limit, out.floats);
+  if (out.halves == nullptr) {
+    return core_.quantised->Lookup(ids, full, unknown, &limit, out.floats);
+  }
+  // Numbers of int8 and int4 rows are float32, which are rounded.
+  const auto dim = static_cast<size_t>(core_.config.dim);
+  std::vector<float> rows(std::min(kPartRows, ids.size) * ids.stride * dim);
+  for (size_t first = 0; first < ids.size; first += kPartRows) {
+    const IdView part = PartOf(ids, first, kPartRows);
+    core_.quantised->Lookup(part, full, unknown, &limit, rows.data());
+    for (size_t i = 0; i < part.size; ++i) {
+      const size_t at = i * ids.stride * dim;
+      Narrow(NumberType::kBfloat16, rows.data() + at, dim,
+             out.halves + first * ids.stride * dim + at);
+    }
   }
 }
 

@@ -81,8 +81,18 @@ ExportedRows Table::ExportSince(uint64_t mark, bool with_state, bool sweep) {
                                               " is not one of this table's, or was released"));
     }
     if (sweep) evictor_.EvictDue();
+    std::vector<int64_t> of[kNumShards];
+    ForAllShards([&](int s) { core_.shards[s]->Changed(mark, &of[s]); });
+    size_t first[kNumShards + 1] = {};
+    for (int s = 0; s < kNumShards; ++s) first[s + 1] = first[s] + of[s].size();
+    if (core_.cache == nullptr && core_.device == nullptr && !core_.context.is_static()) {
+      ExportedRows out = NewExport(core_.context.layout, first[kNumShards], with_state);
+      ForAllShards([&](int s) { core_.shards[s]->Export(of[s], first[s], &out); });
+      return out;
+    }
     std::vector<int64_t> keys;
-    for (const auto& shard : core_.shards) shard->Changed(mark, &keys);
+    keys.reserve(first[kNumShards]);
+    for (const auto& each : of) keys.insert(keys.end(), each.begin(), each.end());
     std::vector<char> copies;
     const KeyedRows rows = reader_.Find(IdView{keys.data(), keys.size(), true}, &copies);
     ExportedRows out = NewExport(core_.context.layout, rows.size(), with_state);

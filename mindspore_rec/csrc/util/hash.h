@@ -13,8 +13,9 @@
 
 namespace msrec {
 
-// MurmurHash3's 64-bit finalizer (Appleby). A bijection: two keys never share a hash.
-inline uint64_t Mix64(uint64_t x) {
+// MurmurHash3's 64-bit finalizer (Appleby). A bijection: two keys never share a hash. Always
+// inlined, so that files for several instruction sets share no copy of it.
+__attribute__((always_inline)) inline uint64_t Mix64(uint64_t x) {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdULL;
   x ^= x >> 33;

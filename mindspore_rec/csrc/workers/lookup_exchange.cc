@@ -27,7 +27,7 @@ void LookUpHereOnly(const LookupRequest& request) {
   if (request.bags == nullptr) {
     table.LookupEval(request.ids, request.filter, request.out);
   } else {
-    table.PoolEval(request.ids, request.filter, *request.bags, request.out);
+    table.PoolEval(request.ids, request.filter, *request.bags, request.out.floats);
   }
 }
 
@@ -109,6 +109,7 @@ void LookupExchange::Plan(One* one) {
   const LookupRequest& request = *one->request;
   Table& table = one->here();
   one->trained = train_ && table.trainable();
+  table.CheckNumbers(request.out);
   table.CheckLookup(IdView{}, request.filter, train_);
   CheckBatchSize(request.ids, one->table().name());
   one->kept = one->table().NewLookup();
@@ -194,15 +195,14 @@ void LookupExchange::Expand(One* one, size_t index) {
   } else {
     kept.keys.Point(&batch, rows_.data() + index * all_.size(), one->row_bytes());
     if (pooled) {
-      one->pooling->Pool(&batch, one->ids, *request.bags, nullptr, request.out);
+      one->pooling->Pool(&batch, one->ids, *request.bags, nullptr, request.out.floats);
     } else {
       if (batch.begin[kNumShards] < batch.n) ZeroRows(request.out, batch.n, batch.stride, dim);
       const RowKernels& kernels = ActiveKernels().RowsOf(one->type(), NumberType::kFloat32);
       ForShards(batch, [&](int s) {
         const size_t first = batch.begin[s];
-        kernels.gather(batch.row.data() + first, batch.inverse.data() + first,
-                       batch.pos.data() + first, batch.begin[s + 1] - first, nullptr, dim,
-                       request.out);
+        GatherRows(kernels, batch.row.data() + first, batch.inverse.data() + first,
+                   batch.pos.data() + first, batch.begin[s + 1] - first, nullptr, dim, request.out);
       });
     }
   }

@@ -69,7 +69,7 @@ void PackedKeys::Point(Batch* batch, char* const* rows, size_t row_bytes) const 
   });
 }
 
-void PackedKeys::Sum(Batch* batch, const float* grad, int dim, const Kernels& kernels,
+void PackedKeys::Sum(Batch* batch, const Gradient& grad, int dim, const Kernels& kernels,
                      float* sums) const {
   ZeroBytes(sums, total_ * static_cast<size_t>(dim) * sizeof(float));
   ForShards(*batch, [&](int s) {
@@ -77,9 +77,9 @@ void PackedKeys::Sum(Batch* batch, const float* grad, int dim, const Kernels& ke
     const size_t positions = batch->begin[s + 1] - first;
     uint32_t* slots = batch->inverse.data() + first;
     for (size_t i = 0; i < positions; ++i) slots[i] = number_[first + slots[i]];
-    kernels.accumulate(slots, batch->pos.data() + first, positions, grad,
-                       batch->pooled ? batch->bag.data() : nullptr,
-                       batch->pooled ? batch->weight.data() : nullptr, dim, sums);
+    AddGradient(kernels, slots, batch->pos.data() + first, positions, grad,
+                batch->pooled ? batch->bag.data() : nullptr,
+                batch->pooled ? batch->weight.data() : nullptr, dim, sums);
   });
 }
 

@@ -34,7 +34,7 @@ class PackedKeys {
   // Return the place of the batch's key at i among those of all parts.
   uint32_t number(size_t i) const { return number_[i]; }
   // Sum the gradient of the lookup by key to sums, [total(), dim]. Uses the batch up.
-  void Sum(Batch* batch, const float* grad, int dim, const Kernels& kernels, float* sums) const;
+  void Sum(Batch* batch, const Gradient& grad, int dim, const Kernels& kernels, float* sums) const;
 
  private:
   // Both by the batch's place of the key.

@@ -16,17 +16,17 @@ ShardedTable::ShardedTable(TableExchange* exchange, std::shared_ptr<Table> table
 // ---------------------------------------------------------------- lookups
 
 int64_t ShardedTable::LookUp(const IdView& ids, const IdFilter& filter, const BagView* bags,
-                             bool train, float* out) {
+                             bool train, const RowsOut& out) {
   LookupRequest one{this, ids, filter, bags, out};
   LookUpOverWorkers(&one, 1, train);
   return one.ticket;
 }
 
-int64_t ShardedTable::LookupTrain(const IdView& ids, const IdFilter& filter, float* out) {
+int64_t ShardedTable::LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out) {
   return LookUp(ids, filter, nullptr, true, out);
 }
 
-void ShardedTable::LookupEval(const IdView& ids, const IdFilter& filter, float* out) {
+void ShardedTable::LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out) {
   LookUp(ids, filter, nullptr, false, out);
 }
 
@@ -93,7 +93,7 @@ std::string TableNames(const std::vector<const ShardedTable*>& tables) {
 
 // ---------------------------------------------------------------- gradients and the step
 
-void ShardedTable::Accumulate(int64_t ticket, const float* grad, size_t grad_rows) {
+void ShardedTable::Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows) {
   if (ticket == StepLookups::kFrozenTicket) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   const DefaultFloatMode float_mode;

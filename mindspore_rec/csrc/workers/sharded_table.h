@@ -60,8 +60,8 @@ class ShardedTable {
   TableExchange& exchange() const { return *exchange_; }
 
   // As those of Table, over all workers.
-  int64_t LookupTrain(const IdView& ids, const IdFilter& filter, float* out);
-  void LookupEval(const IdView& ids, const IdFilter& filter, float* out);
+  int64_t LookupTrain(const IdView& ids, const IdFilter& filter, const RowsOut& out);
+  void LookupEval(const IdView& ids, const IdFilter& filter, const RowsOut& out);
   int64_t PoolTrain(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
   void PoolEval(const IdView& ids, const IdFilter& filter, const BagView& bags, float* out);
 
@@ -77,7 +77,7 @@ class ShardedTable {
   int64_t Prefetch(TableExchange* ahead, const IdView& ids);
 
   // Sum the gradient of this worker's lookup with that ticket by key, until ExchangeGradients.
-  void Accumulate(int64_t ticket, const float* grad, size_t grad_rows);
+  void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
   // Return the sum of squares of the gradients of all workers' rows, after ExchangeGradients.
   double GradientSquaredNorm();
   // Update this worker's rows. Throws std::runtime_error where gradients were not exchanged.
@@ -105,7 +105,7 @@ class ShardedTable {
   int64_t Keep(std::unique_ptr<KeptLookup> lookup, Kept::node_type place) noexcept;
   // Do one lookup by an exchange of its own; `bags` null: a row for each id. Return its ticket.
   int64_t LookUp(const IdView& ids, const IdFilter& filter, const BagView* bags, bool train,
-                 float* out);
+                 const RowsOut& out);
   // Forget all lookups.
   void Forget();
   void ForgetLocked();  // the same, by who holds the mutex
@@ -124,7 +124,7 @@ struct LookupRequest {
   IdView ids;
   IdFilter filter;
   const BagView* bags = nullptr;  // null: a row for each id
-  float* out = nullptr;
+  RowsOut out = nullptr;
   int64_t ticket = 0;          // filled by a training lookup
   int64_t* handles = nullptr;  // to be filled instead: [ids.size, 2]; of an only lookup
 };

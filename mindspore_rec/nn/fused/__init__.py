@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers as one operator each, forward and backward, on the CPU: csrc/dense by oneDNN."""
 
-from mindspore_rec.nn.fused.inputs import MOST_UNITS, check_inputs, check_widths, join
+from mindspore_rec.nn.fused.inputs import MOST_UNITS, check_inputs, check_widths, join, widened
 from mindspore_rec.nn.fused.layer import COMPUTE_DTYPES, FusedLayer, may_fuse
 from mindspore_rec.nn.fused.library import has_onednn
 from mindspore_rec.nn.fused.loss import LogisticLoss
@@ -20,4 +20,5 @@ __all__ = [
     "has_onednn",
     "join",
     "may_fuse",
+    "widened",
 ]

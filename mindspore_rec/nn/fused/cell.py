@@ -23,11 +23,15 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec import _native
 from mindspore_rec.native import LIBRARY, TableOperator
+from mindspore_rec.nn.fused.inputs import widened
 
 __all__ = ["ProgramCell", "native_operator", "program_cell", "refusal_of"]
 
 _ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
 _PACKED_UNIT = 4096
+# Programs of so many inputs take them in bfloat16, each as it is; those of more have them cast. An
+# operator's types are fixed when it is made: there is one for each choice.
+_MOST_NARROW_INPUTS = 3
 
 _SOURCE = '''# SPDX-License-Identifier: Apache-2.0
 """A cell that runs a dense program of {count} arguments; written by mindspore_rec."""
@@ -72,7 +76,8 @@ class ProgramCell(nn.Cell):
         training: whether to keep what the gradient needs; a gradient computes it again otherwise.
 
     Inputs:
-        float32 Tensors `[B, ...]`, the parameters, and further inputs without a gradient.
+        float32 or bfloat16 Tensors `[B, ...]`, the parameters, and further inputs without a
+        gradient. The gradient of a bfloat16 input is rounded to it.
 
     Outputs:
         Tuple of float32 Tensors `[B, width]`, and of what the gradient needs.
@@ -90,7 +95,7 @@ class ProgramCell(nn.Cell):
         self._program = program  # keeps the number valid
         self._number, self._arguments, self._outputs = number, arguments, outputs
         inputs, parameters, extras = arguments
-        self.learned = inputs + parameters
+        self.inputs, self.learned = inputs, inputs + parameters
         self.extras = extras
         self.count = len(outputs)
         self.keeps = training
@@ -103,7 +108,13 @@ class ProgramCell(nn.Cell):
         self.forward = native_operator("MsrDenseForward", self.count + 2)
         self.predict = native_operator("MsrDensePredict", self.count + 1)
         given = 2 + inputs + parameters + extras + 2 + self.count
-        self.backward = native_operator("MsrDenseBackward", self.learned + 1, refusal_of(given))
+        refusal = refusal_of(given)
+        choices = 1 << inputs if inputs <= _MOST_NARROW_INPUTS else 1
+        # By which inputs are bfloat16: the first one counts 1, the second 2, the third 4.
+        self.backwards = tuple(
+            native_operator("MsrDenseBackward", self.learned + 1, refusal, narrow=choice)
+            for choice in range(choices)
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProgramCell:
         """Return another cell that runs the same program, which never changes."""
@@ -113,24 +124,49 @@ class ProgramCell(nn.Cell):
 
     def outputs_of(self, given: Any) -> Any:
         """Return the outputs, and behind them what the gradient needs."""
+        given = self._taken(given)
         if self.keeps:
             return self._whole_forward(given)
         return self.predict(self.forward_name, self.packed_width, *self.output_widths, *given)
 
     def gradients_of(self, given: Any, out: Any, dout: Any) -> Any:
         """Return a gradient for each argument."""
-        kept = out if self.keeps else self._whole_forward(given)
-        gradients = self.backward(
+        taken = self._taken(given)
+        kept = out if self.keeps else self._whole_forward(taken)
+        gradients = self.backwards[self._narrow_inputs(taken)](
             self.backward_name,
             self.gradient_width,
-            *given,
+            *taken,
             kept[self.count],
             kept[self.count + 1],
             *dout[: self.count],
         )[: self.learned]
+        if len(self.backwards) == 1:
+            inputs: Any = ()
+            for i in range(self.inputs):
+                narrow = given[i].dtype == ms.bfloat16
+                inputs = (*inputs, ops.cast(gradients[i], ms.bfloat16) if narrow else gradients[i])
+            gradients = (*inputs, *gradients[self.inputs :])
         for i in range(self.extras):
             gradients = (*gradients, ops.zeros_like(given[self.learned + i]))
         return gradients
+
+    def _taken(self, given: Any) -> Any:
+        """Return the arguments as operators take them."""
+        if len(self.backwards) > 1:
+            return given
+        taken: Any = ()
+        for i in range(self.inputs):
+            taken = (*taken, widened(given[i]))
+        return (*taken, *given[self.inputs :])
+
+    def _narrow_inputs(self, given: Any) -> int:
+        """Return which inputs are bfloat16, as a place in `backwards`."""
+        place = 0
+        for i in range(self.inputs):
+            if given[i].dtype == ms.bfloat16:
+                place = place + (1 << i)
+        return place
 
     def _whole_forward(self, given: Any) -> Any:
         return self.forward(
@@ -153,18 +189,23 @@ def _width(width: int, unit: int) -> Tensor:
     return Tensor(np.zeros(max(1, -(-width // unit)), np.int8))
 
 
-def native_operator(name: str, outputs: int, bprop: Any = None) -> TableOperator:
-    """Return an operator of the native library with several float32 outputs.
+def native_operator(
+    name: str, outputs: int, bprop: Any = None, *, narrow: int = 0
+) -> TableOperator:
+    """Return an operator of the native library with several outputs, of float32.
 
     Args:
         name: its name.
         outputs: number of outputs.
         bprop: its gradient. Default: none.
+        narrow: which outputs are bfloat16 instead, as the sum of 2**i. Default: 0, none.
     """
+    dtypes = tuple(ms.bfloat16 if narrow >> i & 1 else ms.float32 for i in range(outputs))
     # Without a side effect: two calls with the same arguments may be merged, as they are where a
     # train step computes the network for the loss and again for the gradients.
-    op = TableOperator(f"{LIBRARY}:{name}", None, (ms.float32,) * outputs, "aot", bprop)
+    op = TableOperator(f"{LIBRARY}:{name}", None, dtypes, "aot", bprop)
     op.add_prim_attr("reg_op_name", name)
+    op.tell_dtypes(dtypes)
     op.add_prim_attr("multi_output", True)
     return op
 

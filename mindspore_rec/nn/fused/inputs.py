@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import mindspore as ms
 from mindspore import Tensor, ops
 
 from mindspore_rec.checks import check_int
 
-__all__ = ["MOST_UNITS", "check_inputs", "check_widths", "join"]
+__all__ = ["MOST_UNITS", "check_inputs", "check_widths", "join", "widened"]
 
 MOST_UNITS = 1 << 20
 """Greatest width of a layer."""
@@ -73,8 +74,18 @@ def check_inputs(inputs: Any, widths: tuple[int, ...]) -> None:
             raise TypeError(f"input {i} must be a Tensor, got {type(inputs[i]).__name__}")
 
 
+def widened(x: Tensor) -> Tensor:
+    """Return a bfloat16 Tensor as float32, and any other as it is.
+
+    Example:
+        >>> widened(ops.ones((2,), ms.bfloat16)).dtype
+        mindspore.float32
+    """
+    return ops.cast(x, ms.float32) if x.dtype == ms.bfloat16 else x
+
+
 def join(inputs: Any, widths: tuple[int, ...]) -> Any:
-    """Return the inputs `[B, ...]` as one Tensor `[B, sum(widths)]`.
+    """Return the inputs `[B, ...]` as one Tensor `[B, sum(widths)]`, of float32.
 
     Rows stay rows: an input with rows of another width than its own is an error of what reads the
     result.
@@ -85,6 +96,7 @@ def join(inputs: Any, widths: tuple[int, ...]) -> Any:
     """
     rows: Any = ()
     for i in range(len(widths)):
-        x = inputs[i]
+        # Of bfloat16 MindSpore has few kernels on the CPU, and none to reshape.
+        x = widened(inputs[i])
         rows = (*rows, x.reshape((-1, 1)) if x.ndim == 1 else ops.flatten(x, start_dim=1))
     return ops.concat(rows, 1) if len(widths) > 1 else rows[0]

@@ -160,6 +160,9 @@ class FollowedRun:
                 logger.warning("%s", damage)
                 self._catalog.reject(ChainError(entry.path, str(damage)))
                 return
+            except FileNotFoundError:
+                self._catalog.refresh()  # removed between two of its files
+                return
         raise error
 
     # ---- the next ones

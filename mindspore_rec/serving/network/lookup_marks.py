@@ -44,8 +44,8 @@ class LookupMark(nn.Cell):
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
         """Keep the name, by which the lookup is found."""
 
-    def lookup_eval(self, ids: Tensor, descriptor: Tensor) -> Tensor:
-        """Return Gather of the ids."""
+    def lookup_eval(self, ids: Tensor, descriptor: Tensor, narrow: bool = False) -> Tensor:
+        """Return Gather of the ids, as float32 always: what is exported computes in that."""
         return ops.gather(self.rows, ids, 0)
 
     def pool_eval(self, ids: Tensor, offsets: Any, weights: Any, descriptor: Tensor) -> Tensor:

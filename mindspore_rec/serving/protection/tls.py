@@ -8,7 +8,7 @@ import os
 import ssl
 from pathlib import Path
 
-from mindspore_rec.serving.protection.tokens import check_private
+from mindspore_rec.token_file import check_private
 
 __all__ = ["Tls"]
 

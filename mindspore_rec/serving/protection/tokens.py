@@ -7,36 +7,17 @@ import hashlib
 import hmac
 import logging
 import os
-import stat
 import threading
 import time
 from pathlib import Path
 
-__all__ = ["Tokens", "check_private"]
+from mindspore_rec.token_file import read_tokens
+
+__all__ = ["Tokens"]
 
 logger = logging.getLogger("mindspore_rec")
 
-_LEAST_CHARACTERS = 16
-_MOST_TOKENS = 1000
-_MOST_BYTES = 1 << 20  # of the file
 _LOOK_SECONDS = 1.0  # between two checks whether the file has changed
-
-
-def check_private(path: Path) -> None:
-    """Refuse a file with a secret that every user of the machine can read or write.
-
-    Raises:
-        OSError: it cannot be looked at.
-        ValueError: it is no file, or others may read or write it.
-    """
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode):
-        raise ValueError(f"{path} must be a file")
-    if mode & (stat.S_IRWXO | stat.S_IWGRP):
-        raise ValueError(
-            f"{path} holds a secret and has mode {stat.S_IMODE(mode):03o}: others must not read or "
-            f"write it, nor its group write it; chmod 640 {path}"
-        )
 
 
 class Tokens:
@@ -68,7 +49,7 @@ class Tokens:
         self._path = path
         self._lock = threading.Lock()
         self._identity = self._identity_now()
-        self._digests = _read(path)
+        self._digests = _digests(path)
         self._looked = time.monotonic()
 
     def allows(self, authorization: bytes | str | None) -> bool:
@@ -101,7 +82,7 @@ class Tokens:
                 identity = self._identity_now()
                 if identity == self._identity:
                     return
-                self._digests = _read(self._path)
+                self._digests = _digests(self._path)
                 self._identity = identity
             except (FileNotFoundError, ValueError) as error:
                 if self._digests:
@@ -115,21 +96,5 @@ class Tokens:
         return at.st_ino, at.st_dev, at.st_size, at.st_mtime_ns, at.st_ctime_ns
 
 
-def _read(path: Path) -> list[bytes]:
-    """Return the digests of a file's tokens."""
-    check_private(path)
-    with path.open("rb") as file:
-        text = file.read(_MOST_BYTES + 1)
-    lines = [line.strip() for line in text.splitlines()]
-    tokens = [line for line in lines if line and not line.startswith(b"#")]
-    if len(text) > _MOST_BYTES or len(tokens) > _MOST_TOKENS:
-        raise ValueError(f"{path} must have at most {_MOST_TOKENS} tokens in {_MOST_BYTES} bytes")
-    if not tokens:
-        raise ValueError(f"{path} must have a token, one a line")
-    for number, line in enumerate(lines, 1):
-        if line in tokens and (len(line) < _LEAST_CHARACTERS or len(line.split()) != 1):
-            raise ValueError(
-                f"{path}, line {number}: a token must have at least {_LEAST_CHARACTERS} "
-                "characters and no space"
-            )
-    return [hashlib.sha256(token).digest() for token in tokens]
+def _digests(path: Path) -> list[bytes]:
+    return [hashlib.sha256(token).digest() for token in read_tokens(path)]

@@ -236,7 +236,7 @@ class Front:
         self._digesting = False
 
     async def _openapi(self, request: Request) -> Response:
-        return _json(openapi_page(self.models))
+        return _json(openapi_page(self.models, self._control))
 
     async def _model(self, request: Request) -> Response:
         name, version = _asked_model(request)
@@ -270,6 +270,8 @@ class Front:
         parameters = (await self._control_body(request)).get("parameters", {})
         if not isinstance(parameters, dict):
             raise RequestError("parameters must be an object")
+        if type(parameters.get("unload_dependents", False)) is not bool:
+            raise RequestError("parameters.unload_dependents must be true or false")
         name = request.path_params["name"]
         await self.change(name, parameters, load)
         return _json({"name": name})

@@ -27,11 +27,13 @@ _ERRORS = {
 }
 
 
-def openapi_page(models: Models) -> dict[str, Any]:
+def openapi_page(models: Models, control: bool = False) -> dict[str, Any]:
     """Return the page.
 
     Args:
         models: of the server; one that answers gives the example of a request.
+        control: whether clients may load and unload models. Default: no, and the page does not
+            list these operations.
 
     Example:
         >>> models = Models()
@@ -63,9 +65,9 @@ def openapi_page(models: Models) -> dict[str, Any]:
         ),
     }
     name = {**_in_path("name"), "schema": {"type": "string", "examples": models.names}}
-    for what in ("load", "unload"):
+    for what in ("load", "unload") if control else ():
         paths[f"/v2/repository/models/{{name}}/{what}"] = _post(
-            f"{what.capitalize()} a model; with --model-control explicit",
+            f"{what.capitalize()} a model",
             _ref("ControlRequest"),
             _ref("Changed"),
             _errors(400, 404, 413, 503),
@@ -274,7 +276,9 @@ _SCHEMAS: dict[str, Any] = {
     "Index": _list(
         _object(["name", "version", "state"], name=_TEXT, version=_TEXT, state=_TEXT, reason=_TEXT)
     ),
-    "ControlRequest": _object([], parameters=_object([], unload_dependents=_FLAG)),
+    "ControlRequest": _object(
+        [], parameters={**_object([], unload_dependents=_FLAG), "additionalProperties": False}
+    ),
     "InferRequest": {
         "oneOf": [
             _object(

@@ -20,7 +20,7 @@ from mindspore_rec.checkpoint.matching import matched
 from mindspore_rec.checkpoint.network_file import NETWORK, NetworkFile, read_network
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.parameter.digest import DigestSum
-from mindspore_rec.parameter.quantise import BITS
+from mindspore_rec.parameter.quantise import rows_of_bits
 from mindspore_rec.serving.following.digests import NoStateError, RowDigests, StateDigests
 from mindspore_rec.serving.following.predictor import Predictor
 from mindspore_rec.serving.following.status import Status
@@ -141,9 +141,8 @@ class _States:
         Raises:
             NoStateError: newer states came while the rows were read.
         """
-        numbers = {32: "float32", **{bits: rows for rows, bits in BITS.items()}}
         sums = {
-            name: DigestSum(numbers[self._memory.bits(i)], parts)
+            name: DigestSum(rows_of_bits(self._memory.bits(i)), parts)
             for i, name in enumerate(self.runner.tables)
         }
 

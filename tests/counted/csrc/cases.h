@@ -12,6 +12,8 @@ void CountLookup();         // known keys, in evaluation
 void CountLookupPooled();   // known keys in bags, in evaluation
 void CountLookupInt8();     // rows of int8, as a predictor has them
 void CountSsdRead();        // rows from an SSD tier, out of the page cache
+void CountStepAndDelta();   // two steps and the delta after them, of rows of float32
+void CountStepAndDigest();  // the same of a table that keeps its digest
 void CountDeltaApply();     // a delta to the table of a predictor
 void CountDeltaOfShared();  // a delta to rows that processes share
 

@@ -25,6 +25,8 @@ constexpr Case kCases[] = {
     {"lookup_pooled", msrec::CountLookupPooled},
     {"lookup_int8", msrec::CountLookupInt8},
     {"ssd_read", msrec::CountSsdRead},
+    {"step_and_delta", msrec::CountStepAndDelta},
+    {"step_and_delta_digest", msrec::CountStepAndDigest},
     {"delta_apply", msrec::CountDeltaApply},
     {"delta_apply_shared", msrec::CountDeltaOfShared},
 };

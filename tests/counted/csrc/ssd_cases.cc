@@ -46,8 +46,7 @@ void CountSsdRead() {
   options.path = directory.path();
   options.row_bytes = kRowBytes;
   options.segment_bytes = 1 << 20;
-  // What depends on the disk and the kernel is left out: the page cache has the rows, and pread
-  // gives as many bytes as it is asked for.
+  // Read the rows from the page cache by pread, so that counts do not depend on disk and kernel.
   options.direct = false;
   options.io_uring = false;
   options.background_gc = false;

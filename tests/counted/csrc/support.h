@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the counted cases share: keys, rows and tables from fixed seeds.
+// Keys, rows and tables from fixed seeds, for the counted cases.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,9 @@ namespace {
 constexpr uint64_t kKeys = 30000;
 constexpr size_t kIds = 20000;
 
-void CountStep(NumberType type) {
+enum class Delta { kNone, kPlain, kDigest };
+
+void CountStep(NumberType type, Delta delta = Delta::kNone) {
   TableConfig config = CountedConfig("counted.step");
   config.precision.value = config.precision.state = type;
   Table table(config);
@@ -33,9 +35,16 @@ void CountStep(NumberType type) {
   // A fifteenth of the keys is new.
   const std::vector<int64_t> first = CountedIds(kIds, kKeys + kKeys / 4, 5);
   const std::vector<int64_t> second = CountedIds(kIds, kKeys + kKeys / 4, 6);
+  uint64_t mark = delta == Delta::kNone ? 0 : table.Mark();
+  if (delta == Delta::kDigest) table.KeepDigest();
   const Meter meter;
   step(first);
   step(second);
+  if (delta == Delta::kNone) return;
+  table.ExportSince(mark, true);
+  mark = table.Mark();
+  if (delta == Delta::kDigest) table.KeptDigest();
+  table.ReleaseBefore(mark);
 }
 
 }  // namespace
@@ -43,6 +52,10 @@ void CountStep(NumberType type) {
 void CountStepFloat32() { CountStep(NumberType::kFloat32); }
 
 void CountStepBfloat16() { CountStep(NumberType::kBfloat16); }
+
+void CountStepAndDelta() { CountStep(NumberType::kFloat32, Delta::kPlain); }
+
+void CountStepAndDigest() { CountStep(NumberType::kFloat32, Delta::kDigest); }
 
 void CountLookup() {
   Table table(CountedConfig("counted.lookup"));

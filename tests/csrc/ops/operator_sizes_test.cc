@@ -23,6 +23,7 @@
 #include "dense/row_layers.h"
 #include "ops/args.h"
 #include "table/registry.h"
+#include "table_state.h"
 #include "table_testing.h"
 #include "testing.h"
 
@@ -58,7 +59,7 @@ const std::map<std::string, Operator>& Operators() {
 }
 #undef ENTRY
 
-// How far an argument is looked at.
+// Properties of an argument that an operator checks.
 enum class Use {
   kExact,    // its size and its dtype
   kAnySize,  // any size will do, or any from one on
@@ -299,6 +300,56 @@ TEST_F(OperatorSizesTest, Groups) {
   tickets.output = false;
   const std::vector<float> gradient(4 * kDim, 1.0f);
   ExpectChecks("MsrGroupAccumulate", {In(gradient, {2, 2, kDim}), tickets, Descriptors(), Done()});
+}
+
+// Each id in turn is one that a table of the call does not take: no table has changed then.
+TEST_F(OperatorSizesTest, AnIdThatIsRefusedChangesNoTable) {
+  TableConfig config = NormalConfig("sizes_bounded", kDim);
+  config.vocabulary = 10;
+  const auto bounded = CreateTable(config);
+  bounded->table->BindOptimizer(RuleOf(RuleKind::kSgd));
+  const std::vector<int64_t> free = Numbers(0);
+  std::vector<int64_t> fixed = free;
+  fixed[0] = bounded->id;
+  const auto of_group = [](std::vector<int64_t> first, const std::vector<int64_t>& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return In(first, {2, 7});
+  };
+  const std::vector<float> values(4 * kDim, 1.0f);
+  const Argument unread = In<float>({0, 0, 0, 0}, Use::kUnread);
+  const std::vector<std::pair<std::string, Arguments>> calls = {
+      {"MsrLookupTrain", {Ids(), In(fixed), Like(), Anchor(), Rows(), Ticket()}},
+      {"MsrMapGet", {Ids(), In(fixed), Like(), Anchor(), Rows(), Ticket()}},
+      {"MsrPoolTrain",
+       {Ids(), unread, unread, In(fixed), Like(), Anchor(), Out("float32", {2, kDim}), Ticket()}},
+      {"MsrPut", {Ids(), In(values, {2, 2, kDim}), In(fixed), Out("int32", {1})}},
+      {"MsrGroupLookupTrain",
+       {Ids(), of_group(free, fixed), Like(), Anchor(), Rows(), Out("int64", {2})}},
+      {"MsrGroupLookupTrain",
+       {Ids(), of_group(fixed, free), Like(), Anchor(), Rows(), Out("int64", {2})}}};
+  int refused = 0;
+  for (const auto& [name, right] : calls) {
+    for (size_t at = 0; at < 4; ++at) {
+      Arguments wrong = right;
+      const int64_t outside = 10 + static_cast<int64_t>(at);
+      std::memcpy(wrong[0].bytes.data() + at * sizeof outside, &outside, sizeof outside);
+      std::string unread_well;
+      const TableState before = TableState::Of(&table(), &unread_well);
+      const TableState of_bounded = TableState::Of(bounded->table.get(), &unread_well);
+      Arguments run = wrong;
+      const bool goes_through = MessageOf(name, &run) == "";
+      // The other column of a group takes any id.
+      EXPECT_TRUE(!goes_through || name == "MsrGroupLookupTrain") << name;
+      if (goes_through) continue;
+      ++refused;
+      EXPECT_EQ(TableState::Of(&table(), &unread_well).Difference(before), "") << name;
+      EXPECT_EQ(TableState::Of(bounded->table.get(), &unread_well).Difference(of_bounded), "")
+          << name;
+      EXPECT_EQ(unread_well, "");
+    }
+  }
+  EXPECT_EQ(refused, 4 * 4 + 2 * 2);
+  CloseTable(bounded->id);
 }
 
 TEST_F(OperatorSizesTest, TablesOfAGroupHaveOneDim) {

@@ -12,6 +12,7 @@
 #include "rules.h"
 #include "table/row_values.h"
 #include "testing.h"
+#include "util/bfloat16.h"
 
 namespace msrec {
 namespace {
@@ -90,6 +91,39 @@ class NarrowKernelsTest : public ::testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Sets, NarrowKernelsTest, ::testing::Values("base", "avx2", "avx512"));
 
+TEST_P(NarrowKernelsTest, SumsAGradientOfTwoBytesAsOfFour) {
+  constexpr size_t kPositions = 60;
+  for (const int dim : {1, 3, 8, 15, 16, 17, 64, 100}) {
+    std::vector<uint16_t> halves(kPositions * dim);
+    for (uint16_t& x : halves) {
+      x = ToBfloat16(rng_.OneIn(9) ? -0.0f : rng_.Float(-1.0f, 1.0f));
+      if (rng_.OneIn(50)) x = 1;  // the least number there is
+    }
+    std::vector<float> wide(halves.size());
+    for (size_t i = 0; i < wide.size(); ++i) wide[i] = FromBfloat16(halves[i]);
+    std::vector<uint32_t> slot(kPositions), pos(kPositions), source(kPositions);
+    for (uint32_t i = 0; i < kPositions; ++i) {
+      slot[i] = static_cast<uint32_t>(rng_.Below(20));
+      pos[i] = kPositions - 1 - i;
+      source[i] = static_cast<uint32_t>(rng_.Below(kPositions));
+    }
+    const auto scale = rng_.Floats(kPositions);
+    const auto before = rng_.Floats(20 * dim);
+    for (const bool has_source : {false, true}) {
+      for (const bool has_scale : {false, true}) {
+        const uint32_t* from = has_source ? source.data() : nullptr;
+        const float* by = has_scale ? scale.data() : nullptr;
+        std::vector<float> sums = before, expected = before;
+        kernels_->accumulate_bfloat16(slot.data(), pos.data(), kPositions, halves.data(), from, by,
+                                      dim, sums.data());
+        base_->accumulate(slot.data(), pos.data(), kPositions, wide.data(), from, by, dim,
+                          expected.data());
+        ASSERT_TRUE(SameBits(sums, expected)) << dim;
+      }
+    }
+  }
+}
+
 TEST_P(NarrowKernelsTest, GathersAndPoolsTheNumbersOfRows) {
   ForEach([&](NumberType value, NumberType state, int dim) {
     const RowLayout layout = LayoutOf(Rule{}, dim, value, state);
@@ -113,6 +147,13 @@ TEST_P(NarrowKernelsTest, GathersAndPoolsTheNumbersOfRows) {
       }
     }
     ASSERT_TRUE(SameBits(out.data(), expected.data(), out.size())) << NameOf(value) << dim;
+    std::vector<uint16_t> halves(50 * dim);
+    kernels_->RowsOf(value, state)
+        .gather_bfloat16(rows.rows.data(), inverse.data(), pos.data(), 50, unknown.data(), dim,
+                         halves.data());
+    for (size_t i = 0; i < halves.size(); ++i) {
+      ASSERT_EQ(halves[i], ToBfloat16(expected[i])) << NameOf(value) << dim << ' ' << i;
+    }
     const auto weights = rng_.Floats(50, -1.0f, 1.0f);
     // NaN apart, whose sign depends on the order of an addition's operands.
     std::vector<char*> finite;

@@ -45,7 +45,7 @@ class DamageTest : public ::testing::Test {
     root_ = memory->control().roots[memory->control().sequence % kSharedRoots];
     overlay_ = memory->At<SharedRoot>(root_)->table()[0].overlay;
     end_ = memory->spec(1).rows_offset + kMost;
-    // What a writer may change at all lies at the beginning of each part.
+    // A writer changes only the beginning of each part.
     for (const uint64_t at : {uint64_t{0}, memory->arena_offset(), memory->spec(0).rows_offset,
                               memory->spec(1).rows_offset}) {
       kept_.push_back({at, std::string(memory->At<char>(at), kKept)});

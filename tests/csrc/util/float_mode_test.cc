@@ -14,35 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "hostile_float_mode.h"
 #include "table/table.h"
 #include "testing.h"
 
 namespace msrec {
 namespace {
-
-#if defined(__SSE2__)
-uint64_t ReadMode() { return _mm_getcsr() & ~0x3fu; }  // without the flags
-void WriteMode(uint64_t mode) { _mm_setcsr(static_cast<uint32_t>(mode)); }
-constexpr uint64_t kHostile = 0x8000 | 0x0040 | 0x6000 | 0x1f80;  // flush, zeros, truncate
-#elif defined(__aarch64__)
-uint64_t ReadMode() {
-  uint64_t mode;
-  asm volatile("mrs %0, fpcr" : "=r"(mode));
-  return mode;
-}
-void WriteMode(uint64_t mode) { asm volatile("msr fpcr, %0" : : "r"(mode)); }
-constexpr uint64_t kHostile = 1u << 24 | 3u << 22;
-#endif
-
-// What a library that was compiled with -ffast-math does to the thread that loads it.
-class HostileMode {
- public:
-  HostileMode() : before_(ReadMode()) { WriteMode(kHostile); }
-  ~HostileMode() { WriteMode(before_); }
-
- private:
-  const uint64_t before_;
-};
 
 TEST(FloatMode, IsTheDefaultWithinAndRestoredAfter) {
   const uint64_t before = ReadMode();

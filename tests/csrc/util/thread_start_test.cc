@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "map_tier.h"
+#include "no_more_threads.h"
 #include "table/table.h"
 #include "testing.h"
 #include "tier/write_behind.h"
@@ -27,27 +28,6 @@
 
 namespace msrec {
 namespace {
-
-// While one lives, no thread can be started: each would have a stack larger than the address
-// space.
-class NoMoreThreads {
- public:
-  NoMoreThreads() {
-    pthread_getattr_default_np(&before_);
-    pthread_attr_t attributes;
-    pthread_getattr_default_np(&attributes);
-    EXPECT_EQ(pthread_attr_setstacksize(&attributes, size_t{1} << 50), 0);
-    EXPECT_EQ(pthread_setattr_default_np(&attributes), 0);
-    pthread_attr_destroy(&attributes);
-  }
-  ~NoMoreThreads() {
-    EXPECT_EQ(pthread_setattr_default_np(&before_), 0);
-    pthread_attr_destroy(&before_);
-  }
-
- private:
-  pthread_attr_t before_;
-};
 
 int64_t SumOfTasks(ThreadPool* pool) {
   std::atomic<int64_t> sum{0};

@@ -4,6 +4,7 @@
 // half of the bytes.
 #include <gtest/gtest.h>
 
+#include "util/bfloat16.h"
 #include "worker_testing.h"
 
 namespace msrec {
@@ -90,6 +91,91 @@ TEST(RowsOfTwoBytesTest, ReadAsFromOneTable) {
       if (kind == PlacementKind::kOwner && n == 1) continue;
       for (const bool together : {false, true}) ExpectSameReads(n, kind, together);
     }
+  }
+}
+
+// Rows of bfloat16 that are handed over so, and a gradient that comes so, over workers: as in
+// float32.
+TEST(RowsOfTwoBytesTest, AreHandedOverAsTheyAre) {
+  constexpr int kDim = 20;
+  constexpr size_t kIds = 3000;
+  for (const int n : {1, 2, 3}) {
+    for (const PlacementKind kind : {PlacementKind::kSharded, PlacementKind::kReplicated}) {
+      const std::vector<TableConfig> configs = {ConfigOf(NumberType::kBfloat16, kDim, kind)};
+      Rng rng(n);
+      std::vector<std::vector<int64_t>> ids(n);
+      std::vector<std::vector<uint16_t>> grads(n);
+      for (int r = 0; r < n; ++r) {
+        ids[r] = rng.Keys(kIds, 700);
+        for (const float x : rng.Floats(kIds * kDim)) grads[r].push_back(ToBfloat16(x));
+      }
+      Workers narrow(n, configs, RuleOf(RuleKind::kAdagrad));
+      Workers wide(n, configs, RuleOf(RuleKind::kAdagrad));
+      IdFilter padded;
+      padded.has_padding = true;
+      padded.padding_key = -1;
+      for (int step = 1; step <= 4; ++step) {
+        std::vector<std::vector<uint16_t>> halves(n, std::vector<uint16_t>(kIds * kDim));
+        std::vector<std::vector<float>> floats(n, std::vector<float>(kIds * kDim));
+        std::vector<int64_t> samples(n, 1);
+        if (n > 1 && step == 4) samples[0] = 0;  // an idle worker reads zeros
+        for (Workers* workers : {&narrow, &wide}) workers->BeginStep(step, samples);
+        narrow.Run([&](int r) {
+          ShardedTable& table = narrow.table(r);
+          const RowsOut out = RowsOut::Bfloat16(halves[r].data());
+          const int64_t ticket = table.LookupTrain(View(ids[r]), padded, out);
+          table.Accumulate(ticket, Gradient::Bfloat16(grads[r].data()), kIds);
+          ExchangeGradients(narrow.tables(r), {false});
+          table.Step({0.1f, 0, 1, step, 0});
+        });
+        wide.Run([&](int r) {
+          ShardedTable& table = wide.table(r);
+          const int64_t ticket = table.LookupTrain(View(ids[r]), padded, floats[r].data());
+          std::vector<float> grad;
+          for (const uint16_t x : grads[r]) grad.push_back(FromBfloat16(x));
+          table.Accumulate(ticket, grad.data(), kIds);
+          ExchangeGradients(wide.tables(r), {false});
+          table.Step({0.1f, 0, 1, step, 0});
+        });
+        for (int r = 0; r < n; ++r) {
+          for (size_t i = 0; i < floats[r].size(); ++i) {
+            const float read = FromBfloat16(halves[r][i]);
+            ASSERT_TRUE(SameBits(&read, &floats[r][i], 1)) << n << ' ' << step << ' ' << i;
+          }
+        }
+      }
+      for (int r = 0; r < n; ++r) {
+        std::vector<int64_t> twice;
+        ASSERT_EQ(RowsByKey(narrow.table(r).table().Export(true), &twice),
+                  RowsByKey(wide.table(r).table().Export(true), &twice));
+      }
+      std::vector<std::vector<uint16_t>> halves(n, std::vector<uint16_t>(kIds * kDim));
+      std::vector<std::vector<float>> floats(n, std::vector<float>(kIds * kDim));
+      narrow.Run([&](int r) {
+        narrow.table(r).LookupEval(View(ids[r]), {}, RowsOut::Bfloat16(halves[r].data()));
+        narrow.table(r).LookupEval(View(ids[r]), {}, floats[r].data());
+      });
+      for (int r = 0; r < n; ++r) {
+        for (size_t i = 0; i < floats[r].size(); ++i) {
+          ASSERT_EQ(halves[r][i], ToBfloat16(floats[r][i]));
+        }
+      }
+    }
+  }
+}
+
+TEST(RowsOfTwoBytesTest, OfOtherTypesAreNotHandedOverAsBfloat16) {
+  Workers workers(2, {ConfigOf(NumberType::kFloat32, 4, PlacementKind::kSharded)},
+                  RuleOf(RuleKind::kSgd));
+  workers.BeginStep(1, {1, 1});
+  const std::vector<int64_t> ids = {1, 2};
+  for (const std::string& error : workers.Try([&](int r) {
+         std::vector<uint16_t> rows(8);
+         workers.table(r).LookupTrain(View(ids), {}, RowsOut::Bfloat16(rows.data()));
+       })) {
+    EXPECT_NE(error.find("rows are handed over as bfloat16 where values are bfloat16"),
+              std::string::npos)
+        << error;
   }
 }
 

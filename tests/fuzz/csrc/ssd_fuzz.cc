@@ -141,6 +141,15 @@ size_t Place(const std::string& text, uint16_t place, uint16_t offset) {
   }
 }
 
+// Replaces the number at or behind a place of a manifest.
+void ChangeNumber(uint64_t number, size_t at, std::string* text) {
+  constexpr char kDigits[] = "0123456789";
+  const size_t begin = text->find_first_of(kDigits, at);
+  if (begin == std::string::npos) return;
+  const size_t end = std::min(text->find_first_not_of(kDigits, begin), text->size());
+  text->replace(begin, end - begin, std::to_string(number));
+}
+
 void Change(FuzzInput* input, Directory* directory) {
   const auto kind = input->Take<uint8_t>();
   auto file = std::next(directory->begin(), input->Take<uint8_t>() % directory->size());
@@ -169,6 +178,14 @@ void Change(FuzzInput* input, Directory* directory) {
     case 5:
       if (!text.empty()) text.replace(at, 1, bytes.substr(0, 1));
       break;
+    case 6:
+      if (file->first.find("MANIFEST") != std::string::npos) {
+        ChangeNumber(FuzzInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size())
+                         .Take<uint64_t>(),
+                     at, &text);
+        break;
+      }
+      [[fallthrough]];
     default:
       for (size_t i = 0; i < bytes.size() && at + i < text.size(); ++i) text[at + i] = bytes[i];
   }

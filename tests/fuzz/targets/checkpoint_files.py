@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,9 @@ def manifest(data: bytes) -> None:
     except CheckpointError:
         return
     check_fields(found)
+    # Nothing is read or written outside the directory.
+    assert all(name == os.path.basename(name) for name in found["files"])
+    assert MANIFEST not in found["files"] and not {"", ".", ".."} & set(found["files"])
     shares: dict[str, Any] = {name: Share(0, 2) for name in found["tables"]}
     assert set(files_of(found, shares)) <= set(found["files"])
     try:

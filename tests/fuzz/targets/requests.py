@@ -7,13 +7,12 @@ import asyncio
 import functools
 import json
 import logging
+import shutil
+from pathlib import Path
 from typing import Any
 
 import grpc
-import mindspore as ms
-from mindspore import Tensor, nn, ops
 
-from mindspore_rec import HashEmbeddingLookup, save_checkpoint
 from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.protocol.open_inference import METHODS, SERVICE
 from mindspore_rec.serving.server.grpc_front import GrpcFront
@@ -30,32 +29,47 @@ _PATHS = [
     "/v2/models/%2e%2e/infer", "/nowhere",
 ]  # fmt: skip
 
-
-class _Net(nn.Cell):
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows = HashEmbeddingLookup(2, ms.int64, name="fuzz.requests")
-
-    def construct(self, ids: Tensor, views: Tensor) -> Tensor:
-        return ops.concat((self.rows(ids).reshape((-1, 4)), views), 1)
+_GOOD = json.dumps(
+    {
+        "inputs": [
+            {"name": "ids", "datatype": "INT64", "shape": [1, 2], "data": [1, 2]},
+            {"name": "views", "datatype": "FP32", "shape": [1, 1], "data": [0.5]},
+        ]
+    }
+).encode()
+_ANSWER_SECONDS = 15  # an answer takes a few milliseconds
 
 
 @functools.cache
 def _front() -> Front:
     logging.getLogger("mindspore_rec").setLevel(logging.ERROR)
-    ms.set_context(mode=ms.GRAPH_MODE)
-    path = _DIRECTORY / "saved"
-    net = _Net()
-    save_checkpoint(net, path)
-    net.rows.embedding_table.close()
-    predictor = Predictor(path, _Net, inputs=["ids:INT64:-1,2", "views:FP32:-1,1"], follow=False)
+    shutil.unpack_archive(Path(__file__).with_name("requests_run.zip"), _DIRECTORY)
+    predictor = Predictor(_DIRECTORY, follow=False)
     made = Front("m", 16, control=True)
     made.open(predictor)
     return made
 
 
+async def _among_some_that_leave(
+    app: Any, leave_after: int, *asked: Any
+) -> tuple[int, dict[str, str], bytes]:
+    """Ask beside good requests, of which every second one is given up; the others are answered."""
+    good = [asyncio.create_task(ask_bytes(app, _GOOD, _PATHS[0])) for _ in range(6)]
+    asking = asyncio.create_task(ask_bytes(app, *asked))
+    for _ in range(leave_after):
+        await asyncio.sleep(0)
+    for task in good[::2]:
+        task.cancel()
+    found, *others = await asyncio.wait_for(asyncio.gather(asking, *good[1::2]), _ANSWER_SECONDS)
+    assert all(status == 200 for status, _, _ in others), others
+    return found
+
+
 def http(data: bytes) -> None:
-    """The first byte is the path, the second how long the header of a binary request says it is."""
+    """The first byte is the path, the second how long the header of a binary request says it is.
+
+    Bit 5 of the first byte: other clients ask at the same time, and some of them go away.
+    """
     kind, length, body = data[:1] or b"\0", data[1:2], data[2:]
     headers = {"content-type": "application/json"}
     if length and length[0] % 4 == 1:
@@ -70,7 +84,13 @@ def http(data: bytes) -> None:
     half = len(body) // 2
     parts = [body[:half], body[half:]] if kind[0] & 64 else [body]
     front = _front()
-    status, found, answer = asyncio.run(ask_bytes(front.app, parts, path, headers))
+    if kind[0] & 32:
+        # Of the bytes, so that an input does the same each time.
+        leave_after = sum(body) % 40
+        asked = _among_some_that_leave(front.app, leave_after, parts, path, headers)
+    else:
+        asked = ask_bytes(front.app, parts, path, headers)
+    status, found, answer = asyncio.run(asked)
     assert status in (200, 400, 404, 405, 413, 415, 503), (status, answer)
     if status != 200 and status != 405 and found["content-type"] == "application/json":
         said = json.loads(answer)

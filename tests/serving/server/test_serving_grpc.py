@@ -255,7 +255,7 @@ def test_bytes_that_are_no_message(channel: grpc.Channel, method: str) -> None:
 
 
 class Model:
-    """What `read_infer` asks of a model."""
+    """Model with the attributes that `read_infer` reads."""
 
     inputs = [TensorSpec("x", "INT64", (-1, 2)), TensorSpec("y", "FP32", (-1,))]
     outputs: list[TensorSpec] = []

@@ -70,14 +70,20 @@ async def get(front: Front, query: str = "") -> tuple[int, Any]:
     return sent[0]["status"], json.loads(body)
 
 
+async def begun(front: Front, model: Held) -> asyncio.Task[tuple[int, Any]]:
+    """Return a request whose rows are being read."""
+    model.go_on.clear()
+    request = asyncio.create_task(get(front))
+    while not model.begun:
+        await asyncio.sleep(0.01)
+    return request
+
+
 def test_a_second_request_is_refused_while_one_is_answered(held) -> None:
     front, model = held
-    model.go_on.clear()
 
     async def ask() -> None:
-        first = asyncio.create_task(get(front))
-        while not model.begun:
-            await asyncio.sleep(0.01)
+        first = await begun(front, model)
         status, found = await get(front)
         assert status == 429 and "another request" in found["error"]
         model.go_on.set()
@@ -90,12 +96,9 @@ def test_a_second_request_is_refused_while_one_is_answered(held) -> None:
 
 def test_a_request_that_is_given_up_holds_its_place_until_its_rows_are_read(held) -> None:
     front, model = held
-    model.go_on.clear()
 
     async def ask() -> None:
-        first = asyncio.create_task(get(front))
-        while not model.begun:
-            await asyncio.sleep(0.01)
+        first = await begun(front, model)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first

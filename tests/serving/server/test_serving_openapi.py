@@ -22,9 +22,32 @@ def test_every_route_is_on_the_page() -> None:
         if isinstance(route, Route) and route.path != "/v2/"
         for method in (route.methods or set()) - {"HEAD"}
     }
+    page = openapi_page(front.models, control=True)
+    listed = {(path, method) for path, of in page["paths"].items() for method in of}
+    assert listed == routes
     page = openapi_page(front.models)
-    assert routes == {(path, method) for path, of in page["paths"].items() for method in of}
+    listed -= {(path, method) for path, of in page["paths"].items() for method in of}
+    assert listed == {(f"/v2/repository/models/{{name}}/{what}", "post") for what in CHANGES}
     front.close()
+
+
+CHANGES = ["load", "unload"]
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"unload_dependents": {}}, "unload_dependents must be true or false"),
+        ({"unload_dependents": 1}, "unload_dependents must be true or false"),
+        ({"config": "{}"}, "parameters of loading are not supported"),
+    ],
+)
+def test_parameters_of_a_change(several: Server, what: str, parameters: Any, said: str) -> None:
+    path = f"/v2/repository/models/click/{what}"
+    status, found = several.client().ask(path, {"parameters": parameters})
+    assert status == 400 and said in found["error"]
+    assert several.client().ask("/v2/models/click/ready")[0] == 200
 
 
 def checked(page: dict[str, Any], path: str, method: str, status: int, found: Any) -> None:

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shard: what changed, by epochs, and the digests that are kept of rows.
+//
+// Of each row a digest is kept, and the sum of all. Nothing is done when a row changes: rows that
+// the epoch touched are hashed as they are exported, when they are in the processor's cache, and
+// the sum gets the difference to what was kept of them. Where nothing was exported since the last
+// change, they are hashed when the next epoch begins.
+#include <algorithm>
+
+#include "table/exported_rows.h"
+#include "table/row_digests.h"
+#include "table/shard.h"
+
+namespace msrec {
+namespace {
+
+constexpr size_t kLine = 64;
+constexpr size_t kBlock = 64;  // keys whose rows are loaded at the same time
+
+// Past this the hardware's own prefetcher has caught on.
+size_t PrefetchedBytes(size_t bytes) { return std::min<size_t>(bytes, 512); }
+
+}  // namespace
+
+template <typename Fn>
+void Shard::ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn) const {
+  uint64_t hashes[kBlock];
+  const void* chunks[kBlock];
+  uint32_t ids[kBlock];
+  for (size_t first = 0; first < n; first += kBlock) {
+    const size_t some = std::min(kBlock, n - first);
+    for (size_t i = 0; i < some; ++i) {
+      hashes[i] = IndexHash(keys[first + i]);
+      chunks[i] = index_->Prefetch(hashes[i]);
+    }
+    for (size_t i = 0; i < some; ++i) {
+      ids[i] = Index::Candidate(chunks[i], hashes[i]);
+      if (ids[i] == Index::kNone) continue;
+      const char* row = store_.Row(ids[i]);
+      for (size_t b = 0; b < bytes; b += kLine) __builtin_prefetch(row + b);
+      __builtin_prefetch(row + bytes - 1);
+      if (keeps_digest_) __builtin_prefetch(digests_.data() + ids[i], 1);
+    }
+    for (size_t i = 0; i < some; ++i) {
+      const int64_t key = keys[first + i];
+      const bool found = ids[i] != Index::kNone && Meta(store_.Row(ids[i]))->key == key;
+      fn(first + i, found ? ids[i] : index_->Find(hashes[i], key));
+    }
+  }
+}
+
+template <typename Fn>
+void Shard::ForTouched(size_t bytes, const Fn& fn) const {
+  int64_t keys[kBlock];
+  const AppendLog<int64_t>& log = *changes_.current();
+  for (size_t first = 0; first < log.size(); first += kBlock) {
+    const size_t n = std::min(kBlock, log.size() - first);
+    for (size_t i = 0; i < n; ++i) keys[i] = log[first + i];
+    ForPlaces(keys, n, bytes, [&](size_t, uint32_t id) {
+      if (id != Index::kNone) fn(id, store_.Row(id));
+    });
+  }
+}
+
+void Shard::TouchAll() {
+  if (!changes_.enabled()) return;
+  for (uint32_t id = 0; id < store_.end(); ++id) {
+    char* row = context_->identity() ? IdentityRow(static_cast<int64_t>(id) * kNumShards + number_)
+                                     : store_.Row(id);
+    if (Meta(row)->live) Touch(row);
+  }
+}
+
+void Shard::Changed(uint64_t since, std::vector<int64_t>* keys) const {
+  const size_t first = keys->size();
+  changes_.Collect(since, keys);
+  std::sort(keys->begin() + first, keys->end());
+  keys->erase(std::unique(keys->begin() + first, keys->end()), keys->end());
+}
+
+void Shard::Export(const std::vector<int64_t>& keys, size_t first, ExportedRows* out) {
+  const RowLayout& layout = context_->layout;
+  const size_t bytes =
+      out->state_width > 0 ? layout.stride() : sizeof(RowMeta) + layout.value_bytes();
+  if (keeps_digest_) digests_.resize(store_.end());
+  DigestBatch digests(layout, [this](uint32_t id, uint64_t digest) { TakeDigest(id, digest); });
+  ForPlaces(keys.data(), keys.size(), PrefetchedBytes(bytes), [&](size_t i, uint32_t id) {
+    const char* row = id == Index::kNone ? nullptr : store_.Row(id);
+    const bool due = row != nullptr && context_->Due(*Meta(row));
+    PackRow(layout, keys[i], due ? nullptr : row, first + i, out);
+    if (keeps_digest_ && row != nullptr && Meta(row)->dirty) digests.Add(id, row);
+  });
+  digests.Flush();
+  digests_fresh_ = true;
+}
+
+void Shard::BeginEpoch(uint64_t epoch, uint64_t oldest) {
+  const RowLayout& layout = context_->layout;
+  const size_t value_end = sizeof(RowMeta) + layout.value_bytes();
+  if (changes_.enabled()) {
+    if (context_->identity()) {
+      for (size_t i = 0; i < changes_.current()->size(); ++i) {
+        Meta(IdentityRow((*changes_.current())[i]))->dirty = 0;
+      }
+    } else if (keeps_digest_ && !digests_fresh_) {
+      digests_.resize(store_.end());
+      DigestBatch digests(layout, [this](uint32_t id, uint64_t digest) { TakeDigest(id, digest); });
+      ForTouched(PrefetchedBytes(value_end), [&](uint32_t id, char* row) {
+        if (Meta(row)->dirty) digests.Add(id, row);
+        Meta(row)->dirty = 0;
+      });
+      digests.Flush();
+    } else {
+      ForTouched(sizeof(RowMeta), [](uint32_t, char* row) { Meta(row)->dirty = 0; });
+    }
+  }
+  changes_.Begin(epoch, oldest);
+}
+
+void Shard::StopRecording() {
+  changes_.Disable();
+  DropDigest();
+  for (uint32_t id = 0; id < store_.end(); ++id) Meta(store_.Row(id))->dirty = 0;
+}
+
+// ---------------------------------------------------------------- digests
+
+uint64_t Shard::DigestOf(const char* row) const {
+  uint64_t digest;
+  DigestRows(context_->layout, &row, 1, &digest);
+  return digest;
+}
+
+void Shard::KeepDigest() {
+  std::vector<uint64_t> digests(store_.end());
+  uint64_t sum = 0;
+  DigestBatch batch(context_->layout, [&](uint32_t id, uint64_t digest) {
+    digests[id] = digest;
+    sum += digest;
+  });
+  for (uint32_t id = 0; id < store_.end(); ++id) {
+    if (Meta(store_.Row(id))->live) batch.Add(id, store_.Row(id));
+  }
+  batch.Flush();
+  digests_.swap(digests);
+  digest_ = sum;
+  keeps_digest_ = true;
+}
+
+void Shard::DropDigest() noexcept {
+  keeps_digest_ = false;
+  digests_ = {};
+  digest_ = 0;
+}
+
+uint64_t Shard::Digest() const {
+  std::vector<uint32_t> touched;
+  ForTouched(sizeof(RowMeta), [&](uint32_t id, const char* row) {
+    if (Meta(row)->dirty) touched.push_back(id);
+  });
+  std::sort(touched.begin(), touched.end());
+  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+  uint64_t sum = digest_;
+  for (const uint32_t id : touched) sum += DigestOf(store_.Row(id)) - KeptDigestOf(id);
+  return sum;
+}
+
+void Shard::DamagedRows(uint32_t part, uint32_t parts, std::vector<int64_t>* keys) const {
+  DigestBatch batch(context_->layout, [&](uint32_t id, uint64_t digest) {
+    if (digest != digests_[id]) keys->push_back(Meta(store_.Row(id))->key);
+  });
+  const size_t end = digests_.size() * (part + 1) / parts;
+  for (size_t id = digests_.size() * part / parts; id < end; ++id) {
+    const char* row = store_.Row(static_cast<uint32_t>(id));
+    if (Meta(row)->live && !Meta(row)->dirty) batch.Add(static_cast<uint32_t>(id), row);
+  }
+  batch.Flush();
+}
+
+}  // namespace msrec

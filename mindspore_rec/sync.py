@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing files and names to disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["sync"]
+
+
+def sync(path: Path) -> None:
+    """Write a file, or the names in a directory, to disk.
+
+    Raises:
+        OSError: it cannot be opened or written.
+
+    Example:
+        >>> sync(Path("."))
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

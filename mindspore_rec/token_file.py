@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files with secrets, which others must not read: keys, and bearer tokens of a server."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+__all__ = ["check_private", "read_tokens"]
+
+_LEAST_CHARACTERS = 16
+_MOST_TOKENS = 1000
+_MOST_BYTES = 1 << 20  # of the file
+
+
+def check_private(path: Path) -> None:
+    """Refuse a file with a secret that every user of the machine can read or write.
+
+    Raises:
+        OSError: it cannot be looked at.
+        ValueError: it is no file, or others may read or write it.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{path} must be a file")
+    if mode & (stat.S_IRWXO | stat.S_IWGRP):
+        raise ValueError(
+            f"{path} holds a secret and has mode {stat.S_IMODE(mode):03o}: others must not read or "
+            f"write it, nor its group write it; chmod 640 {path}"
+        )
+
+
+def read_tokens(path: Path) -> list[bytes]:
+    """Return the tokens of a file, one a line; empty lines and lines with # are left out.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: others may read it, it has no tokens, or one that is too short.
+    """
+    check_private(path)
+    with path.open("rb") as file:
+        text = file.read(_MOST_BYTES + 1)
+    lines = [line.strip() for line in text.splitlines()]
+    tokens = [line for line in lines if line and not line.startswith(b"#")]
+    if len(text) > _MOST_BYTES or len(tokens) > _MOST_TOKENS:
+        raise ValueError(f"{path} must have at most {_MOST_TOKENS} tokens in {_MOST_BYTES} bytes")
+    if not tokens:
+        raise ValueError(f"{path} must have a token, one a line")
+    for number, line in enumerate(lines, 1):
+        if line in tokens and (len(line) < _LEAST_CHARACTERS or len(line.split()) != 1):
+            raise ValueError(
+                f"{path}, line {number}: a token must have at least {_LEAST_CHARACTERS} "
+                "characters and no space"
+            )
+    return tokens

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A defect that the library once had: edits that put it back, and the tools that find it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.defects.tools import Tool
+
+__all__ = ["ROOT", "Defect", "Edit"]
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replacement of a text in a file.
+
+    Args:
+        file: path in the repository.
+        search: text that occurs exactly once in it.
+        replace: text that takes its place.
+    """
+
+    file: str
+    search: str
+    replace: str
+
+    def applied(self, root: Path) -> str:
+        """Return the text of the file under `root` with the replacement.
+
+        Raises:
+            ValueError: the text to replace is not there exactly once: the code has changed, and the
+                defect must be written for what it is now.
+        """
+        text = (root / self.file).read_text(encoding="utf-8")
+        count = text.count(self.search)
+        if count != 1:
+            raise ValueError(f"{self.file} has the text to replace {count} times:\n{self.search}")
+        return text.replace(self.search, self.replace)
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One defect.
+
+    Args:
+        number: its number in the outside attack that found it.
+        sentence: what is wrong with it.
+        edits: what puts it back.
+        general: tool that was not written for it; None where no such tool can notice.
+        regression: the test that came with its mend.
+        hangs: whether a tool that does not end has found it.
+    """
+
+    number: int
+    sentence: str
+    edits: tuple[Edit, ...]
+    general: Tool | None
+    regression: Tool
+    hangs: bool = False

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The network that is trained and served, without a graph, and the dict that it must equal.
+
+An event is `(number, key, gone)`. A step adds 1 and the number to the key's row, through the native
+table's lookup, gradients and optimizer step; an event with `gone` then removes its row. The row of
+`MARK` and the dense parameter count the steps. So a row says which events it has seen, and any two
+rows whether they are of one state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+import pyarrow as pa
+from mindspore import Parameter, Tensor, nn
+
+from mindspore_rec import HashEmbeddingLookup, RecModel
+from mindspore_rec.checkpoint.array_file import read_arrays
+from mindspore_rec.checkpoint.chain import Entry
+from mindspore_rec.checkpoint.contents import DENSE
+from mindspore_rec.checkpoint.load_tables import check_tables, check_whole_rows, load_tables
+from mindspore_rec.checkpoint.matching import matched
+from mindspore_rec.optim import SGD
+from mindspore_rec.parameter.served_table import ServedTable
+from mindspore_rec.serving.network.opening import NetworkOpener
+from mindspore_rec.serving.network.runner import Runner
+from mindspore_rec.serving.network.shared_lock import SharedLock
+
+__all__ = ["KEYS", "MARK", "SCHEMA", "Event", "Opener", "State", "TrainedModel", "after", "trained"]
+
+KEYS = 8
+MARK = -1
+SCHEMA = pa.schema(
+    [("key", pa.int64()), ("number", pa.int64()), ("gone", pa.int64()), ("label", pa.int64())]
+)
+_ALL = np.array([MARK, *range(KEYS)])
+_NAME = "simulation.rows"
+_WIDTH = 2
+
+Event = tuple[int, int, int]
+State = dict[int, tuple[float, ...]]
+
+
+def after(state: State, events: Sequence[Event]) -> State:
+    """Return the state after one more step."""
+    new = dict(state)
+    for key, number in [(MARK, 0), *((key, number) for number, key, _ in events)]:
+        before = new.get(key, (0.0, 0.0))
+        new[key] = (before[0] + 1.0, before[1] + number)
+    for _, key, gone in events:
+        if gone:
+            new.pop(key, None)
+    return new
+
+
+class _Net(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = HashEmbeddingLookup(_WIDTH, ms.int64, param_init="zeros", name=_NAME)
+        self.dense = Parameter(Tensor(np.zeros(1, np.float32)), name="simulation.dense")
+
+    def construct(self, key: Tensor, number: Tensor, gone: Tensor, label: Tensor) -> Tensor:
+        return self.rows(key).sum()
+
+
+class TrainedModel(RecModel):
+    """The model, whose train step is a function of Python instead of a graph.
+
+    Args:
+        network: the network.
+
+    Attributes:
+        on_step: called with the events of each step, after it.
+    """
+
+    def __init__(self, network: _Net) -> None:
+        super().__init__(network, None, SGD(network.trainable_params(), 1.0))
+        self.table = network.rows.embedding_table
+        self._dense = network.dense
+        self.on_step: Callable[[list[Event]], None] = lambda events: None
+
+    def renew(self) -> None:
+        """Make it as a new process has it: building it takes longer than a whole schedule."""
+        self.table.clear_rows()
+        self.table.set_clock(0, 0)
+        self.table.marks.release("checkpoint")
+        self._dense.set_data(Tensor(np.zeros(1, np.float32)))
+
+    def state(self) -> State:
+        """Return its rows."""
+        rows = self.table.export_rows()
+        return dict(zip(rows["keys"].tolist(), map(tuple, rows["values"].tolist()), strict=True))
+
+    @property
+    def steps(self) -> int:
+        """Number of steps by the dense parameter."""
+        return int(self._dense.asnumpy()[0])
+
+    def _caller(self, network: Any) -> Any:
+        return _Call(self._step)
+
+    def _step(self, *columns: Tensor) -> Tensor:
+        key, number, gone, _ = (column.asnumpy() for column in columns)
+        native = self.table._synchronised()
+        _, ticket = native.lookup_train(np.append(key, MARK))
+        ones = np.ones(len(key) + 1)
+        native.accumulate(ticket, -np.stack([ones, np.append(number, 0)], 1).astype(np.float32))
+        native.apply(1.0)
+        native.erase(key[gone != 0])
+        self._dense.set_data(Tensor(self._dense.asnumpy() + np.float32(1)))
+        events = zip(number.tolist(), key.tolist(), gone.tolist(), strict=True)
+        self.on_step(list(events))
+        return Tensor(0.0)
+
+
+class _Call:
+    """Stands for a `CellCaller`."""
+
+    compilations = 0
+
+    def __init__(self, step: Callable[..., Tensor]) -> None:
+        self._step = step
+
+    def __call__(self, train: bool, *batch: Tensor) -> Tensor:
+        return self._step(*batch)
+
+
+@cache
+def trained() -> TrainedModel:
+    """Return the one model of this process."""
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    return TrainedModel(_Net())
+
+
+class _Dense:
+    name, shape, dtype = "simulation.dense", (1,), np.dtype(np.float32)
+
+
+@cache
+def _served_table() -> ServedTable:
+    return ServedTable({"name": f"{_NAME}.served", "dim": _WIDTH}, "Int64")
+
+
+class ServedRunner(Runner):
+    """The served network, as `OnnxRunner` is one, whose answer is its rows."""
+
+    name = "simulation"
+    inputs = None
+
+    def __init__(self) -> None:
+        self.lock = SharedLock()
+        table = _served_table()
+        table.clear_rows()
+        table.set_clock(0, 0)
+        self.tables = {_NAME: table}
+        self.parameters = [_Dense()]
+        self._owned = False
+        self._steps = np.zeros(1, np.float32)
+        #: called between reads of one answer
+        self.pause: Callable[[], None] = lambda: None
+
+    def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
+        """Read all rows, in two parts."""
+        table = self.tables[_NAME]
+        half = len(_ALL) // 2
+        first, there = table.read_rows(_ALL[:half]), table.has_rows(_ALL[:half])
+        self.pause()
+        rows = np.concatenate([first, table.read_rows(_ALL[half:])])
+        found = np.concatenate([there, table.has_rows(_ALL[half:])])
+        self.pause()
+        return lambda steps=self._steps: [rows, found, steps]  # type: ignore[misc]
+
+    def specs_of_outputs(self) -> None:
+        """Return that they are not known."""
+
+    def load(self, chain: Sequence[Entry]) -> None:
+        """Load a state, as `OnnxRunner` does."""
+        last = chain[-1]
+        check_tables(self.tables, last)
+        values = matched(self.parameters, read_arrays(last.path / DENSE), last.path / DENSE)
+        check_whole_rows(list(self.tables), chain)
+        with self.lock.writing():
+            load_tables(self.tables, chain)
+            self.set_parameters(values)
+
+    def set_parameters(self, values: Sequence[tuple[Any, np.ndarray]]) -> None:
+        """Set the one parameter."""
+        self._steps = np.array(values[0][1], np.float32)
+
+
+def answered(outputs: Sequence[np.ndarray]) -> tuple[State, int]:
+    """Return the state that an answer is of, and its steps by the dense parameter."""
+    rows, found, steps = outputs
+    there = zip(_ALL[found].tolist(), map(tuple, rows[found].tolist()), strict=True)
+    return dict(there), int(steps[0])
+
+
+class Opener(NetworkOpener):
+    """Opener that returns a `ServedRunner`.
+
+    Attributes:
+        pause: for the runner.
+    """
+
+    pause: Callable[[], None] = staticmethod(lambda: None)
+
+    def open(self, entry: Entry) -> Runner:
+        """Return the network."""
+        self.reason = None
+        runner = ServedRunner()
+        runner.pause = type(self).pause
+        return runner

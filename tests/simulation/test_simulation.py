@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated schedules keep all promises. A nightly run takes seeds that nobody ran before."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from tests.nightly import NIGHTLY
+from tests.simulation.run import first_finding
+from tests.simulation.world import simulate
+
+SCHEDULES = 100
+NIGHTLY_SECONDS = 900.0
+
+
+def _check(counts: Counter[str], seeds: range, seconds: float = float("inf")) -> None:
+    found = first_finding(seeds, seconds, counts)
+    if found is not None:
+        print("\n".join(found.trace))
+        pytest.fail(f"python -m tests.simulation.run --seeds {found.seed}: {found.finding}")
+
+
+def test_schedules_keep_all_promises() -> None:
+    counts = Counter[str]()
+    _check(counts, range(SCHEDULES))
+    # Each kind of trouble was among them.
+    least = {"kills": 20, "power": 20, "errors": 50, "restores": 50, "switches": 10_000}
+    assert all(counts[name] >= most for name, most in least.items()), counts
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NIGHTLY, reason="a quarter of an hour")
+def test_other_schedules_keep_all_promises() -> None:
+    first = time.time_ns() % (1 << 31)
+    _check(Counter(), range(first, first + (1 << 30)), NIGHTLY_SECONDS)
+
+
+@pytest.mark.parametrize("seed", [3, 9, 162])
+def test_a_seed_is_one_schedule(seed: int) -> None:
+    one, other = simulate(seed, keep_trace=True), simulate(seed, keep_trace=True)
+    assert one.counts == other.counts
+    paths = ("/simulation-", "\0")  # what the library logs has the directory's own name
+    assert [line for line in one.trace if paths[0] not in line] == [
+        line for line in other.trace if paths[0] not in line
+    ]
