@@ -164,8 +164,8 @@ def test_it_ends_with_the_marks(tables: list[_native.Table]) -> None:
 def addresses_of(table: _native.Table, keys: np.ndarray, values: np.ndarray) -> dict[int, int]:
     """Addresses of the values of a table's rows in this process, by key.
 
-    In a row, values come 20 bytes after the key. Copies of rows lie in other memory as well, some of
-    it freed since: the table's own is where a changed bit changes what a lookup returns.
+    In a row, values come 20 bytes after the key. Copies of rows lie in other memory as well, some
+    of it freed since: the table's own is where a changed bit changes what a lookup returns.
     """
     wanted = {
         key: (key.to_bytes(8, "little"), row.tobytes())
