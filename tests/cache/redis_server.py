@@ -102,6 +102,10 @@ class RedisServer:
             self.process.wait()
             self.process = None
 
+    def close(self) -> None:
+        """End it, also where it hangs."""
+        self.kill()
+
     def hang(self) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)

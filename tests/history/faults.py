@@ -9,10 +9,12 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from examples.online_learning.kafka.broker import Broker
+from tests.cache.redis_server import RedisServer
+from tests.history.clock import Clock
 from tests.history.predictor import Part
 from tests.history.record import History
 from tests.online.lives import Lives
@@ -30,10 +32,12 @@ class Faults:
         seed: decides on everything.
         history: gets a record of each.
         broker: of Kafka.
-        trainer: the trainer's lives.
-        start_trainer: begins its next life.
+        redis: has rows of the trainer's.
+        worker: the feature worker's lives, and a function that begins the next one.
+        trainer: the trainer's lives, and a function that begins the next one.
         predictors: the predictors.
         disk: file system that may be filled; None: none.
+        clocks: wall clocks of processes, by their names.
     """
 
     def __init__(
@@ -41,15 +45,20 @@ class Faults:
         seed: int,
         history: History,
         broker: Broker,
-        trainer: Lives,
-        start_trainer: Callable[[], None],
+        redis: RedisServer,
+        worker: tuple[Lives, Callable[[], None]],
+        trainer: tuple[Lives, Callable[[], None]],
         predictors: list[Part],
         disk: Path | None,
+        clocks: Mapping[str, Clock],
     ) -> None:
         self._random = random.Random(seed)
         self._history = history
-        self._broker, self._trainer, self._start_trainer = broker, trainer, start_trainer
+        self._broker, self._redis = broker, redis
+        self._worker, self._start_worker = worker
+        self._trainer, self._start_trainer = trainer
         self._predictors = predictors
+        self._clocks = clocks
         self._disk = disk
         self._kinds: dict[str, tuple[int, Callable[[], None]]] = {
             "kill trainer": (4, self._kill_trainer),
@@ -59,7 +68,11 @@ class Faults:
             "stop predictor": (3, self._stop_predictor),
             "kill broker": (1, self._kill_broker),
             "stop broker": (2, self._stop_broker),
+            "kill feature worker": (3, self._kill_worker_of_features),
+            "stop Redis": (2, self._stop_redis),
         }
+        if clocks:
+            self._kinds["move clock"] = (3, self._move_clock)
         if disk is not None:
             self._kinds["fill disk"] = (3, self._fill_disk)
         self._disk_is_free = -math.inf  # since when
@@ -129,6 +142,24 @@ class Faults:
         self._say("stop broker", seconds=seconds)
         assert self._broker.pid is not None
         self._stop(self._broker.pid, seconds)
+
+    def _kill_worker_of_features(self) -> None:
+        self._say("kill feature worker")
+        self._worker.kill()
+        self._start_worker()
+
+    def _stop_redis(self) -> None:
+        seconds = self._random.uniform(0.2, 4.0)
+        self._say("stop Redis", seconds=seconds)
+        assert self._redis.process is not None
+        self._stop(self._redis.process.pid, seconds)
+
+    def _move_clock(self) -> None:
+        name = self._random.choice(sorted(self._clocks))
+        most = self._random.choice((0, 2, 300, 86_400))  # 0: back to the machine's
+        seconds = self._random.randint(-most, most)
+        self._say("move clock", who=name, seconds=seconds)
+        self._clocks[name].move(seconds)
 
     def _fill_disk(self) -> None:
         assert self._disk is not None

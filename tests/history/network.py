@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 from mindspore import Parameter, Tensor, nn, ops
 
-from mindspore_rec import HashEmbeddingLookup
+from mindspore_rec import CacheConfig, HashEmbeddingLookup
 
 __all__ = ["BATCH", "INPUTS", "KEYS", "SCHEMA", "WIDTH", "Counting", "NegativeSum"]
 
-KEYS = 60
+KEYS = 150
 BATCH = 20  # events of a step
 WIDTH = 3  # numbers of an answer's row: count, mark of the row, mark of the dense weight
 SCHEMA = pa.schema({"key": pa.int64(), "number": pa.int64()})
@@ -26,11 +26,21 @@ INPUTS = ["ids:INT64:-1,1"]
 
 
 class Counting(nn.Cell):
-    """A row of each table, and the weight, side by side: `[B, 1]` keys to `[B, 3]` numbers."""
+    """A row of each table, and the weight, side by side: `[B, 1]` keys to `[B, 3]` numbers.
 
-    def __init__(self, name: str = "history") -> None:
+    Args:
+        name: first part of the tables' names.
+        redis: URL of a server that has the counts that host memory has no room for. Default: all
+            are in host memory.
+    """
+
+    def __init__(self, name: str = "history", redis: str | None = None) -> None:
         super().__init__()
-        self.counts = HashEmbeddingLookup(1, ms.int64, "zeros", name=f"{name}.counts")
+        cache = None
+        if redis is not None:
+            # Rows of a life that was killed are older or newer than the checkpoint.
+            cache = CacheConfig(host_rows=80, remote=redis, prefetch=1, leftover="discard")
+        self.counts = HashEmbeddingLookup(1, ms.int64, "zeros", name=f"{name}.counts", cache=cache)
         self.marks = HashEmbeddingLookup(1, ms.int64, "zeros", name=f"{name}.marks")
         self.weight = Parameter(Tensor(np.zeros((1, 1), np.float32)), name="weight")
 

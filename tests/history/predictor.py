@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.history.clock import Clock
 from tests.history.network import KEYS, WIDTH
 from tests.history.record import History
 from tests.serving.http_server import Client, Server, children
@@ -30,11 +31,21 @@ class Part:
         root: directory of the checkpoints.
         log: file that gets what it says.
         history: gets a record when it starts.
+        clock: its wall clock. Default: the machine's.
         options: of the command.
     """
 
-    def __init__(self, name: str, root: Path, log: Path, history: History, *options: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        root: Path,
+        log: Path,
+        history: History,
+        clock: Clock | None,
+        *options: str,
+    ) -> None:
         self.name = name
+        self._environment = {} if clock is None else clock.environment
         self._root, self._log, self._history, self._options = root, log, history, options
         self.server: Server | None = None
 
@@ -49,7 +60,9 @@ class Part:
     def _start(self) -> None:
         self._history.add_files("start", "files", who=self.name)
         with open(self._log, "a", encoding="utf-8") as log:
-            self.server = Server(self._root, *self._options, errors=log)
+            self.server = Server(
+                self._root, *self._options, errors=log, environment=self._environment
+            )
 
     def kill(self) -> None:
         """End it as a crash would; it may be stopped."""

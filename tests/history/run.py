@@ -3,10 +3,12 @@
 
     python -m tests.history.run --seconds 3600 --seed 7
 
-A Kafka broker, a producer, a trainer with full checkpoints and deltas, two predictors that follow
-it, one of them with two workers, and clients that ask both all the time. By the seed trainer,
-predictors, their workers and broker are killed and stopped, and the disk with the run fills up (as
-root). All of it is written to `history.jsonl`, and judged from that alone (`judge.py`).
+A Kafka broker, a producer, a feature worker, a trainer with full checkpoints and deltas and a part
+of its rows in Redis, two predictors that follow it, one of them with two workers, and clients that
+ask both all the time. By the seed feature worker, trainer, predictors, their workers and broker are
+killed and stopped, Redis is stopped, wall clocks are moved by up to a day, and the disk with the
+run fills up (as root). All of it is written to `history.jsonl`, and judged from that alone
+(`judge.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from examples.online_learning.kafka.broker import Broker
+from tests.cache.redis_server import RedisServer
+from tests.history.clock import Clock, compiled
 from tests.history.events import Producer, events_of
 from tests.history.faults import Faults
 from tests.history.judge import Finding, judge
@@ -60,6 +64,8 @@ class Run:
         self.disk.mkdir(exist_ok=True)
         self.root = self.disk / "run"
         self.root.mkdir()
+        self.library = compiled(directory)
+        self.clocks: dict[str, Clock] = {}  # of processes, by name
         self.path = directory / "history.jsonl"
         self.history = History(self.path, self.root)
         self.out = directory / "trained.json"
@@ -74,22 +80,33 @@ class Run:
         """Do it all."""
         broker = Broker(self.directory / "kafka")
         broker.start(PATIENCE)
-        with broker, Lives(TRAINER) as trainer:
+        redis = RedisServer(self.directory / "redis")
+        with (
+            contextlib.closing(redis),
+            broker,
+            Lives(TRAINER, self._environment("worker")) as worker,
+            Lives(TRAINER, self._environment("trainer")) as trainer,
+        ):
             topic = make_topic(broker.address)
             options: dict[str, Any] = {
-                "role": "train", "brokers": broker.address, "topic": topic, "root": str(self.root),
-                "out": str(self.out), "batches": self.steps, "every_steps": 20,
-                "delta_every_steps": 2,
+                "brokers": broker.address, "topic": topic, "channel": f"features-{topic}",
+                "state": str(self.directory / "worker.json"), "root": str(self.root),
+                "redis": redis.url, "out": str(self.out), "batches": self.steps,
+                "every_steps": 20, "delta_every_steps": 2,
             }  # fmt: skip
 
+            def start_worker() -> None:
+                worker.begin({"role": "work", **options})
+
             def start_trainer() -> None:
-                trainer.begin(options)
+                trainer.begin({"role": "train", **options})
 
             rate = STEPS_A_SECOND * BATCH
             producer = Producer(
                 broker.address, topic, self.steps * BATCH, rate, self.seed, FIRST_STEPS * BATCH
             )
             producer.start()
+            start_worker()
             start_trainer()
             parts = [self._part("one"), self._part("two", "--workers", "2")]
             askers = [Asker(part, self.history, PAUSE) for part in parts]
@@ -101,16 +118,20 @@ class Run:
                 self._wait(lambda: all(asker.newest > 0 for asker in askers), trainer, parts)
                 producer.go_on.set()
                 faults = Faults(
-                    self.seed, self.history, broker, trainer, start_trainer, parts,
-                    self.disk if self.small else None,
+                    self.seed, self.history, broker, redis, (worker, start_worker),
+                    (trainer, start_trainer), parts, self.disk if self.small else None, self.clocks,
                 )  # fmt: skip
                 deadline = time.monotonic() + self.seconds
                 while time.monotonic() < deadline:
                     faults.one()
                     self._mend(trainer, parts, start_trainer, faults)
+                    if worker.over:
+                        self.history.add("ended", who="worker", code=worker.code)
+                        start_worker()
                     time.sleep(faults.pause())
                 done = ", ".join(f"{name} {count}" for name, count in faults.done.items())
                 print(f"{done}; step {trainer.step} of {self.steps}", flush=True)
+                self.history.add("redis", keys=int(redis.cli("dbsize")))
                 self._end(trainer, parts, askers, start_trainer, producer, faults)
                 keys, numbers = events_of(broker.address, topic)
                 self.history.add("events", keys=keys[: self.steps * BATCH])
@@ -124,8 +145,19 @@ class Run:
                 if failure is not None:
                     raise failure
 
+    def _environment(self, name: str) -> dict[str, str]:
+        clock = self._clock(name)
+        return {} if clock is None else clock.environment
+
+    def _clock(self, name: str) -> Clock | None:
+        if self.library is None:
+            return None
+        self.clocks[name] = Clock(self.directory / f"{name}.clock", self.library)
+        return self.clocks[name]
+
     def _part(self, name: str, *options: str) -> Part:
-        return Part(name, self.root, self.directory / f"{name}.log", self.history, *options)
+        log = self.directory / f"{name}.log"
+        return Part(name, self.root, log, self.history, self._clock(name), *options)
 
     def _mend(self, trainer: Lives, parts: list[Part], start_trainer: Any, faults: Faults) -> None:
         """Start what has ended by itself, and note it."""

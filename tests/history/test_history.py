@@ -4,6 +4,7 @@ and ten minutes; `python -m tests.history.run` takes any."""
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -30,4 +31,6 @@ def test_answers_are_whole_and_in_order_and_events_are_trained_once(tmp_path: Pa
     found, counts = run(tmp_path, SECONDS, SEED)
     print(f"seed {SEED}: {counts}")
     assert not found, f"seed {SEED}: {found[:5]}"
+    records = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert next(record["keys"] for record in records if record["what"] == "redis") > 0
     assert counts["answer"] >= 20 and counts["fault"] >= 3 and counts["version"] >= 6

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainer of the history checker, in lives that can be killed."""
+"""Feature worker and trainer of the history checker, in lives that can be killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from mindspore.train import Callback, RunContext
 
 from mindspore_rec import RecCheckpoint, RecModel, tables_of
 from mindspore_rec.optim import SGD
-from mindspore_rec.stream import KafkaSource, StreamingDataset
+from mindspore_rec.stream import (
+    DataReceiver,
+    DataSender,
+    FeatureWorker,
+    KafkaSource,
+    StreamingDataset,
+)
 from tests.history.network import BATCH, INPUTS, KEYS, SCHEMA, Counting, NegativeSum
 from tests.native_table import native_of
 from tests.online.trainer_script import say, serve_lives
@@ -54,13 +60,25 @@ class Marks(Callback):
         say(f"step {step}")
 
 
+def work(options: dict[str, Any]) -> None:
+    """Sends features of events into the channel, until it is killed."""
+    source = KafkaSource(options["brokers"], options["topic"], SCHEMA, batch_size=BATCH)
+    sender = DataSender(
+        options["brokers"], dataset_name=options["channel"], message_rows=7, sender_name="worker"
+    )
+    dataset = StreamingDataset(source, Features())
+    FeatureWorker(dataset, sender, options["state"], save_seconds=0.5).run()
+
+
 def train(options: dict[str, Any]) -> None:
     """Trains from the last checkpoint to the last event, and writes the counts then."""
     ms.set_context(mode=ms.PYNATIVE_MODE, pynative_synchronize=True)
-    net = Counting()
+    net = Counting(redis=options["redis"])
     model = RecModel(net, NegativeSum(), SGD(net.trainable_params(), learning_rate=1.0))
-    source = KafkaSource(options["brokers"], options["topic"], SCHEMA, batch_size=BATCH)
-    dataset = StreamingDataset(source, Features())
+    receiver = DataReceiver(
+        options["brokers"], shard_id=None, dataset_name=options["channel"], batch_size=BATCH
+    )
+    dataset = StreamingDataset(receiver)
     checkpoint = RecCheckpoint(
         options["root"],
         every_steps=options["every_steps"],
@@ -87,4 +105,4 @@ def train(options: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    serve_lives({"train": train})
+    serve_lives({"train": train, "work": work})

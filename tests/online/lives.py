@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,10 +25,16 @@ PATIENCE = 300.0  # seconds; tests may have to share a machine
 
 
 class Lives:
-    """One life after the other of a trainer or a feature worker; ended with the context."""
+    """One life after the other of a trainer or a feature worker; ended with the context.
 
-    def __init__(self, script: Path = SCRIPT) -> None:
+    Args:
+        script: serves the lives.
+        environment: variables of theirs besides this process's. Default: none.
+    """
+
+    def __init__(self, script: Path = SCRIPT, environment: Mapping[str, str] | None = None) -> None:
         self._script = script
+        self._environment = dict(environment or {})
         self._lines: queue.Queue[str] = queue.Queue()
         self._pid: int | None = None
         self.code: int | None = None
@@ -36,7 +43,7 @@ class Lives:
         self.words: list[str] = []
 
     def __enter__(self) -> Lives:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
+        environment = {**os.environ, **self._environment, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
         self._server = subprocess.Popen(
             [sys.executable, str(self._script)],
             env=environment,

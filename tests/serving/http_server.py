@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,13 +60,18 @@ class Server:
         python_path: Path = ROOT,
         grpc_line: bool = True,
         errors: int | IO[str] = subprocess.PIPE,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         command = [sys.executable, "-m", "mindspore_rec.serving", "--port", "0"]
         command += [] if root is None else [str(root)]
         self.process = subprocess.Popen(
             [*command, *options],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(python_path), str(ROOT)])},
+            env={
+                **os.environ,
+                **(environment or {}),
+                "PYTHONPATH": os.pathsep.join([str(python_path), str(ROOT)]),
+            },
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
