@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,6 +14,8 @@ import numpy.typing as npt
 __all__ = ["pack_arrays", "unpack_arrays"]
 
 _LENGTH = 8  # bytes of the length of the description
+_KIND = re.compile(r"[<>|](b1|[iu][1248]|f(2|4|8|12|16)|c(8|16|24|32))")  # as `pack_arrays` writes dtypes
+_MOST_AXES = 32  # of NumPy
 
 
 def pack_arrays(arrays: Mapping[str, npt.NDArray[np.generic]]) -> bytes:
@@ -39,12 +43,40 @@ def pack_arrays(arrays: Mapping[str, npt.NDArray[np.generic]]) -> bytes:
 
 
 def unpack_arrays(message: bytes) -> dict[str, npt.NDArray[np.generic]]:
-    """Return the arrays of a message, which may be written to."""
+    """Return the arrays of a message, which may be written to.
+
+    Raises:
+        ValueError: the message is not one of `pack_arrays`.
+    """
     start = _LENGTH + int.from_bytes(message[:_LENGTH], "little")
     found = {}
-    for name, dtype, shape in json.loads(message[_LENGTH:start]):
-        count = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(message, np.dtype(dtype), count, start)
+    for name, kind, shape in _described(message[_LENGTH:start]):
+        dtype, count = np.dtype(kind), math.prod(shape)
+        if count * dtype.itemsize > len(message) - start:
+            raise ValueError(f"a message between workers ends within its array {name!r}")
+        array = np.frombuffer(message, dtype, count, start)
         found[name] = array.reshape(shape).copy()
         start += array.nbytes
+    if start != len(message):
+        raise ValueError("a message between workers has more than its arrays")
     return found
+
+
+def _described(head: bytes) -> list[tuple[str, str, list[int]]]:
+    """Return name, dtype and shape of each array of a message."""
+    try:
+        described = json.loads(head)
+    except RecursionError as error:
+        raise ValueError("a message between workers is nested deeply") from error
+    if not isinstance(described, list):
+        raise ValueError(f"a message between workers has no list of arrays: {described!r:.80}")
+    for each in described:
+        match each:
+            case [str(), str(kind), list(shape)] if (
+                _KIND.fullmatch(kind)
+                and len(shape) <= _MOST_AXES
+                and all(type(size) is int and size >= 0 for size in shape)
+            ):
+                continue
+        raise ValueError(f"a message between workers has no array in {each!r:.80}")
+    return described

@@ -9,6 +9,7 @@ from typing import Any
 
 __all__ = ["PATIENCE", "ensure_topic", "kafka_module"]
 
+_TOPIC = {"message.timestamp.type": "LogAppendTime"}
 PATIENCE = 60.0  # seconds for a broker that starts again
 
 
@@ -35,6 +36,9 @@ def ensure_topic(
     options: Mapping[str, Any] | None = None,
 ) -> int:
     """Create a topic if it is missing.
+
+    The broker writes its own time into the messages of a new topic: it would refuse those of a
+    process whose clock is more than an hour ahead.
 
     Args:
         brokers: "host:port" of Kafka, or several.
@@ -65,7 +69,7 @@ def ensure_topic(
         except kafka.errors.KafkaTimeoutError as error:
             raise ConnectionError(f"no Kafka broker answers at {brokers}") from error
         try:
-            admin.create_topics([NewTopic(topic, partitions, -1)])
+            admin.create_topics([NewTopic(topic, partitions, -1, topic_configs=_TOPIC)])
             return partitions
         except TopicAlreadyExistsError:
             return len(admin.describe_topics([topic])[0]["partitions"])

@@ -14,6 +14,7 @@ MODULES = {
     "stream_messages": ["arrow", "tsv", "json", "journal", "announcement"],
     "redis_replies": ["redis", "redis_slots"],
     "logs_and_configs": ["key_log", "config"],
+    "worker_messages": ["worker_arrays"],
     "requests": ["http", "grpc"],
 }
 """Targets by their modules, which import much."""

@@ -95,6 +95,10 @@ size_t GradientExchange::Send(int worker, char* at) {
   return total;
 }
 
+WorkerError TooShort(int worker) {
+  return WorkerError("worker " + std::to_string(worker) + " sent gradients that are cut off");
+}
+
 void GradientExchange::Receive() {
   parts_.resize(tables_.size());
   ForEachLookup([&](size_t t, int64_t ticket, KeptLookup*) {
@@ -105,6 +109,8 @@ void GradientExchange::Receive() {
     const char* const end = at + all_.received_bytes()[r];
     while (at < end) {
       GradientHeader header;
+      const auto left = static_cast<size_t>(end - at);
+      if (left < sizeof(header)) throw TooShort(r);
       std::memcpy(&header, at, sizeof(header));
       const auto& kept = tables_.at(header.table)->kept_;
       const auto lookup = kept.find(header.ticket);
@@ -113,6 +119,8 @@ void GradientExchange::Receive() {
                           " gradients of a lookup of table '" + tables_[header.table]->name() +
                           "' that sent other keys here");
       }
+      // As many rows as this worker knows of: their size does not overflow.
+      if (left - sizeof(header) < Bytes(header.table, header.rows)) throw TooShort(r);
       auto& of_lookup = parts_[header.table][header.ticket];
       of_lookup.resize(all_.size(), nullptr);
       of_lookup[r] = at + sizeof(header);

@@ -4,6 +4,7 @@
 // back. A message to a worker is that of the first lookup, that of the second, ...
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "table/for_shards.h"
 #include "util/bytes.h"
@@ -16,6 +17,11 @@ namespace {
 size_t KeyMessageBytes(size_t keys) {
   constexpr size_t kKeyBytes = sizeof(int64_t) + sizeof(uint32_t);
   return sizeof(uint64_t) + Padded(keys * kKeyBytes);
+}
+
+WorkerError WrongKeys(int worker) {
+  return WorkerError("worker " + std::to_string(worker) +
+                     " sent keys that are not as many as it says");
 }
 
 }  // namespace
@@ -61,14 +67,20 @@ void LookupExchange::ReadKeys() {
   const char* at = all_.memory().recv.data();
   std::vector<const char*> messages;
   for (int r = 0; r < all_.size(); ++r) {
+    const char* const end = at + all_.received_bytes()[r];
     for (One& one : lookups_) {
+      const auto left = static_cast<size_t>(end - at);
       uint64_t count = 0;
+      if (left < sizeof(count)) throw WrongKeys(r);
       std::memcpy(&count, at, sizeof(count));
+      // Of more keys than bytes the size would overflow.
+      if (count > left || KeyMessageBytes(count) > left) throw WrongKeys(r);
       messages.push_back(at + sizeof(count));
       one.kept->received[r] = count;
       one.kept->owned += count;
       at += KeyMessageBytes(count);
     }
+    if (at != end) throw WrongKeys(r);
   }
   for (size_t i = 0; i < lookups_.size(); ++i) {
     KeptLookup& kept = *lookups_[i].kept;

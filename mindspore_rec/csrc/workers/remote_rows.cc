@@ -19,7 +19,7 @@ void RemoteRows::Ask(RowRequest what, const Write& write, const Read& read) cons
   // A tag of its own: several threads may ask at a time.
   static std::atomic<uint32_t> next{0};
   constexpr int kTags = Communicator::kMaxTag - RowService::kFirstReplyTag;
-  const int tag = RowService::kFirstReplyTag + static_cast<int>(next++ % kTags);
+  const int tag = RowService::kFirstReplyTag + 1 + static_cast<int>(next++ % kTags);
   const std::string& name = table_.config().name;
   MessageWriter request;
   request.Put(static_cast<int32_t>(tag));
@@ -107,7 +107,20 @@ ExportedRows RemoteRows::Export(bool with_state) const {
   Ask(
       RowRequest::kExport, [&](MessageWriter* request) { request->Put(with_state); },
       [&](MessageReader* reply) { rows = ReadRows(reply); });
+  CheckRows(rows, with_state);
   return rows;
+}
+
+void RemoteRows::CheckRows(const ExportedRows& rows, bool with_state) const {
+  const ExportedRows none = table_.ExportKeys({nullptr, 0, true}, with_state);
+  if (rows.dim == none.dim && rows.state_width == none.state_width) return;
+  const auto text = [](const ExportedRows& of) {
+    return std::to_string(of.dim) + " and states of " + std::to_string(of.state_width);
+  };
+  throw std::runtime_error("worker " + std::to_string(worker_) + ": table '" +
+                           table_.config().name + "' has values of " + text(rows) +
+                           " numbers there and of " + text(none) +
+                           " here: all workers must have bound one optimizer to it");
 }
 
 ExportedRows RemoteRows::ExportKeys(const IdView& keys, bool with_state) const {
@@ -119,14 +132,20 @@ ExportedRows RemoteRows::ExportKeys(const IdView& keys, bool with_state) const {
         WriteIds(keys, request);
       },
       [&](MessageReader* reply) { rows = ReadRows(reply); });
+  CheckRows(rows, with_state);
+  if (rows.n != keys.size) {
+    throw std::runtime_error("worker " + std::to_string(worker_) + " sent " +
+                             std::to_string(rows.n) + " rows of " + std::to_string(keys.size) +
+                             " keys");
+  }
   return rows;
 }
 
 Explanation RemoteRows::Explain(int64_t key) const {
-  Explanation explanation;
+  Explanation explanation = table_.Explain(key);
   Ask(
       RowRequest::kExplain, [&](MessageWriter* request) { request->Put(key); },
-      [&](MessageReader* reply) { explanation = reply->Take<Explanation>(); });
+      [&](MessageReader* reply) { ReadExplanation(reply, &explanation); });
   return explanation;
 }
 

@@ -16,7 +16,7 @@ namespace msrec {
 class RemoteRows {
  public:
   // Requires: table and group outlive it; the table is this worker's part.
-  RemoteRows(const Table& table, WorkerGroup* group, int worker)
+  RemoteRows(Table& table, WorkerGroup* group, int worker)
       : table_(table), group_(*group), worker_(worker) {}
 
   void Get(const IdView& ids, const IdFilter& filter, bool insert, float* out) const;
@@ -38,7 +38,10 @@ class RemoteRows {
   // the error of the other worker, with its number.
   void Ask(RowRequest what, const Write& write, const Read& read) const;
 
-  const Table& table_;
+  // Throws std::runtime_error where rows of the other worker are not as wide as this one's.
+  void CheckRows(const ExportedRows& rows, bool with_state) const;
+
+  Table& table_;
   WorkerGroup& group_;
   const int worker_;
 };

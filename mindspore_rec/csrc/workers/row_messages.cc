@@ -4,6 +4,14 @@
 #include <stdexcept>
 
 namespace msrec {
+namespace {
+
+std::runtime_error Wrong(const std::string& what) {
+  return std::runtime_error("a message of another worker has " + what +
+                            ": do all workers run one version?");
+}
+
+}  // namespace
 
 void MessageReader::CheckLeft(size_t n, size_t width) const {
   if (n > left() / width) {
@@ -17,6 +25,12 @@ const char* MessageReader::TakeBytes(size_t n) {
   const char* const bytes = message_.data() + at_;
   at_ += n;
   return bytes;
+}
+
+bool MessageReader::TakeBool() {
+  const auto byte = Take<uint8_t>();
+  if (byte > 1) throw Wrong("a truth value of " + std::to_string(byte));
+  return byte == 1;
 }
 
 std::string MessageReader::TakeString() {
@@ -51,7 +65,7 @@ void WriteFilter(const IdFilter& filter, MessageWriter* out) {
 
 IdFilter ReadFilter(MessageReader* in) {
   IdFilter filter;
-  filter.has_padding = in->Take<bool>();
+  filter.has_padding = in->TakeBool();
   filter.padding_key = in->Take<int64_t>();
   filter.coefficient = in->Take<uint32_t>();
   return filter;
@@ -71,11 +85,57 @@ ExportedRows ReadRows(MessageReader* in) {
   rows.n = in->Take<uint64_t>();
   rows.dim = in->Take<int32_t>();
   rows.state_width = in->Take<int32_t>();
+  if (rows.dim < 0 || rows.state_width < 0) {
+    throw Wrong("rows of " + std::to_string(rows.dim) + " and " + std::to_string(rows.state_width) +
+                " numbers");
+  }
   ForEachArray(rows, [&](auto& array, size_t width) {
     using T = std::remove_reference_t<decltype(array[0])>;
-    array = in->TakeArray<T>(rows.n * width);
+    if (width != 0) in->CheckLeft(rows.n, width * sizeof(T));  // the product below is then small
+    if constexpr (std::is_same_v<T, bool>) {
+      array.reset(new bool[rows.n]);
+      for (size_t i = 0; i < rows.n; ++i) array[i] = in->TakeBool();
+    } else {
+      array = in->TakeArray<T>(rows.n * width);
+    }
   });
   return rows;
+}
+
+void WriteExplanation(const Explanation& explanation, MessageWriter* out) {
+  out->Put(explanation.present);
+  out->Put(explanation.trained);
+  out->Put(explanation.count);
+  out->Put(explanation.last_step);
+  out->Put(explanation.last_time);
+  out->Put(explanation.norm);
+  out->Put(explanation.score);
+  out->Put(explanation.evicted.key);
+  out->Put(explanation.evicted.step);
+  out->Put(explanation.evicted.time);
+  out->Put(explanation.evicted.reason);
+  out->Put(explanation.step);
+  out->Put(explanation.time);
+}
+
+void ReadExplanation(MessageReader* in, Explanation* explanation) {
+  explanation->present = in->TakeBool();
+  explanation->trained = in->TakeBool();
+  explanation->count = in->Take<uint32_t>();
+  explanation->last_step = in->Take<int64_t>();
+  explanation->last_time = in->Take<int64_t>();
+  explanation->norm = in->Take<double>();
+  explanation->score = in->Take<double>();
+  explanation->evicted.key = in->Take<int64_t>();
+  explanation->evicted.step = in->Take<int64_t>();
+  explanation->evicted.time = in->Take<uint32_t>();
+  const auto reason = in->Take<uint8_t>();
+  if (reason > static_cast<uint8_t>(EvictionReason::kNorm)) {
+    throw Wrong("an unknown reason of an eviction");
+  }
+  explanation->evicted.reason = static_cast<EvictionReason>(reason);
+  explanation->step = in->Take<int64_t>();
+  explanation->time = in->Take<uint32_t>();
 }
 
 }  // namespace msrec

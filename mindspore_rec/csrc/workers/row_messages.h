@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "table/batch.h"
+#include "table/explanation.h"
 #include "table/exported_rows.h"
 #include "util/bytes.h"
 
@@ -35,7 +36,8 @@ enum class RowRequest : uint32_t {
 // The beginning of a reply; the text of an error follows, or the reply of the request.
 enum class RowReply : uint32_t { kDone, kInvalid, kFailed };
 
-// Reads values off a message, and throws std::runtime_error where it is too short.
+// Reads values off a message. All that reads them throws std::runtime_error where the message is
+// too short, or has what no worker writes.
 class MessageReader {
  public:
   // Requires: the message outlives it.
@@ -48,6 +50,7 @@ class MessageReader {
     std::memcpy(&value, TakeBytes(sizeof value), sizeof value);
     return value;
   }
+  bool TakeBool();
   std::string TakeString();
   // Reads n values to a place, or to a new array.
   template <typename T>
@@ -99,5 +102,10 @@ IdFilter ReadFilter(MessageReader* in);
 
 void WriteRows(const ExportedRows& rows, MessageWriter* out);
 ExportedRows ReadRows(MessageReader* in);
+
+// All but the settings of admission and eviction, which every worker has.
+void WriteExplanation(const Explanation& explanation, MessageWriter* out);
+// Read it over one of this worker's table, which has the settings.
+void ReadExplanation(MessageReader* in, Explanation* explanation);
 
 }  // namespace msrec

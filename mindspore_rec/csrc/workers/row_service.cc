@@ -68,15 +68,15 @@ void Handle(Table& table, RowRequest what, MessageReader* in, MessageWriter* out
       return;
     }
     case RowRequest::kExport:
-      WriteRows(table.Export(in->Take<bool>()), out);
+      WriteRows(table.Export(in->TakeBool()), out);
       return;
     case RowRequest::kExportKeys: {
-      const auto with_state = in->Take<bool>();
+      const bool with_state = in->TakeBool();
       WriteRows(table.ExportKeys(View(ReadIds(in)), with_state), out);
       return;
     }
     case RowRequest::kExplain:
-      out->Put(table.Explain(in->Take<int64_t>()));
+      WriteExplanation(table.Explain(in->Take<int64_t>()), out);
       return;
   }
   throw std::runtime_error("a request of an unknown kind came: do all workers run one version?");
@@ -151,7 +151,11 @@ bool RowService::Answer(const WorkerMessage& request, bool last) {
   MessageWriter reply;
   try {
     MessageReader in(request.data);
-    tag = in.Take<int32_t>();
+    const auto asked = in.Take<int32_t>();
+    if (asked <= kFirstReplyTag || asked > Communicator::kMaxTag) {
+      throw std::runtime_error("a request has a tag of no reply, " + std::to_string(asked));
+    }
+    tag = asked;
     const auto what = in.Take<RowRequest>();
     const std::string name = in.TakeString();
     const std::shared_ptr<Table> table = find_(name);

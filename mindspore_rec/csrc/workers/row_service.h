@@ -33,8 +33,9 @@ class RowService {
   RowService(const RowService&) = delete;
   RowService& operator=(const RowService&) = delete;
 
-  // Tag of requests; those of replies are from kFirstReplyTag on. Tags below are for other messages
-  // on the channel, which the service would take for requests.
+  // Tag of requests; those of replies are behind kFirstReplyTag, which is that of replies to
+  // requests that name none of these. Tags below are for other messages on the channel, which the
+  // service would take for requests.
   static constexpr int kRequestTag = 8192;
   static constexpr int kFirstReplyTag = kRequestTag + 1;
 
