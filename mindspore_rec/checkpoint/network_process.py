@@ -57,7 +57,7 @@ class NetworkProcess:
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "mindspore_rec.serving.export", str(self._directory)),
-                *("--model", json.dumps(self._model)),
+                *("--model", json.dumps(self._model), "--parent", str(os.getpid())),
             ],
             env={
                 **os.environ,

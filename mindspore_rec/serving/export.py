@@ -13,6 +13,8 @@ import argparse
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,13 @@ def _disturb(cell: nn.Cell) -> None:
             parameter.set_data(Tensor(parameter.asnumpy() + noise))
 
 
+def _end_with(parent: int) -> None:
+    """End this process when the one that started it has ended: the next one starts another."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Write the network of a run or a checkpoint; return the exit code, 1 where it cannot be."""
     made = argparse.ArgumentParser(
@@ -130,7 +139,10 @@ def main(arguments: list[str] | None = None) -> int:
     made.add_argument("path", type=Path, help="directory of a run, or of one checkpoint")
     add_network_arguments(made)
     made.add_argument("--model", type=json.loads, help=argparse.SUPPRESS)  # of a manifest
+    made.add_argument("--parent", type=int, help=argparse.SUPPRESS)  # process id
     options = made.parse_args(arguments)
+    if options.parent is not None:
+        threading.Thread(target=_end_with, args=[options.parent], daemon=True).start()
     os.nice(19)  # a training may run beside it
     ms.set_context(mode=ms.GRAPH_MODE)
     model = options.model

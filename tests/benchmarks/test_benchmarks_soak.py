@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.cache.redis_server import need_server
+from tests.nightly import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.redis
+@pytest.mark.skipif(not NIGHTLY, reason="tests/cache/test_cache_table_machine.py draws lives")
 def test_soak(tmp_path):
     need_server()
     out = tmp_path / "soak.json"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mindspore_rec import tables_of
+from tests.nightly import nightly
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,17 +37,18 @@ def test_data_pipeline(tmp_path):
 
 
 def test_model_step(tmp_path):
+    names = ["dlrm", *nightly("mmoe")]
     out = tmp_path / "steps.json"
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "model_step.py", "--rows", "2600", "--batch", "64",
-         "--rounds", "2", "--models", "dlrm", "mmoe", "--precision", "float32,float16",
+         "--rounds", "2", "--models", *names, "--precision", "float32,float16",
          "--json", out],
         env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     models = json.loads(out.read_text())["models"]
-    assert list(models) == ["dlrm", "mmoe"]
+    assert list(models) == names
     for name, batches in models.items():
         found = batches["64"]
         assert set(found) == {"float32", "float16"}

@@ -9,8 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from examples.online_learning.kafka.broker import missing_tools
 from tests.missing import missing
+from tests.nightly import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,6 +50,7 @@ def test_learning_online_pays_where_users_are_new(movielens, tmp_path):
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
+@pytest.mark.skipif(not NIGHTLY, reason="45 s; the example has a predictor that follows")
 def test_freshness_of_every_probe_is_measured(tmp_path):
     need_kafka()
     figures = benchmark(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills of trainer, feature worker and broker: the end is that of a run without any, bit for bit.
 
-MINDSPORE_REC_KILLS is how often the trainer is killed in the first test (default 10, 20 in a
+MINDSPORE_REC_KILLS is how often the trainer is killed in the first test (default 8, 20 in a
 nightly run).
 """
 
@@ -37,7 +37,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]
 
-KILLS = int(os.environ.get("MINDSPORE_REC_KILLS", "20" if NIGHTLY else "10"))
+KILLS = int(os.environ.get("MINDSPORE_REC_KILLS", "20" if NIGHTLY else "8"))
 
 
 def half_written(root: Path) -> bool:

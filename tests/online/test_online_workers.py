@@ -24,7 +24,7 @@ import pytest
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.checkpoint.chain import entries, newest_chain, verify_chain
 from mindspore_rec.checkpoint.state_file import read_states
-from tests.nightly import nightly
+from tests.nightly import NIGHTLY
 from tests.online.lives import assert_same
 from tests.online.workers_setting import BATCH, PARTITIONS, Job, Run, fill, messages
 from tests.stream.test_stream_kafka import read_all
@@ -194,7 +194,8 @@ def offsets(run: Run, workers: int) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("divided", ["rows", *nightly("partitions", "given")])
+@pytest.mark.skipif(not NIGHTLY, reason="40 s; tests/parallel has other numbers of workers")
+@pytest.mark.parametrize("divided", ["rows", "partitions", "given"])
 def test_other_numbers_of_workers(
     broker: Broker, topic: Callable[..., str], tmp_path: Path, divided: str
 ) -> None:

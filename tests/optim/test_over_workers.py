@@ -62,10 +62,9 @@ def gathered(saved: list[Saved], table: str) -> Saved:
 @pytest.mark.parametrize(
     ("workers", "mode", "life"),
     [
-        (2, "pynative", "adagrad"),
         (3, "pynative", "combined"),
         (2, "graph", "bfloat16"),
-        *nightly((3, "graph", "combined"), (2, "graph", "adagrad")),
+        *nightly((2, "pynative", "adagrad"), (3, "graph", "combined"), (2, "graph", "adagrad")),
     ],
 )
 def test_workers_train_what_one_process_does(

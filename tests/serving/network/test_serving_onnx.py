@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +41,7 @@ from models.deepfm.net import DeepFM
 from models.dlrm.net import DLRM
 from models.mmoe.net import MMoENet
 from models.wide_deep.net import WideDeep
+from tests.run_python import ROOT
 from tests.serving.serving_network import Marked, ids
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -300,3 +304,22 @@ def test_onnx_refuses_a_network_that_depends_on_the_batch_size() -> None:
         export_network(net, parsed_specs(["x:FP32:-1,2"]))
     with pytest.raises(NotExportableError, match="must have the batch"):
         export_network(net, parsed_specs(["x:FP32:-1,-1"]))
+
+
+def test_the_process_ends_with_the_training_that_started_it(tmp_path: Path) -> None:
+    """Of a training that is killed and started again and again there would be many."""
+    (tmp_path / "endless.py").write_text("import time\n\ndef built():\n    time.sleep(3600)\n")
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    run = tmp_path / "run"
+    run.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "mindspore_rec.serving.export", str(run)]
+        + ["--model", json.dumps({"builder": "endless:built", "inputs": ["ids:INT64:-1,1"]})]
+        + ["--parent", str(ended.pid)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])},
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 1
+    assert list(run.iterdir()) == []
