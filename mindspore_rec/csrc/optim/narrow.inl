@@ -33,6 +33,10 @@ MSREC_INLINE Words LoadWords(const void* from) {
   return words;
 }
 
+MSREC_INLINE Floats LoadFloats(const float* from) {
+  return reinterpret_cast<Floats>(LoadWords(from));
+}
+
 // GCC 12 makes two conversions to half as many words of one.
 MSREC_INLINE Words LoadHalves(const char* from) {
 #if defined(__AVX512F__)
@@ -51,9 +55,8 @@ MSREC_INLINE Words LoadHalves(const char* from) {
 // Returns a where the mask is set, else b. (Given a choice GCC 12 shifts both before it chooses.)
 MSREC_INLINE Words Choose(const Signed& mask, const Words& a, const Words& b) {
 #if defined(__AVX2__) && !defined(__AVX512F__)
-  return reinterpret_cast<Words>(_mm256_blendv_epi8(reinterpret_cast<__m256i>(b),
-                                                    reinterpret_cast<__m256i>(a),
-                                                    reinterpret_cast<__m256i>(mask)));
+  return reinterpret_cast<Words>(_mm256_blendv_epi8(
+      reinterpret_cast<__m256i>(b), reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(mask)));
 #else
   return mask ? a : b;
 #endif
@@ -552,7 +555,11 @@ void NarrowPool(char* const* rows, const uint32_t* index, const float* weight, s
         Load<Float32>(reinterpret_cast<const char*>(default_row + first), m, value);
       }
       if (m == kPiece) {
-        for (int j = 0; j < kPiece; ++j) out[first + j] += w * value[j];
+        for (int v = 0; v < kPiece; v += kLanes) {
+          float* const to = out + first + v;
+          const Floats sum = LoadFloats(to) + w * LoadFloats(value + v);
+          __builtin_memcpy(to, &sum, sizeof(sum));
+        }
       } else {
         for (int j = 0; j < m; ++j) out[first + j] += w * value[j];
       }
