@@ -11,8 +11,8 @@
 
 constexpr int kPiece = 16;
 
-// A piece is computed as vectors of kLanes numbers: compilers turn loops over the same numbers into
-// scalar code here, and GCC 12 does so with comparisons of vectors that are wider than a register.
+// A piece is computed as vectors of kLanes numbers, as many as a register has: compilers turn loops
+// over the same numbers into scalar code here, as GCC 12 does comparisons of wider vectors.
 #if defined(__AVX512F__)
 constexpr int kLanes = 16;
 #elif defined(__AVX2__)
@@ -223,7 +223,7 @@ MSREC_INLINE uint64_t StreamOfRow(const StepConstants& c, int64_t key) {
   return Mixed(c.rounding.stream ^ Mixed(static_cast<uint64_t>(key) ^ kRoundingKey));
 }
 
-// The products of a piece's places: place 1 apart is a word's difference of kPlace.
+// Before they are mixed, words of neighbouring places differ by kPlace.
 constexpr uint32_t kPlace = 0x9e3779b9u;
 struct Places {
   uint32_t of[kPiece] = {};
@@ -231,7 +231,7 @@ struct Places {
     for (int j = 0; j < kPiece; ++j) of[j] = static_cast<uint32_t>(j) * kPlace;
   }
 };
-constexpr Places kPlaces;
+constexpr Places kPlaces;  // multiples of it for the places of a piece
 
 // Numbers first .. first + kPiece of the row's stream, of plane 0.
 MSREC_INLINE void Draw(uint64_t stream, int first, Words* numbers) {
