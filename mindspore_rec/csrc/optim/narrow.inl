@@ -11,40 +11,93 @@
 
 constexpr int kPiece = 16;
 
-// A piece as one vector: compilers turn loops over the same numbers into scalar code here.
-typedef uint32_t Words __attribute__((vector_size(4 * kPiece)));
-typedef int32_t Signed __attribute__((vector_size(4 * kPiece)));
-typedef uint16_t Halves __attribute__((vector_size(2 * kPiece)));
+// A piece is computed as vectors of kLanes numbers, as many as a register has: compilers turn loops
+// over the same numbers into scalar code here, as GCC 12 does comparisons of wider vectors.
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+constexpr int kVectors = kPiece / kLanes;
 
-typedef float Floats __attribute__((vector_size(4 * kPiece)));
+typedef uint32_t Words __attribute__((vector_size(4 * kLanes)));
+typedef int32_t Signed __attribute__((vector_size(4 * kLanes)));
+typedef uint16_t Halves __attribute__((vector_size(2 * kLanes)));
+typedef float Floats __attribute__((vector_size(4 * kLanes)));
 
-MSREC_INLINE void LoadHalves(const char* from, Words* numbers) {
-#if defined(__AVX512F__)  // of a conversion to 16 words GCC 12 makes two of 8
+MSREC_INLINE Words LoadWords(const void* from) {
+  Words words;
+  __builtin_memcpy(&words, from, sizeof(words));
+  return words;
+}
+
+MSREC_INLINE Floats LoadFloats(const float* from) {
+  return reinterpret_cast<Floats>(LoadWords(from));
+}
+
+// By intrinsics: GCC 12 makes two conversions to half as many words of one.
+MSREC_INLINE Words LoadHalves(const char* from) {
+#if defined(__AVX512F__)
   const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-  *numbers = reinterpret_cast<Words>(_mm512_maskz_cvtepu16_epi32(0xffff, halves));
+  return reinterpret_cast<Words>(_mm512_maskz_cvtepu16_epi32(0xffff, halves));
+#elif defined(__AVX2__)
+  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return reinterpret_cast<Words>(_mm256_cvtepu16_epi32(halves));
+#elif defined(__SSE4_1__)
+  const __m128i halves = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+  return reinterpret_cast<Words>(_mm_cvtepu16_epi32(halves));
 #else
   Halves halves;
   __builtin_memcpy(&halves, from, sizeof(halves));
-  *numbers = __builtin_convertvector(halves, Words);
+  return __builtin_convertvector(halves, Words);
 #endif
 }
 
-MSREC_INLINE void StoreHalves(const Words& numbers, char* to) {
-  const Halves halves = __builtin_convertvector(numbers, Halves);
-  __builtin_memcpy(to, &halves, sizeof(halves));
+// Returns a where the mask is set, else b. (Given a choice GCC 12 shifts both before it chooses.)
+MSREC_INLINE Words Choose(const Signed& mask, const Words& a, const Words& b) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  return reinterpret_cast<Words>(_mm256_blendv_epi8(
+      reinterpret_cast<__m256i>(b), reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(mask)));
+#else
+  return mask ? a : b;
+#endif
+}
+
+// Writes a piece of numbers below 2^16.
+MSREC_INLINE void StoreHalves(const Words* numbers, char* to) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  // Packs within halves of registers, whose quarters then come out in the order 0, 2, 1, 3.
+  const __m256i packed = _mm256_packus_epi32(reinterpret_cast<__m256i>(numbers[0]),
+                                             reinterpret_cast<__m256i>(numbers[1]));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(packed, 0xd8));
+#else
+  for (int v = 0; v < kVectors; ++v) {
+    const Halves halves = __builtin_convertvector(numbers[v], Halves);
+    __builtin_memcpy(to + v * sizeof(halves), &halves, sizeof(halves));
+  }
+#endif
 }
 
 struct Float32 {
   static constexpr NumberType kType = NumberType::kFloat32;
   static constexpr int kBytes = 4;
   static constexpr bool kRounds = false;
+  // By whole vectors: a read of what two narrower ones have just written waits for memory.
   MSREC_INLINE void Widen(const char* from, float* to) {
-    __builtin_memcpy(to, from, kPiece * sizeof(float));
+    for (int v = 0; v < kVectors; ++v) {
+      const Words bits = LoadWords(from + v * sizeof(Words));
+      __builtin_memcpy(to + v * kLanes, &bits, sizeof(bits));
+    }
   }
   MSREC_INLINE void Nearest(const float* from, char* to) {
-    __builtin_memcpy(to, from, kPiece * sizeof(float));
+    for (int v = 0; v < kVectors; ++v) {
+      const Words bits = LoadWords(from + v * kLanes);
+      __builtin_memcpy(to + v * sizeof(bits), &bits, sizeof(bits));
+    }
   }
-  MSREC_INLINE void Stochastic(const float* from, const uint32_t*, char* to) { Nearest(from, to); }
+  MSREC_INLINE void Stochastic(const float* from, const Words*, char* to) { Nearest(from, to); }
 };
 
 // As in bfloat16.h.
@@ -54,28 +107,32 @@ struct Bfloat16 {
   static constexpr bool kRounds = true;
   MSREC_INLINE float One(uint16_t half) { return FromBfloat16(half); }
   MSREC_INLINE void Widen(const char* from, float* to) {
-    Words bits;
-    LoadHalves(from, &bits);
-    bits <<= 16;
-    __builtin_memcpy(to, &bits, sizeof(bits));
+    for (int v = 0; v < kVectors; ++v) {
+      const Words bits = LoadHalves(from + v * sizeof(Halves)) << 16;
+      __builtin_memcpy(to + v * kLanes, &bits, sizeof(bits));
+    }
   }
   MSREC_INLINE void Nearest(const float* from, char* to) {
-    Words bits;
-    __builtin_memcpy(&bits, from, sizeof(bits));
-    StoreRounded(bits, (bits >> 16 & 1) + 0x7fffu, to);
+    Words rounded[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      const Words bits = LoadWords(from + v * kLanes);
+      rounded[v] = Rounded(bits, (bits >> 16 & 1) + 0x7fffu);
+    }
+    StoreHalves(rounded, to);
   }
-  MSREC_INLINE void Stochastic(const float* from, const uint32_t* random, char* to) {
-    Words bits, added;
-    __builtin_memcpy(&bits, from, sizeof(bits));
-    __builtin_memcpy(&added, random, sizeof(added));
-    StoreRounded(bits, added >> 16, to);
+  MSREC_INLINE void Stochastic(const float* from, const Words* random, char* to) {
+    Words rounded[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      rounded[v] = Rounded(LoadWords(from + v * kLanes), random[v] >> 16);
+    }
+    StoreHalves(rounded, to);
   }
 
  private:
-  MSREC_INLINE void StoreRounded(const Words& bits, const Words& added, char* to) {
+  MSREC_INLINE Words Rounded(const Words& bits, const Words& added) {
     const Floats numbers = reinterpret_cast<Floats>(bits);
     const Signed nan = numbers != numbers;
-    StoreHalves(nan ? bits >> 16 | 0x40u : (bits + added) >> 16, to);
+    return Choose(nan, bits | 0x400000u, bits + added) >> 16;
   }
 };
 
@@ -111,10 +168,16 @@ struct Float16 {
     __builtin_memcpy(to, halves, sizeof(halves));
   }
 #endif
-  MSREC_INLINE void Stochastic(const float* from, const uint32_t* random, char* to) {
-    Words bits, added;
-    __builtin_memcpy(&bits, from, sizeof(bits));
-    __builtin_memcpy(&added, random, sizeof(added));
+  MSREC_INLINE void Stochastic(const float* from, const Words* random, char* to) {
+    Words rounded[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      rounded[v] = Rounded(LoadWords(from + v * kLanes), random[v]);
+    }
+    StoreHalves(rounded, to);
+  }
+
+ private:
+  MSREC_INLINE Words Rounded(const Words& bits, const Words& added) {
     const Words absolute = bits & 0x7fffffffu;
     const Words exponent = absolute >> 23;
     const Words mantissa = (absolute & 0x7fffffu) | (exponent > 0 ? Words{} + 0x800000u : Words{});
@@ -128,7 +191,7 @@ struct Float16 {
     const Words carried = fraction + added < fraction ? kept + 1u : kept;
     const Words finite = absolute >= 0x47800000u ? Words{} + kFloat16Infinity : carried;
     const Words nan = 0x7e00u | (absolute >> 13 & 0x3ffu);
-    StoreHalves((bits >> 16 & 0x8000u) | (absolute > 0x7f800000u ? nan : finite), to);
+    return (bits >> 16 & 0x8000u) | (absolute > 0x7f800000u ? nan : finite);
   }
 };
 
@@ -160,41 +223,47 @@ MSREC_INLINE uint64_t StreamOfRow(const StepConstants& c, int64_t key) {
   return Mixed(c.rounding.stream ^ Mixed(static_cast<uint64_t>(key) ^ kRoundingKey));
 }
 
+// Before they are mixed, words of neighbouring places differ by kPlace.
+constexpr uint32_t kPlace = 0x9e3779b9u;
+struct Places {
+  uint32_t of[kPiece] = {};
+  constexpr Places() {
+    for (int j = 0; j < kPiece; ++j) of[j] = static_cast<uint32_t>(j) * kPlace;
+  }
+};
+constexpr Places kPlaces;  // multiples of it for the places of a piece
+
 // Numbers first .. first + kPiece of the row's stream, of plane 0.
-MSREC_INLINE void Draw(uint64_t stream, int first, uint32_t* __restrict numbers) {
-  const uint32_t low = static_cast<uint32_t>(stream);
+MSREC_INLINE void Draw(uint64_t stream, int first, Words* numbers) {
+  const uint32_t low = static_cast<uint32_t>(stream) + static_cast<uint32_t>(first) * kPlace;
   const uint32_t high = static_cast<uint32_t>(stream >> 32);
-  Words x;
-  for (int j = 0; j < kPiece; ++j) x[j] = static_cast<uint32_t>(j) * 0x9e3779b9u;
-  x += low + static_cast<uint32_t>(first) * 0x9e3779b9u;
-  x ^= x >> 16;
-  x *= 0x7feb352du;
-  x ^= x >> 15;
-  x += high;
-  x *= 0x846ca68bu;
-  x ^= x >> 16;
-  __builtin_memcpy(numbers, &x, sizeof(x));
+  for (int v = 0; v < kVectors; ++v) {
+    Words x = LoadWords(kPlaces.of + v * kLanes) + low;
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x += high;
+    x *= 0x846ca68bu;
+    x ^= x >> 16;
+    numbers[v] = x;
+  }
 }
 
 // Turns the numbers of a plane into those of the next one.
-MSREC_INLINE void DrawNext(uint32_t* __restrict numbers) {
-  Words x;
-  __builtin_memcpy(&x, numbers, sizeof(x));
-  x *= 0x9e3779b1u;
-  x ^= x >> 15;
-  __builtin_memcpy(numbers, &x, sizeof(x));
+MSREC_INLINE void DrawNext(Words* numbers) {
+  for (int v = 0; v < kVectors; ++v) {
+    const Words x = numbers[v] * 0x9e3779b1u;
+    numbers[v] = x ^ x >> 15;
+  }
 }
 
-MSREC_INLINE void LowerHalves(const uint32_t* numbers, uint32_t* to) {
-  Words x;
-  __builtin_memcpy(&x, numbers, sizeof(x));
-  x <<= 16;
-  __builtin_memcpy(to, &x, sizeof(x));
+MSREC_INLINE void LowerHalves(const Words* numbers, Words* to) {
+  for (int v = 0; v < kVectors; ++v) to[v] = numbers[v] << 16;
 }
 
 // Writes n numbers back; to the nearest ones where `random` is null.
 template <typename T>
-MSREC_INLINE void Store(const float* from, const uint32_t* random, int n, char* to) {
+MSREC_INLINE void Store(const float* from, const Words* random, int n, char* to) {
   char padded[kPiece * T::kBytes];
   char* const piece = n == kPiece ? to : padded;
   if (T::kRounds && random != nullptr) {
@@ -225,18 +294,22 @@ struct NarrowUpdate {
   MSREC_INLINE void Piece(const StepConstants& c, int dim, int first, int n, char* value,
                           char* state, const float* raw, uint64_t stream) {
     const int states = R::States(c.rule);
-    float w[kPiece], s[3][kPiece], g[kPiece];
+    float w[kPiece], s[3][kPiece], padded[kPiece];
+    const float* g = raw + first;
     Load<V>(value + static_cast<size_t>(first) * V::kBytes, n, w);
     for (int k = 0; k < states; ++k) {
       Load<S>(state + (static_cast<size_t>(k) * dim + first) * S::kBytes, n, s[k]);
     }
-    Load<Float32>(reinterpret_cast<const char*>(raw + first), n, g);
+    if (n < kPiece) {
+      Load<Float32>(reinterpret_cast<const char*>(g), n, padded);
+      g = padded;
+    }
     R::template Apply<true>(c, kPiece, w, s[0], s[1], s[2], g);
-    uint32_t plane[kPiece], lower[kPiece];
+    Words plane[kVectors], lower[kVectors];
     if constexpr (kStochastic) Draw(stream, first, plane);
     Store<V>(w, kStochastic ? plane : nullptr, n, value + static_cast<size_t>(first) * V::kBytes);
     for (int k = 0; k < states; ++k) {
-      const uint32_t* random = nullptr;
+      const Words* random = nullptr;
       if constexpr (S::kRounds && kStochastic) {
         if (k == 1) DrawNext(plane);
         if (k % 2 == 0) LowerHalves(plane, lower);
@@ -273,7 +346,7 @@ struct NarrowUpdate<V, S, RowWiseAdagrad, kStochastic> {
         const float g = c.in.grad_scale * raw[first + j] + Decay<true>(c.in.weight_decay, w[j]);
         w[j] -= rate * g;
       }
-      uint32_t random[kPiece];
+      Words random[kVectors];
       if constexpr (kStochastic) Draw(stream, first, random);
       Store<V>(w, kStochastic ? random : nullptr, n,
                value + static_cast<size_t>(first) * V::kBytes);
@@ -485,7 +558,11 @@ void NarrowPool(char* const* rows, const uint32_t* index, const float* weight, s
         Load<Float32>(reinterpret_cast<const char*>(default_row + first), m, value);
       }
       if (m == kPiece) {
-        for (int j = 0; j < kPiece; ++j) out[first + j] += w * value[j];
+        for (int v = 0; v < kPiece; v += kLanes) {
+          float* const to = out + first + v;
+          const Floats sum = LoadFloats(to) + w * LoadFloats(value + v);
+          __builtin_memcpy(to, &sum, sizeof(sum));
+        }
       } else {
         for (int j = 0; j < m; ++j) out[first + j] += w * value[j];
       }
