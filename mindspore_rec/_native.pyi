@@ -431,6 +431,9 @@ class RowSizes:
     @property
     def pin(self) -> int: ...
     @property
+    def digest(self) -> int:
+        """Of a row whose digest is kept; not part of `in_host`."""
+    @property
     def ssd_header(self) -> int: ...
     @property
     def ssd_index(self) -> int: ...

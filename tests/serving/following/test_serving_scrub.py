@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from mindspore_rec.serving.following.scrub import Scrubber, TableRows
 from tests.cache.redis_server import RedisServer, need_server
 from tests.nightly import NIGHTLY
 from tests.parameter.test_digest import addresses_of, flip
-from tests.serving.serving_network import Marked, ids
+from tests.serving.serving_network import Marked, ids, train
 from tests.serving.test_serving_digests import flip_in_redis
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -172,8 +171,10 @@ def test_nothing_is_found_while_deltas_come(
         try:
             first = predictor.status()
             wait(
-                lambda: report(predictor)["rounds"] > (100 if NIGHTLY else 6)
-                and predictor.status().version > first.version + 15
+                lambda: (
+                    report(predictor)["rounds"] > (100 if NIGHTLY else 6)
+                    and predictor.status().version > first.version + 15
+                )
             )
         finally:
             stop.set()
@@ -220,29 +221,41 @@ def test_rows_that_changed_on_redis_are_named(run: Path, tmp_path: Path, wait: W
 
 
 def test_rows_that_changed_on_an_ssd_are_named(
-    run: Path, tmp_path: Path, wait: Wait, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, wait: Wait, caplog: pytest.LogCaptureFixture
 ) -> None:
+    # So many that they are on the disk, and not only in the buffer of a segment.
+    train(tmp_path / "run", 2, keys=50_000, every_steps=4, delta_every_steps=1)
     tiers = CacheConfig(host_rows=16, ssd_path=tmp_path / "ssd")
     with Predictor(
-        run, Marked, inputs=INPUTS, follow=False, tiers=tiers, scrub_seconds=0.05
+        tmp_path / "run", Marked, inputs=INPUTS, follow=False, tiers=tiers, scrub_seconds=0.05
     ) as predictor:
         rounds(predictor, wait)
-        flipped: list[tuple[Path, int]] = []
-        value = np.full(4, 6, np.float32).tobytes()
+        value = np.full(4, 2, np.float32).tobytes()
+        flipped: dict[int, Path] = {}
         for path in sorted(each for each in (tmp_path / "ssd").rglob("*") if each.is_file()):
-            at = path.read_bytes().find(value)
-            if at >= 0:
-                flipped.append((path, at))
-        assert flipped
-        for path, at in flipped:
-            with path.open("r+b") as file:
-                flip(file, at, 4)  # type: ignore[arg-type]
-                file.flush()
-                os.fsync(file.fileno())
-        wait(lambda: damaged(predictor).keys() == {"serving.one"})
-        assert len(damaged(predictor)["serving.one"]) == len(flipped)
+            content, at = path.read_bytes(), -1
+            for _ in range(3):
+                at = content.find(value, at + 1000)
+                if at < 0:
+                    break
+                with path.open("r+b", 0) as file:
+                    flip(file, at, 4)
+                # In a row, values come 20 bytes after the key.
+                flipped[int.from_bytes(content[at - 20 : at - 12], "little")] = path
+        table, wrong = predictor._runner.tables["serving.one"], []
+        for key in flipped:
+            try:
+                table.read_rows(np.array([key]))
+            except RuntimeError as error:
+                assert "is damaged at byte" in str(error)
+                wrong.append(key)
+        assert wrong  # others are older copies, which nobody reads
+        wait(lambda: damaged(predictor) == {"serving.one": sorted(wrong)})
         said = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
-        assert said and flipped[0][0].name in said[0] and "is damaged at byte" in said[0]
+        assert said and flipped[wrong[0]].name in "".join(said)
+        assert "is damaged at byte" in said[0]
+        done = report(predictor)["rounds"]
+        wait(lambda: report(predictor)["rounds"] > done)  # the others are compared all the same
 
 
 def test_rows_that_leave_with_age_are_no_damage(wait: Wait) -> None:
