@@ -319,9 +319,9 @@ class RecCheckpoint(Callback):
             RuntimeError: rows have changed in memory by themselves.
         """
         run = run_context.original_args()
+        self.step = self._began + run.cur_step_num
         if self._scrub is not None:
             self._scrub.step()
-        self.step = self._began + run.cur_step_num
         save, full = self._due()
         if save:
             self._save(run, full)
