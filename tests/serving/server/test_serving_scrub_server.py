@@ -17,6 +17,7 @@ from mindspore_rec.parameter.quantise import to_bytes
 from tests.parameter.test_digest import flip
 from tests.serving.http_server import Server, children
 from tests.serving.serving_network import UNKNOWN, ids
+from tests.serving.shared.test_serving_shared_scrub import flip_rows
 
 OPTIONS = ["--scrub-seconds=0.2", "--wait-seconds=300"]
 ROWS = {"float32": [], "int8": ["--rows=int8"]}
@@ -29,12 +30,11 @@ def places_of(pid: int, key: int, value: bytes, offset: int) -> list[int]:
     text = Path(f"/proc/{pid}/maps").read_text()
     with open(f"/proc/{pid}/mem", "rb", 0) as memory:
         for line in text.splitlines():
-            place, rights, _, _, inode, *name = line.split()
-            own = inode == "0" or any("memfd:" in each for each in name)
-            if not rights.startswith("rw") or not own or "[v" in "".join(name):
+            place, rights, _, _, inode = line.split()[:5]
+            if not rights.startswith("rw") or inode != "0":
                 continue
             begin, end = (int(each, 16) for each in place.split("-"))
-            for at in range(begin, min(end, begin + (1 << 28)), 1 << 24):
+            for at in range(begin, end, 1 << 24):
                 memory.seek(at)
                 try:
                     content = memory.read(min(end - at, 1 << 24))
@@ -45,6 +45,13 @@ def places_of(pid: int, key: int, value: bytes, offset: int) -> list[int]:
                     if spot >= offset and content[spot - offset : spot - offset + 8] == wanted:
                         found.append(at + spot)
                     spot = content.find(value, spot + 1)
+    return found
+
+
+def shared_memory(pid: int) -> Path:
+    """The file of memory that the processes of a server share."""
+    descriptors = Path(f"/proc/{pid}/fd").iterdir()
+    (found,) = (each for each in descriptors if "memfd:mindspore_rec" in os.readlink(each))
     return found
 
 
@@ -84,12 +91,16 @@ def test_a_row_that_changed_in_a_server_is_named(
         assert found[f"mindspore_rec_serving_table_damaged_rows{labels}"] == 0
         assert log.read_text() == ""
         pid = server.process.pid if workers == 1 else children(server.process.pid)["rec writer"]
-        # In a row of a table with optimizers, or room for them, other fields come in between.
-        places = places_of(pid, key, wanted, 20 if workers == 1 and rows == "float32" else 8)
-        assert places
-        with open(f"/proc/{pid}/mem", "r+b", 0) as memory:
-            for at in places:  # copies in memory that was freed are among them
-                flip(memory, at + 2, 4)
+        if workers > 1:
+            fd = os.open(shared_memory(pid), os.O_RDWR)
+            flip_rows(fd, key, wanted)
+            os.close(fd)
+        else:
+            places = places_of(pid, key, wanted, 20 if rows == "float32" else 8)
+            assert places
+            with open(f"/proc/{pid}/mem", "r+b", 0) as memory:
+                for at in places:  # copies in memory that was freed are among them
+                    flip(memory, at + 2, 4)
         began = time.monotonic()
         wait(lambda: scrub_of(server)["tables"][name]["damaged_rows"] == 1)
         took = time.monotonic() - began
