@@ -19,6 +19,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,15 @@ def _fields(tables: Iterable[TableParameter]) -> dict[str, Any]:
 
 def _replace(made: Path, target: Path) -> None:
     _exchange(made, target)
+    try:
+        sync(target.parent)
+    except OSError:
+        # Whoever is told that it could not be saved must find the old one.
+        _exchange(made, target)
+        with suppress(OSError):
+            sync(target.parent)
+        shutil.rmtree(made, ignore_errors=True)
+        raise
     shutil.rmtree(made, ignore_errors=True)
 
 
@@ -166,7 +176,6 @@ def _exchange(made: Path, target: Path) -> None:
             f"{os.strerror(error)}: this file system does not exchange two directories, so "
             f"{target} is the old checkpoint still, and the new one is at {kept}",
         )
-    sync(target.parent)
 
 
 def load_checkpoint(

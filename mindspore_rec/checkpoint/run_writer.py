@@ -149,9 +149,14 @@ class RunWriter:
             step: number of training steps.
             states: function that returns the other states.
             full: whether to merge a full checkpoint afterwards.
+
+        Raises:
+            CheckpointError: an earlier merge found that its checkpoints are damaged.
         """
         self.finish_write()
-        assert self._state is not None and self._writer is not None
+        assert self._state is not None and self._writer is not None and self._merger is not None
+        if not self._merger.busy:
+            self._merger.wait()  # raises the error of a merge that has ended
         begin = time.perf_counter()
         tables = {table.name: table for table in tables_of(cell)}
         since = {name: table.marks.held(_HOLDER) or 0 for name, table in tables.items()}

@@ -14,7 +14,8 @@ import numpy.typing as npt
 __all__ = ["pack_arrays", "unpack_arrays"]
 
 _LENGTH = 8  # bytes of the length of the description
-_KIND = re.compile(r"[<>|](b1|[iu][1248]|f(2|4|8|12|16)|c(8|16|24|32))")  # as `pack_arrays` writes dtypes
+# Dtypes as `pack_arrays` writes them.
+_KIND = re.compile(r"[<>|](b1|[iu][1248]|f(2|4|8|12|16)|c(8|16|24|32))")
 _MOST_AXES = 32  # of NumPy
 
 

@@ -27,6 +27,7 @@ class ServedTable(HostRows, TableState):
         name: name of the table.
         dim: number of floats in a row.
         key_dtype: as given.
+        drops_old_rows: whether rows leave it with age.
 
     Example:
         >>> import numpy as np
@@ -47,6 +48,8 @@ class ServedTable(HostRows, TableState):
         self._table_name = self.name = self._table.name
         self.dim = self._table.dim
         self.key_dtype = key_dtype
+        limits = [arguments.get(f"max_idle_{what}", -1) for what in ("steps", "seconds")]
+        self.drops_old_rows = any(limit >= 0 for limit in limits)
 
     def _synchronised(self) -> _native.Table:
         return self._table

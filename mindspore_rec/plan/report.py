@@ -7,6 +7,7 @@ import math
 
 from mindspore_rec.plan.outcome import Curve, Outcome
 from mindspore_rec.plan.simulate import Plan
+from mindspore_rec.plan.sizes import DIGEST_BYTES
 
 __all__ = ["bytes_text", "plan_text", "text_curve"]
 
@@ -43,7 +44,8 @@ def plan_text(plan: Plan) -> str:
     """Format a plan: figures of the log, a line for each choice, the curve."""
     lines = [
         f"{plan.samples:,} samples, {plan.steps:,} steps, {plan.lookups:,} lookups, "
-        f"{plan.keys:,} distinct keys, {plan.row_bytes} bytes a row",
+        f"{plan.keys:,} distinct keys, {plan.row_bytes} bytes a row "
+        f"and {DIGEST_BYTES} of its digest, where none leaves with age",
         "",
     ]
     cells = [_HEAD, *map(_cells, plan.outcomes)]

@@ -14,6 +14,7 @@ from mindspore_rec.plan.index import KeyIndex
 from mindspore_rec.plan.log import KeyLog
 from mindspore_rec.plan.outcome import Curve, Outcome
 from mindspore_rec.plan.passes import dry_run
+from mindspore_rec.plan.sizes import DIGEST_BYTES
 from mindspore_rec.plan.stack import StackDistances
 
 __all__ = ["Choices", "Plan", "simulate"]
@@ -83,7 +84,7 @@ class Plan:
         steps: training steps of one pass over it.
         lookups: keys looked up.
         keys: distinct keys.
-        row_bytes: bytes of a row.
+        row_bytes: bytes of a row, without its digest.
         outcomes: one a choice.
         curves: hit rate over memory, along each kind of choice.
     """
@@ -112,7 +113,8 @@ def simulate(
     Args:
         log: the keys, in the order of training.
         choices: the choices to simulate.
-        row_bytes: bytes of a row, as `row_bytes()` computes it.
+        row_bytes: bytes of a row, as `row_bytes()` computes it. Where no rows leave with age, those
+            of its digest are added.
         batch_size: samples of a training batch, at least 1.
         progress: whether to show a bar on standard error where that is a terminal.
 
@@ -168,8 +170,9 @@ class _Run:
 
     def __init__(self, choices: Choices, row_bytes: int, keys: int) -> None:
         self.plan = Plan(row_bytes=row_bytes)
+        digested = row_bytes + DIGEST_BYTES
         admission = list(dict.fromkeys(choices.admission))
-        self.by_steps = [AgeSweep(admission, row_bytes)] + [
+        self.by_steps = [AgeSweep(admission, digested)] + [
             AgeSweep(admission, row_bytes, idle, "steps")
             for idle in dict.fromkeys(choices.idle_steps)
         ]
@@ -192,9 +195,9 @@ class _Run:
         for choice in self._choices:
             order, threshold, capacity = choice
             if order == "lru" and threshold == 1:
-                self.stack = self.stack or StackDistances(row_bytes)
+                self.stack = self.stack or StackDistances(digested)
             else:
-                self.singles[choice] = CapacityRun(capacity, order, threshold, row_bytes)
+                self.singles[choice] = CapacityRun(capacity, order, threshold, digested)
 
     def outcomes(self) -> list[Outcome]:
         made = [o for sweep in self.by_steps + self.by_seconds for o in sweep.outcomes()]

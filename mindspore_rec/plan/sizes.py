@@ -8,11 +8,20 @@ from collections.abc import Callable
 from mindspore_rec import _native
 from mindspore_rec.checks import check_int, check_one_of
 
-__all__ = ["COUNTER_BYTES", "INDEX_BYTES", "OPTIMIZERS", "SSD_INDEX_BYTES", "row_bytes"]
+__all__ = [
+    "COUNTER_BYTES",
+    "DIGEST_BYTES",
+    "INDEX_BYTES",
+    "OPTIMIZERS",
+    "SSD_INDEX_BYTES",
+    "row_bytes",
+]
 
 _COUNTER = _native.row_sizes(0)  # a key that is counted and not admitted: a row without floats
 COUNTER_BYTES = _COUNTER.in_host()
 INDEX_BYTES = _COUNTER.index  # a row's part of the index; it does not move with the row
+# Of a row where RecCheckpoint keeps digests: not in tiers, nor where rows leave with age.
+DIGEST_BYTES = _COUNTER.digest
 SSD_INDEX_BYTES = _COUNTER.ssd_index  # of memory a row, at most
 
 _MAX_DIM = 8192
@@ -48,7 +57,8 @@ def row_bytes(
 ) -> int:
     """Return the bytes of a row: metadata, its part of the index, value and optimizer state.
 
-    Spare room of slabs and index for growth is not counted.
+    Spare room of slabs and index for growth is not counted, nor `DIGEST_BYTES`, which only some
+    tables have.
 
     Args:
         dim: floats of the value, 1 to 8192.

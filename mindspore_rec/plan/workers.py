@@ -12,7 +12,7 @@ from tqdm import tqdm
 from mindspore_rec.checks import check_int, check_number
 from mindspore_rec.plan.log import KeyLog
 from mindspore_rec.plan.placement import Machine, TableCost, propose
-from mindspore_rec.plan.sizes import row_bytes
+from mindspore_rec.plan.sizes import DIGEST_BYTES, row_bytes
 from mindspore_rec.plan.worker_loads import WorkerLoads, count_loads
 
 __all__ = ["PlannedTable", "TableOnWorkers", "WorkerOutcome", "WorkerPlan", "plan_workers"]
@@ -198,7 +198,10 @@ def _outcome(
     placed = [costs[name].placed(*place) for name, place in places.items()]
     loads = next(iter(costs.values())).loads
     row_bytes = _sum(
-        [each.rows * cost.row_bytes for each, cost in zip(placed, costs.values(), strict=True)]
+        [
+            each.rows * (cost.row_bytes + DIGEST_BYTES)
+            for each, cost in zip(placed, costs.values(), strict=True)
+        ]
     )
     table_seconds = machine.table_seconds(_sum([each.touched_bytes for each in placed]))
     exchange = machine.exchange_seconds(

@@ -173,6 +173,7 @@ def _predictor(path: str, options: argparse.Namespace, tiers: CacheConfig | None
         features=load_function(options.features)() if options.features else None,
         rows=options.rows,
         tiers=tiers,
+        scrub_seconds=options.scrub_seconds,
     )
     if options.announcements:
         try:

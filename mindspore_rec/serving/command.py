@@ -71,6 +71,14 @@ def command_parser() -> argparse.ArgumentParser:
         help="for a first checkpoint; default: %(default)s",
     )
     made.add_argument(
+        "--scrub-seconds",
+        type=seconds(high=1e9),
+        default=0.0,
+        metavar="N",
+        help="compare every row with its digest once in N seconds, and log an error for those that "
+        "changed by themselves; takes 15 to 23 bytes a row; default: 0, never",
+    )
+    made.add_argument(
         "--max-batch-rows",
         type=counted(0, 1 << 30),
         default=1024,

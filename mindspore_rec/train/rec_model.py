@@ -614,5 +614,6 @@ def _callback_list(callbacks: Any) -> list[Callback]:
 
 def _table_summary(table: Any) -> TableSummary:
     stats = table.stats()
-    held = stats["row_bytes"] + stats["index_bytes"] + stats["change_log_bytes"]
+    parts = ("row_bytes", "index_bytes", "change_log_bytes", "digest_bytes")
+    held = sum(stats[part] for part in parts)
     return TableSummary(table.name, table.dim, stats["rows"], held)

@@ -32,6 +32,7 @@ _METRICS: dict[str, tuple[bool, str]] = {
     "index_bytes": (False, "Bytes of the index from keys to rows."),
     "candidate_bytes": (False, "Bytes of the counters of keys that are not admitted yet."),
     "change_log_bytes": (False, "Bytes of the log of changed keys."),
+    "digest_bytes": (False, "Bytes of the digests that are kept of rows."),
     "buffer_bytes": (False, "Bytes of buffers for batches and gradients."),
     "load_factor": (False, "Rows divided by entries of the index, between 0 and 1."),
     "state_width": (False, "Floats of optimizer state in a row."),

@@ -100,6 +100,23 @@ def test_a_file_system_that_cannot_exchange_loses_neither(unique, tmp_path, monk
     assert value_at(new) == 2.0
 
 
+def test_a_name_that_is_not_on_disk_is_the_old_ones_again(unique, tmp_path, monkeypatch):
+    save_checkpoint(net_with(unique, 1.0), tmp_path / "saved")
+    at_sync = []
+
+    def fails(path):
+        at_sync.append(path)
+        if len(at_sync) == 1:
+            raise OSError(errno.EIO, "the disk does not answer")
+
+    monkeypatch.setattr(directory, "sync", fails)
+    with pytest.raises(OSError, match="does not answer"):
+        save_checkpoint(net_with(unique, 2.0), tmp_path / "saved", overwrite=True)
+    assert at_sync == [tmp_path, tmp_path]  # that it is the old one, too, is to be on disk
+    assert value_at(tmp_path / "saved") == 1.0
+    assert [each.name for each in tmp_path.iterdir()] == ["saved"]
+
+
 SAVER = """
 import mindspore as ms, numpy as np, sys
 from mindspore_rec import HashEmbeddingLookup, save_checkpoint

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ from mindspore_rec import (
     load_checkpoint,
     tables_of,
 )
+from mindspore_rec.checkpoint import run_writer
 from mindspore_rec.checkpoint.__main__ import main
 from mindspore_rec.checkpoint.chain import entries, newest_chain
+from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.stream import (
     ArrowFormat,
     FeaturePipeline,
@@ -162,6 +165,31 @@ def test_it_goes_on_bit_for_bit(topic, tmp_path, uninterrupted, cadence):
         run.close()
     assert done > 0
     assert entries(tmp_path / "run")[-1].step == BATCHES
+
+
+class Wait(Callback):
+    """Gives the threads that write some time after each step."""
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        time.sleep(0.05)
+
+
+def test_an_error_of_a_merge_is_raised_at_a_later_save(topic, tmp_path, monkeypatch):
+    """Not lost when the next merge begins."""
+    merges, merge = [], run_writer.merge_chain
+
+    def fails_once(*arguments: Any) -> dict[str, Any]:
+        merges.append(arguments)
+        if len(merges) == 1:
+            raise CheckpointError("the rows are others")
+        return merge(*arguments)
+
+    monkeypatch.setattr(run_writer, "merge_chain", fails_once)
+    run = Run(topic, BATCHES, directory=tmp_path / "run", every_steps=4, delta_every_steps=2)
+    with pytest.raises(CheckpointError, match="the rows are others"):
+        run.train(Wait())
+    assert run.checkpoint.step < BATCHES
+    run.close()
 
 
 def make(topic: MemoryTopic, root: Path, batches: int = 20, **arguments: Any) -> None:

@@ -259,6 +259,22 @@ def test_faults_of_one_bit_in_memory_are_found_and_named(
         table.damaged_rows(3, 3)
 
 
+def test_its_memory_is_counted(tables: list[_native.Table]) -> None:
+    table = new(tables, dim=2)
+    keys = np.arange(10_000)
+    table.put(keys, np.ones((10_000, 2), np.float32))
+    table.mark()
+    assert table.stats()["digest_bytes"] == 0
+    table.keep_digest()
+    row = _native.row_sizes(2).digest
+    assert row == 8 and table.stats()["digest_bytes"] == 10_000 * row
+    table.put(keys + 10_000, np.ones((10_000, 2), np.float32))
+    table.mark()
+    assert 20_000 * row <= table.stats()["digest_bytes"] <= 40_000 * row
+    table.release_before(0)
+    assert table.stats()["digest_bytes"] == 0
+
+
 @pytest.mark.parametrize("seed", range(300 if NIGHTLY else 12))
 def test_it_is_that_of_the_rows_after_any_life(tables: list[_native.Table], seed: int) -> None:
     rng = np.random.default_rng(seed)

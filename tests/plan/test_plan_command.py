@@ -48,8 +48,13 @@ def test_the_command_prints_every_choice_and_the_curve(log, tmp_path):
     }
     text = done.stdout.splitlines()
     assert text[0] == (
-        f"600 samples, 12 steps, 1,200 lookups, {distinct} distinct keys, 124 bytes a row"
+        f"600 samples, 12 steps, 1,200 lookups, {distinct} distinct keys, 124 bytes a row "
+        "and 8 of its digest, where none leaves with age"
     )
+    for outcome in figures["outcomes"]:
+        row = 124 if outcome["idle"] is not None else 124 + 8
+        expected = outcome["final_rows"] * row + outcome["final_counters"] * 28
+        assert outcome["final_bytes"] == expected
     head = next(i for i, line in enumerate(text) if line.split()[:1] == ["admission"])
     for line, outcome in zip(text[head + 1 :], figures["outcomes"], strict=False):
         assert f"{100 * outcome['hit_rate']:.2f} %" in line

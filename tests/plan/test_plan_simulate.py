@@ -24,9 +24,9 @@ ROW = 92
 class Model:
     """A table as a dict: what the simulations must equal, one lookup at a time."""
 
-    def __init__(self, threshold, max_idle=None, capacity=None, order=""):
+    def __init__(self, threshold, max_idle=None, capacity=None, order="", row=ROW):
         self.threshold, self.max_idle = threshold, max_idle
-        self.capacity, self.order = capacity, order
+        self.capacity, self.order, self.row = capacity, order, row
         self.held = {}  # key -> [count, clock of the last occurrence, its position]
         self.position = self.hits = self.admitted = self.evictions = 0
         self.peaks = [0, 0, 0]
@@ -37,7 +37,7 @@ class Model:
     def sizes(self):
         rows = len(self.rows())
         counters = len(self.held) - rows
-        return [rows, counters, rows * ROW + counters * COUNTER_BYTES]
+        return [rows, counters, rows * self.row + counters * COUNTER_BYTES]
 
     def evict(self, keys, with_rows):
         self.evictions += len([key for key in keys if key in with_rows])
@@ -252,7 +252,7 @@ def test_a_plan_has_every_choice_in_order(tmp_path):
     # each is what its own simulation gives
     ids = pq.read_table(path)["id"].to_numpy()
     models = [
-        Model(o.admission, o.idle if o.idle_unit != "" else None, o.capacity, o.order)
+        Model(o.admission, o.idle, o.capacity, o.order, ROW if o.idle else ROW + 8)  # a digest
         for o in plan.outcomes
     ]
     for outcome, model in zip(plan.outcomes, models, strict=True):

@@ -80,6 +80,7 @@ def test_bytes_and_seconds_are_the_arithmetic_of_the_docs(tmp_path):
     assert table.sent_bytes == pytest.approx(out.mean())
     touched = received * 92 + updated * 2 * 92
     assert outcome.table_seconds == pytest.approx(touched.max() / 1e6)
+    assert outcome.row_bytes == updated.max() * (92 + 8)
     exchange = np.maximum(out, into).max() / 2 / 1e6 + 9 * (1e-4 + 1e-3)
     assert outcome.exchange_seconds == pytest.approx(exchange)
     assert outcome.average_seconds == pytest.approx(2 * 1000 / 2 / 1e6 + 3 * (1e-4 + 1e-3))

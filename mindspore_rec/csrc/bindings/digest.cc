@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bindings/arguments.h"
+#include "serving/kept_digests.h"
 #include "table/row_digest.h"
 #include "util/for_blocks.h"
 
@@ -98,6 +99,38 @@ Array<int64_t> DamagedRowsOf(const PyTable& self, uint32_t part, uint32_t parts)
   return Array<int64_t>(static_cast<py::ssize_t>(keys.size()), keys.data());
 }
 
+void SetKept(KeptDigests* self, const Array<int64_t>& keys, const Array<uint64_t>& digests) {
+  if (keys.ndim() != 1 || digests.ndim() != 1 || keys.size() != digests.size()) {
+    throw py::value_error("keys and digests must be arrays [n] of one length");
+  }
+  const auto n = static_cast<size_t>(keys.size());
+  const int64_t* of = keys.data();
+  const uint64_t* from = digests.data();
+  WithoutPython([&] { self->Set(of, from, n); });
+}
+
+void EraseKept(KeptDigests* self, const Array<int64_t>& keys) {
+  const auto n = static_cast<size_t>(keys.size());
+  const int64_t* of = keys.data();
+  WithoutPython([&] { self->Erase(of, n); });
+}
+
+py::tuple NextKept(const KeptDigests& self, uint64_t place, size_t least) {
+  std::vector<int64_t> keys;
+  std::vector<uint32_t> checks;
+  if (least == 0) throw py::value_error("least must be 1 or more, got 0");
+  const uint64_t next = WithoutPython([&] { return self.Next(place, least, &keys, &checks); });
+  const auto n = static_cast<py::ssize_t>(keys.size());
+  return py::make_tuple(Array<int64_t>(n, keys.data()), Array<uint32_t>(n, checks.data()), next);
+}
+
+Array<uint32_t> ChecksOf(const Array<uint64_t>& digests) {
+  Array<uint32_t> out(digests.size());
+  uint32_t* to = out.mutable_data();
+  for (py::ssize_t i = 0; i < digests.size(); ++i) to[i] = KeptDigests::CheckOf(digests.data()[i]);
+  return out;
+}
+
 }  // namespace
 
 void BindTableDigest(TableClass* table) {
@@ -113,6 +146,19 @@ void BindTableDigest(TableClass* table) {
 void BindDigest(py::module_* module) {
   module->def("row_digests", &DigestsOfRows, py::arg("keys"), py::arg("rows"));
   module->def("digest_parts", &PartsOfKeys, py::arg("keys"), py::arg("parts"));
+  py::class_<KeptDigests>(*module, "KeptDigests")
+      .def(py::init<>())
+      .def("set", &SetKept, py::arg("keys"), py::arg("digests"))
+      .def("erase", &EraseKept, py::arg("keys"))
+      .def("clear", [](KeptDigests* self) { WithoutPython([&] { self->Clear(); }); })
+      .def(
+          "reserve",
+          [](KeptDigests* self, size_t rows) { WithoutPython([&] { self->Reserve(rows); }); },
+          py::arg("rows"))
+      .def("next", &NextKept, py::arg("place"), py::arg("least"))
+      .def_static("checks_of", &ChecksOf, py::arg("digests"))
+      .def("__len__", &KeptDigests::Size)
+      .def_property_readonly("bytes", &KeptDigests::Bytes);
 }
 
 }  // namespace msrec

@@ -93,6 +93,7 @@ void BindSizes(py::module_& m) {
       .def_readonly("block", &RowSizes::block)
       .def_readonly("index", &RowSizes::index)
       .def_readonly("pin", &RowSizes::pin)
+      .def_readonly("digest", &RowSizes::digest)
       .def_readonly("ssd_header", &RowSizes::ssd_header)
       .def_readonly("ssd_index", &RowSizes::ssd_index)
       .def("in_host", &RowSizes::in_host, py::arg("tiered") = false);

@@ -14,6 +14,7 @@ RowSizes::RowSizes(const RowLayout& layout)
       block(layout.stride()),
       index(8),
       pin(sizeof(RowPin)),
+      digest(sizeof(uint64_t)),
       ssd_header(sizeof(RecordHeader)),
       ssd_index(KeyPositions::kMostBytesPerKey) {}
 

@@ -20,8 +20,9 @@ struct RowSizes {
   size_t block;  // the sum of these
 
   // Around it, in host memory.
-  size_t index;  // its part of the index, at the usual load; between 6.4 and 9.7 (index.h)
-  size_t pin;    // of a row in a table with tiers below host memory
+  size_t index;   // its part of the index, at the usual load; between 6.4 and 9.7 (index.h)
+  size_t pin;     // of a row in a table with tiers below host memory
+  size_t digest;  // of a row whose digest is kept (Shard::KeepDigest); not part of in_host
 
   // Around it, in an SSD tier.
   size_t ssd_header;  // before the block on the disk; it is padded to 8 bytes there

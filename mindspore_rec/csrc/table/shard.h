@@ -303,6 +303,7 @@ class Shard {
   size_t row_bytes() const { return store_.bytes(); }
   size_t index_bytes() const { return index_->bytes(); }
   size_t log_bytes() const { return changes_.bytes(); }
+  size_t digest_bytes() const { return digests_.capacity() * sizeof(uint64_t); }
   size_t index_entries() const { return index_->entries(); }
   const ShardStats& stats() const { return stats_; }
 

@@ -150,7 +150,7 @@ void Shard::KeepDigest() {
 
 void Shard::DropDigest() noexcept {
   keeps_digest_ = false;
-  digests_ = {};
+  std::vector<uint64_t>().swap(digests_);  // assigning {} would keep the memory
   digest_ = 0;
 }
 

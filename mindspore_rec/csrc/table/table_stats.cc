@@ -66,6 +66,7 @@ TableStats Table::Stats() {
       stats.row_memory += Bytes(shard->row_bytes());
       stats.index += Bytes(shard->index_bytes());
       stats.change_log += Bytes(shard->log_bytes() + shard->evictions().bytes());
+      stats.digests += Bytes(shard->digest_bytes());
       const ShardStats& happened = shard->stats();
       stats.inserted += Count(happened.inserted);
       stats.rejected += Count(happened.rejected);

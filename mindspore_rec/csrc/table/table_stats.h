@@ -67,6 +67,7 @@ struct TableStats {
   Bytes index;
   Bytes candidate_memory;
   Bytes change_log;
+  Bytes digests;
   Bytes buffers;
   double load_factor = 0.0;  // of the index
   int64_t inserted = 0;
@@ -94,6 +95,7 @@ void ForEachStatistic(const TableStats& stats, Fn fn) {
   fn("index_bytes", stats.index);
   fn("candidate_bytes", stats.candidate_memory);
   fn("change_log_bytes", stats.change_log);
+  fn("digest_bytes", stats.digests);
   fn("buffer_bytes", stats.buffers);
   fn("load_factor", stats.load_factor);
   fn("inserted", stats.inserted);

@@ -16,6 +16,7 @@ from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.serving.following.catalog import Catalog, ChainError
 from mindspore_rec.serving.following.digests import NoStateError, RowDigests, StateDigests
 from mindspore_rec.serving.following.features import with_learned
+from mindspore_rec.serving.following.scrub import ComparedRows, Scrubber, TableRows
 from mindspore_rec.serving.following.status import Status
 from mindspore_rec.serving.following.tiers import ServedTiers
 from mindspore_rec.serving.following.update import Served, Update
@@ -40,6 +41,7 @@ class FollowedRun:
         features: as for `Predictor`.
         rows: as for `Predictor`.
         tiers: as for `Predictor`, checked.
+        scrub_seconds: as for `Predictor`.
 
     Attributes:
         runner: the network.
@@ -58,17 +60,21 @@ class FollowedRun:
         features: FeaturePipeline | None = None,
         rows: str = "float32",
         tiers: CacheConfig | None = None,
+        scrub_seconds: float = 0.0,
     ) -> None:
         self._prepare(path, opener, features, rows, tiers)
         try:
             chain = self._first_chain(time.monotonic() + wait_seconds, poll_seconds)
+            self._scrub(scrub_seconds)
         except BaseException:
             self.close()
             raise
         self.applied: Entry = chain[-1]
         self._deltas_applied, self._fulls_loaded = len(chain) - 1, 1
-        self._served = Served(self.runner, self._first_features)
+        self._served = self._new_served(self._first_features)
         self._set_error()
+        if self._scrubber is not None:
+            self._scrubber.start()
 
     def _prepare(
         self,
@@ -90,12 +96,36 @@ class FollowedRun:
         self._error: str | None = None
         self._failed = False  # an update broke off: only a full checkpoint helps
         self._state = threading.Lock()  # held where all rows change, or are read as one state
+        self._scrubber: Scrubber | None = None
 
     @property
     def runner(self) -> Runner:
         """The network."""
         assert self._runner is not None
         return self._runner
+
+    def _scrub(self, seconds: float) -> None:
+        """Note the rows as they are, to scrub them; not with 0 seconds."""
+        if seconds == 0:
+            return
+        self._scrubber = Scrubber(
+            self._compared_rows(),
+            {name: table.vocabulary for name, table in self.runner.tables.items()},
+            seconds,
+            self._state,
+            lambda: not self._failed,
+        )
+        self._scrubber.index()
+
+    def _compared_rows(self) -> dict[str, ComparedRows]:
+        below = () if self._tiers is None else self._tiers.names
+        return {name: TableRows(table, below) for name, table in self.runner.tables.items()}
+
+    def _new_served(self, features: FeaturePipeline | None) -> Served:
+        served = Served(self.runner, features)
+        if self._scrubber is not None:
+            served.tables = self._scrubber.noted(served.tables)
+        return served
 
     @property
     def features(self) -> FeaturePipeline | None:
@@ -248,11 +278,14 @@ class FollowedRun:
         self._put(Update(self._served, chain))
 
     def _put(self, update: Update) -> None:
-        with self._state, self.runner.lock.writing():
-            self._failed = True
-            update.apply()
-            self._failed = False
-            self.applied = update.last
+        with self._state:
+            with self.runner.lock.writing():
+                self._failed = True
+                update.apply()
+                self._failed = False
+                self.applied = update.last
+            if self._scrubber is not None:
+                self._scrubber.settle()
         self._count(update.chain)
 
     def _count(self, chain: Sequence[Entry]) -> None:
@@ -292,6 +325,7 @@ class FollowedRun:
             runtime=self.runner.name,
             runtime_reason=self._opener.reason,
             tiers=None if self._tiers is None else self._tiers.stats(self.runner.tables),
+            scrub=None if self._scrubber is None else self._scrubber.report(),
         )
 
     def digests(self, parts: int) -> StateDigests:
@@ -330,6 +364,8 @@ class FollowedRun:
 
     def close(self) -> None:
         """Free the tables of a network that was made here, and the tiers."""
+        if self._scrubber is not None:
+            self._scrubber.close()
         if self._tiers is not None:
             self._tiers.release()
         with self._state:

@@ -35,6 +35,10 @@ class Status:
         runtime_reason: reason why it is MindSpore; None if it is not.
         tiers: None without tiers; else, for each table: `rows`, `host_rows`, distinct `keys` of
             requests, of these `host_hits` and `below_hits`, and `wait_seconds` for the latter.
+        scrub: None where rows are not scrubbed; else `seconds` of a round that are aimed at, the
+            number of `rounds`, `round_seconds` of the last one, and `tables`: for each table
+            `scrubbed_rows` so far, `damaged_rows` now, some of their `damaged_keys`, and
+            `digest_bytes` of memory.
     """
 
     path: str
@@ -52,6 +56,7 @@ class Status:
     runtime: str
     runtime_reason: str | None
     tiers: dict[str, dict[str, float]] | None = None
+    scrub: dict[str, Any] | None = None
 
     @classmethod
     def of(
@@ -67,14 +72,15 @@ class Status:
         runtime: str,
         runtime_reason: str | None,
         tiers: dict[str, dict[str, float]] | None = None,
+        scrub: dict[str, Any] | None = None,
     ) -> Status:
         """Return the status of a predictor whose newest applied checkpoint is `entry`.
 
         Args:
             path: directory of the run.
             entry: its manifest gives the run, the version, the state and the times.
-            lag, following, deltas_applied, fulls_loaded, error, runtime, runtime_reason, tiers: the
-                attributes of these names.
+            lag, following, deltas_applied, fulls_loaded, error, runtime, runtime_reason, tiers,
+                scrub: the attributes of these names.
         """
         saved_at = entry.manifest["saved_at"]
         return cls(
@@ -93,6 +99,7 @@ class Status:
             runtime=runtime,
             runtime_reason=runtime_reason,
             tiers=tiers,
+            scrub=scrub,
         )
 
     def to_json(self) -> dict[str, Any]:

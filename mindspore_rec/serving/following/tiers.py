@@ -36,6 +36,9 @@ class ServedTiers:
     Args:
         config: from `check_tiers`.
 
+    Attributes:
+        names: names of the tiers, as messages have them.
+
     Raises:
         OSError: the directory cannot be made.
     """
@@ -49,6 +52,11 @@ class ServedTiers:
             self._directory, self._lock = _own_directory(Path(config.ssd_path))
             self._config = dataclasses.replace(config, ssd_path=self._directory)
         self._name = f"served-{os.urandom(8).hex()}"
+        self.names = tuple(
+            name
+            for name, given in (("Redis", config.remote), ("SSD", config.ssd_path))
+            if given is not None
+        )
 
     def attach(self, tables: Mapping[str, Any]) -> None:
         """Give tiers to tables, which have no rows yet.

@@ -40,6 +40,10 @@ _OF_TABLES = {
     "evaluation_wait_seconds": ("table_wait_seconds", True, "Time that lookups waited for tiers."),
     "queued_rows": ("table_queued_rows", False, "Rows on their way from host memory to a tier."),
 }
+_SCRUBBED = (
+    ("table_scrubbed_rows", True, "Rows that were compared with their digests."),
+    ("table_damaged_rows", False, "Rows that changed by themselves, as /status names them."),
+)
 _HITS = {"host": "evaluated_host_hits", "remote": "remote_hits", "ssd": "ssd_hits"}
 
 
@@ -238,6 +242,11 @@ def _add_model(found: _Families, name: str, predictor: Any) -> None:
         ),
     ):
         found.add(f"model_{what}", text, model, value, grows)
+    if status.scrub is not None:
+        for table, figures in status.scrub["tables"].items():
+            labels = {**model, "table": table}
+            for metric, grows, text in _SCRUBBED:
+                found.add(metric, text, labels, figures[metric.removeprefix("table_")], grows)
     if status.watermark is not None:
         text = "Newest event time in the state, seconds since 1970."
         found.add("model_watermark_seconds", text, model, status.watermark)

@@ -199,6 +199,7 @@ class _States:
             deltas_applied=state.published.deltas_applied,
             fulls_loaded=state.published.fulls_loaded,
             error=said["error"],
+            scrub=said["scrub"],
             runtime=self.runner.name,
             runtime_reason=None,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,14 +27,17 @@ from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.serving.following.catalog import ChainError
 from mindspore_rec.serving.following.features import with_learned
 from mindspore_rec.serving.following.followed_run import FollowedRun
+from mindspore_rec.serving.following.scrub import ComparedRows
 from mindspore_rec.serving.following.update import Served, Update
 from mindspore_rec.serving.network.opening import NetworkOpener, NotYetError, features_of
 from mindspore_rec.serving.network.runner import Runner
 from mindspore_rec.serving.network.shared_lock import SharedLock
 from mindspore_rec.serving.shared.state import PublishedState
-from mindspore_rec.serving.shared.tables import WrittenTable, table_spec
+from mindspore_rec.serving.shared.tables import SharedTableRows, WrittenTable, table_spec
 
 __all__ = ["PublishedRun", "SharedOpener"]
+
+_REPORT_SECONDS = 2.0  # between two counts of scrubbed rows that readers see
 
 
 class _Writer(Runner):
@@ -163,6 +167,9 @@ class PublishedRun(FollowedRun):
         path, wait_seconds, poll_seconds, features, rows: as for `FollowedRun`.
         opener: makes the network.
         fd: descriptor of the memory.
+        scrub_seconds: as for `Predictor`. Default: 0, never.
+        place: of the memory's places for readers, the one by which rows are scrubbed. Default: the
+            last.
 
     Raises:
         As `FollowedRun`; `_native.SharedDamagedError`: the memory's contents are not consistent.
@@ -177,14 +184,26 @@ class PublishedRun(FollowedRun):
         features: FeaturePipeline | None,
         rows: str,
         fd: int,
+        scrub_seconds: float = 0.0,
+        place: int = _native.SHARED_READERS - 1,
     ) -> None:
         self._said: bytes | None = None
+        self._place = place
+        self._reported: tuple[float, dict[str, Any]] | None = None
         made = _native.SharedMemory.is_created(fd)
         if made and _native.SharedMemory(fd).sequence:
             self._resume(path, opener, features, rows)
-            return
-        super().__init__(path, opener, wait_seconds, poll_seconds, features, rows)
-        self._publish()
+        else:
+            super().__init__(path, opener, wait_seconds, poll_seconds, features, rows)
+            self._publish()
+        self._scrub(scrub_seconds)
+        if self._scrubber is not None:
+            self._served = self._new_served(self._served.features)
+            self._scrubber.start()
+
+    def _compared_rows(self) -> dict[str, ComparedRows]:
+        reader = _native.SharedReader(self.memory, self._place, 1)
+        return {name: SharedTableRows(table, reader) for name, table in self.runner.tables.items()}
 
     def _resume(
         self, path: Path, opener: SharedOpener, features: FeaturePipeline | None, rows: str
@@ -231,6 +250,24 @@ class PublishedRun(FollowedRun):
             self._publish_status()
 
     def _apply(self, chain: Sequence[Entry]) -> None:
+        with self._state:
+            try:
+                self._prepare_next(chain)
+                self.applied = chain[-1]
+                self._count(chain)
+                self._publish()
+            except BaseException:
+                if self._scrubber is not None:
+                    self._scrubber.forget()
+                raise
+            if self._scrubber is None:
+                return
+            if chain[0].kind == "full":
+                self._scrubber.index()
+            else:
+                self._scrubber.settle()
+
+    def _prepare_next(self, chain: Sequence[Entry]) -> None:
         try:
             if chain[0].kind == "full":
                 self._replace(chain)
@@ -240,9 +277,6 @@ class PublishedRun(FollowedRun):
         except BaseException:
             self._shared.writer.abort()
             raise
-        self.applied = chain[-1]
-        self._count(chain)
-        self._publish()
 
     def _replace(self, chain: Sequence[Entry]) -> None:
         """Prepare a full checkpoint, without all its rows in this process's memory."""
@@ -278,8 +312,28 @@ class PublishedRun(FollowedRun):
             self._said = said
 
     def _status(self) -> bytes:
-        found = {"lag": self._catalog.lag(self.applied.step), "error": self._error}
+        found = {
+            "lag": self._catalog.lag(self.applied.step),
+            "error": self._error,
+            "scrub": self._scrub_report(),
+        }
         return json.dumps(found).encode()
+
+    def _scrub_report(self) -> dict[str, Any] | None:
+        """Return what scrubbing found, anew where there is news or some time has passed."""
+        if self._scrubber is None:
+            return None
+        now, report = time.monotonic(), self._scrubber.report()
+        if self._reported is not None:
+            at, last = self._reported
+            if now - at < _REPORT_SECONDS and _news(report) == _news(last):
+                return last
+        self._reported = now, report
+        return report
+
+
+def _news(report: dict[str, Any]) -> list[Any]:
+    return [report["rounds"], [table["damaged_rows"] for table in report["tables"].values()]]
 
 
 def _wrong_of(chain: Sequence[Entry]) -> Path:

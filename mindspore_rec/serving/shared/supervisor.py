@@ -72,8 +72,8 @@ class Shared:
         self._answers[0] = 1
 
     def places(self, worker: int) -> range:
-        """Return the memory's places for readers that a worker has."""
-        each = _native.SHARED_READERS // self.options.workers
+        """Return the memory's places for readers that a worker has; the writer has the last."""
+        each = (_native.SHARED_READERS - 1) // self.options.workers
         return range(worker * each, (worker + 1) * each)
 
     def close(self) -> None:
@@ -255,6 +255,7 @@ def _forget(shared: Shared, ended: _Process, writer: _Process, workers: list[_Pr
     memory = _native.SharedMemory(shared.fd)
     if ended is writer:
         memory.following = False
+        memory.clear_readers(_native.SHARED_READERS - 1, 1)
     else:
         places = shared.places(workers.index(ended))
         memory.clear_readers(places.start, len(places))
@@ -307,6 +308,7 @@ def _write(shared: Shared) -> int:
             features,
             options.rows,
             shared.fd,
+            options.scrub_seconds,
         )
         run.memory.following = True
         if options.announcements:

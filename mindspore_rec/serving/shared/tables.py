@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from mindspore_rec import _native
 from mindspore_rec.parameter.quantise import BITS, check_rows, from_bytes
 from mindspore_rec.parameter.served_table import ServedTable
 
-__all__ = ["ReadTable", "WrittenTable", "table_spec", "unknown_row"]
+__all__ = ["ReadTable", "SharedTableRows", "WrittenTable", "table_spec", "unknown_row"]
 
 _FILLED_ROWS = 1 << 16
 
@@ -57,6 +57,11 @@ class WrittenTable:
         arguments, key_dtype: as of `ServedTable`.
         rows: type of the numbers, 'float32', 'int8' or 'int4'.
         writer: function that returns the memory's writer.
+
+    Attributes:
+        number: of the table in the memory.
+        spec: `arguments` and `key_dtype`.
+        drops_old_rows: whether rows leave it with age.
     """
 
     has_optimizer = False
@@ -78,12 +83,14 @@ class WrittenTable:
         self.key_dtype = key_dtype
         self.vocabulary = int(arguments.get("vocabulary", 0))
         self.event_time: int | None = None
-        self._number = number
+        self.number = self._number = number
+        self.spec = arguments, key_dtype
         self._arguments = arguments
         self._rows = rows
         self._writer = writer
         limits = [arguments.get(f"max_idle_{what}", -1) for what in ("steps", "seconds")]
         self._limits = [limit for limit in limits if limit >= 0]
+        self.drops_old_rows = bool(self._limits)
         self._swept = (0, 0)
 
     def quantise_rows(self, rows: str) -> None:
@@ -154,6 +161,52 @@ class WrittenTable:
 
     def close(self) -> None:
         """Do nothing: the memory is there as long as a process has it."""
+
+
+class SharedTableRows:
+    """Rows of a table in shared memory, of the newest state, as the scrubber reads them.
+
+    Args:
+        table: the table that this process writes.
+        reader: a reader of the memory, for one thread.
+    """
+
+    where = "shared memory"
+    at_once = 2048
+
+    def __init__(self, table: WrittenTable, reader: _native.SharedReader) -> None:
+        self.leave = table.drops_old_rows
+        self._table = table
+        self._reader = reader
+        self._unknown = unknown_row(*table.spec)
+
+    def keys(self) -> Iterator[np.ndarray]:
+        """Yield all keys, a part at a time."""
+        for part in range(_native.SHARED_PARTS):
+            place = self._reader.enter()
+            try:
+                keys, _ = self._reader.row_digests(place, self._table.number, part)
+            finally:
+                self._reader.leave(place)
+            yield keys
+
+    def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the digest of each key's row, and whether it has one.
+
+        Where rows do not leave with age, every key has one: a row that reads as unknown keys do is
+        not told from a missing one.
+        """
+        place = self._reader.enter()
+        try:
+            rows = self._reader.lookup(
+                place, self._table.number, keys, None, self._unknown, self._table.name
+            )
+        finally:
+            self._reader.leave(place)
+        present = np.ones(len(keys), bool)
+        if self.leave:
+            present = (rows.view(np.uint32) != self._unknown.view(np.uint32)).any(1)
+        return _native.row_digests(keys, rows), present
 
 
 class ReadTable:

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find rows of a predictor that changed by themselves, in memory, on Redis or on an SSD.
+
+Of each row a digest is kept apart from the row, of the numbers that lookups read, as they were just
+after a checkpoint was applied. A thread reads all rows again and again, a few at a time, and
+compares. No checkpoint is applied while some are compared, so a row that a delta changes is never
+taken for a damaged one. Answers do not wait for the thread, but as for another small request.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from mindspore_rec import _native
+
+__all__ = ["ComparedRows", "NotedTable", "Scrubber", "TableRows"]
+
+logger = logging.getLogger("mindspore_rec")
+
+_BLOCK = 1 << 16  # keys, where digests of many rows are noted
+_NOTED_AT_ONCE = 4096  # so that answers wait for no more than the reading of so many
+_MOST_NAMED = 10  # keys, in a message and in the report
+_MOST_REMEMBERED = 1000  # damaged rows of a table that are told from new ones
+_MOST_SHARE = 0.25  # of the time that the thread reads
+_PAUSE = 1.0  # seconds, after rows that could not be read
+_DAMAGED = " is damaged at byte "  # in the message of an SSD tier
+
+
+class ComparedRows(Protocol):
+    """Rows of a table, as the scrubber reads them.
+
+    Attributes:
+        where: where they are, as a message says it.
+        at_once: number of rows that are read at once.
+        leave: whether rows leave the table by themselves, with age.
+    """
+
+    where: str
+    at_once: int
+    leave: bool
+
+    def keys(self) -> Iterator[np.ndarray]:
+        """Yield all keys, int64 `[n]`, a part at a time."""
+
+    def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the digest of each key's row, uint64 `[n]`, and whether it has one, bool `[n]`."""
+
+
+class TableRows:
+    """Rows of a table in this process, and in its tiers.
+
+    Args:
+        table: a `ServedTable` or `TableParameter`.
+        tiers: names of the tiers below host memory.
+    """
+
+    def __init__(self, table: Any, tiers: tuple[str, ...] = ()) -> None:
+        # Records of an SSD have checksums of their own: reading a damaged one fails.
+        places = ["host memory", *(tier for tier in tiers if tier != "SSD")]
+        self.where = " or ".join(places)
+        self.at_once = 256 if tiers else 2048
+        self.leave = getattr(table, "drops_old_rows", getattr(table, "eviction", None) is not None)
+        self._table = table
+
+    def keys(self) -> Iterator[np.ndarray]:
+        """Yield all keys, a part at a time."""
+        if self._table.vocabulary:
+            for first in range(0, self._table.vocabulary, _BLOCK):
+                yield np.arange(first, min(first + _BLOCK, self._table.vocabulary))
+            return
+        keys = self._table.row_keys()
+        for begin in range(0, len(keys), _BLOCK):
+            yield keys[begin : begin + _BLOCK]
+
+    def digests(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the digest of each key's row, 0 without one, and whether it has one."""
+        rows = self._table.export_keys(keys)
+        digests = _native.row_digests(keys, rows["values"])
+        digests[~rows["present"]] = 0
+        return digests, rows["present"]
+
+
+class NotedTable:
+    """A table that checkpoints are applied to; the scrubber is told the keys.
+
+    It is the table in all but that.
+    """
+
+    def __init__(self, table: Any, note: Callable[[str, Any], None]) -> None:
+        self._table = table
+        self._note = note
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def clear_rows(self) -> None:
+        """Drop all rows."""
+        self._note("clear", None)
+        self._table.clear_rows()
+
+    def erase_rows(self, keys: np.ndarray) -> None:
+        """Drop rows."""
+        self._note("erase", keys)
+        self._table.erase_rows(keys)
+
+    def import_rows(self, keys: np.ndarray, **columns: Any) -> None:
+        """Set rows."""
+        self._note("import", keys)
+        self._table.import_rows(keys, **columns)
+
+
+class _Table:
+    """Digests and findings of one table."""
+
+    def __init__(self, name: str, rows: ComparedRows, vocabulary: int) -> None:
+        self.name = name
+        self.rows = rows
+        self.vocabulary = vocabulary
+        self.kept = _native.KeptDigests()
+        self.notes: list[tuple[str, Any]] = []
+        self.compared = 0
+        self.damaged: dict[int, str] = {}  # by key: how
+
+    def index(self) -> None:
+        """Note the digests of all rows, as they are now."""
+        self.notes.clear()
+        self.kept.clear()
+        self.damaged.clear()
+        for keys in self.rows.keys():
+            self._keep(keys)
+
+    def settle(self) -> None:
+        """Note the digests of the rows that a checkpoint changed."""
+        notes, self.notes = self.notes, []
+        for what, keys in notes:
+            if what == "clear":
+                self.kept.clear()
+                self.damaged.clear()
+                if self.vocabulary:
+                    for every in self.rows.keys():
+                        self._keep(every)
+                continue
+            keys = np.ascontiguousarray(keys, np.int64)
+            if self.damaged:
+                for key in self.damaged.keys() & set(keys.tolist()):
+                    del self.damaged[key]
+            if what == "erase":
+                self.kept.erase(keys)
+            else:
+                self._keep(keys)
+
+    def _keep(self, keys: np.ndarray) -> None:
+        for begin in range(0, len(keys), _NOTED_AT_ONCE):
+            some = np.ascontiguousarray(keys[begin : begin + _NOTED_AT_ONCE], np.int64)
+            try:
+                digests, present = self.rows.digests(some)
+                self.kept.set(some[present], digests[present])
+                self.kept.erase(some[~present])
+            except Exception as error:  # they are not compared before the next checkpoint has them
+                self.kept.erase(some)
+                logger.warning("rows of table '%s' are not scrubbed: %s", self.name, error)
+
+    def compare(self, keys: np.ndarray, checks: np.ndarray) -> dict[int, str]:
+        """Compare rows with what is kept of their digests; return the damaged ones, and how.
+
+        Raises:
+            Exception: of a tier that cannot be read.
+        """
+        try:
+            wrong, present = self._differ(keys, checks)
+            if len(wrong):  # a row that reads right the second time was never wrong
+                keys, checks = keys[wrong], checks[wrong]
+                wrong, present = self._differ(keys, checks)
+        except RuntimeError as error:
+            if _DAMAGED not in str(error):
+                raise
+            if len(keys) == 1:
+                return {int(keys[0]): str(error)}
+            half = len(keys) // 2
+            first = self.compare(keys[:half], checks[:half])
+            return first | self.compare(keys[half:], checks[half:])
+        gone = "the table has no such row any more"
+        other = f"it has another digest, in {self.rows.where}"
+        return {int(keys[i]): other if present[i] else gone for i in wrong.tolist()}
+
+    def _differ(self, keys: np.ndarray, checks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions of keys whose rows have other digests, and which keys have rows."""
+        digests, present = self.rows.digests(keys)
+        wrong = _native.KeptDigests.checks_of(digests) != checks
+        if self.rows.leave and (gone := wrong & ~present).any():
+            self.kept.erase(keys[gone])
+            wrong &= ~gone
+        return np.flatnonzero(wrong), present
+
+
+class Scrubber:
+    """Thread that compares all rows of tables with their digests, once in some seconds.
+
+    Args:
+        rows: rows of each table, by name.
+        vocabularies: of each table the number of ids that always have a row, 0 for any keys.
+        seconds: for one round.
+        lock: held by whoever applies checkpoints, and while some rows are compared.
+        whole: function that returns whether the tables have a whole state.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[str, ComparedRows],
+        vocabularies: Mapping[str, int],
+        seconds: float,
+        lock: threading.Lock,
+        whole: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._tables = {name: _Table(name, of, vocabularies[name]) for name, of in rows.items()}
+        self._seconds = seconds
+        self._lock = lock
+        self._whole = whole
+        self._rounds = 0
+        self._round_seconds: float | None = None
+        self._said = ""
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def noted(self, tables: Mapping[str, Any]) -> dict[str, NotedTable]:
+        """Return tables to apply checkpoints to, in place of those given."""
+
+        def note(name: str) -> Callable[[str, Any], None]:
+            return lambda what, keys: self._tables[name].notes.append((what, keys))
+
+        return {name: NotedTable(table, note(name)) for name, table in tables.items()}
+
+    def index(self) -> None:
+        """Note all rows as they are; the lock is held, or nothing changes yet."""
+        for table in self._tables.values():
+            table.index()
+
+    def settle(self) -> None:
+        """Note the rows that a checkpoint changed, after it was applied; the lock is held."""
+        for table in self._tables.values():
+            table.settle()
+
+    def forget(self) -> None:
+        """Forget what was to be noted: the checkpoint was not applied; the lock is held."""
+        for table in self._tables.values():
+            table.notes.clear()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name="scrub", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def report(self) -> dict[str, Any]:
+        """Return what was found: see `Status.scrub`."""
+        return {
+            "seconds": self._seconds,
+            "rounds": self._rounds,
+            "round_seconds": self._round_seconds,
+            "tables": {
+                table.name: {
+                    "scrubbed_rows": table.compared,
+                    "digest_bytes": table.kept.bytes,
+                    "damaged_rows": len(table.damaged),
+                    "damaged_keys": sorted(list(table.damaged))[:_MOST_NAMED],
+                }
+                for table in self._tables.values()
+            },
+        }
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            began = time.monotonic()
+            whole = self._round(began)
+            took = time.monotonic() - began
+            if whole:
+                self._said = ""
+                self._rounds += 1
+                self._round_seconds = round(took, 3)
+            self._closed.wait(max(self._seconds - took, 0.0) if whole else _PAUSE)
+
+    def _round(self, began: float) -> bool:
+        """Compare all rows once, not sooner than in the seconds given; return whether all were."""
+        tables = list(self._tables.values())
+        total = max(sum(len(table.kept) for table in tables), 1)
+        done, whole = 0, True
+        for table in tables:
+            place, more = 0, True
+            while more:
+                with self._lock:
+                    if self._closed.is_set() or not self._whole():
+                        return False
+                    start = time.monotonic()
+                    keys, checks, place = table.kept.next(place, table.rows.at_once)
+                    readable = self._compare(table, keys, checks)
+                    busy = time.monotonic() - start
+                more, whole = place != 0, whole and readable
+                done += len(keys)
+                ahead = began + self._seconds * min(done / total, 1.0) - time.monotonic()
+                pause = max(ahead, busy * (1 / _MOST_SHARE - 1), 0.0 if readable else _PAUSE)
+                if self._closed.wait(pause):
+                    return False
+        return whole
+
+    def _compare(self, table: _Table, keys: np.ndarray, checks: np.ndarray) -> bool:
+        """Compare some rows and say what was found; return whether they could be read."""
+        try:
+            damaged = table.compare(keys, checks) if len(keys) else {}
+        except Exception as error:
+            if str(error) != self._said:
+                logger.warning("rows of table '%s' cannot be scrubbed now: %s", table.name, error)
+            self._said = str(error)
+            return False
+        table.compared += len(keys)
+        if table.damaged:
+            for key in (table.damaged.keys() & set(keys.tolist())) - damaged.keys():
+                del table.damaged[key]
+        new = [key for key in damaged if key not in table.damaged]
+        if not new or len(table.damaged) >= _MOST_REMEMBERED:
+            return True
+        for key in new[: _MOST_REMEMBERED - len(table.damaged)]:
+            table.damaged[key] = damaged[key]
+        some = "; ".join(f"key {key}: {damaged[key]}" for key in new[:_MOST_NAMED])
+        more = f"; and {len(new) - _MOST_NAMED} more" if len(new) > _MOST_NAMED else ""
+        logger.error(
+            "table '%s': rows that changed by themselves: %s%s. A restart loads them anew",
+            *(table.name, some, more),
+        )
+        return True

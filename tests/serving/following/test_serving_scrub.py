@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a predictor that change by themselves are found and named; others never are."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mindspore_rec import CacheConfig, MapParameter, _native
+from mindspore_rec.checkpoint.chain import entries
+from mindspore_rec.parameter.served_table import ServedTable
+from mindspore_rec.serving import Predictor
+from mindspore_rec.serving.following.scrub import Scrubber, TableRows
+from tests.cache.redis_server import RedisServer, need_server
+from tests.nightly import NIGHTLY
+from tests.parameter.test_digest import addresses_of, flip
+from tests.serving.serving_network import Marked, ids, train
+from tests.serving.test_serving_digests import flip_in_redis
+
+pytestmark = pytest.mark.usefixtures("graph_mode")
+
+INPUTS = ["ids:INT64:-1,3"]
+Wait = Callable[..., None]
+
+
+def report(predictor: Predictor) -> dict[str, Any]:
+    found = predictor.status().scrub
+    assert found is not None
+    return found
+
+
+def damaged(predictor: Predictor) -> dict[str, list[int]]:
+    tables = report(predictor)["tables"].items()
+    return {name: table["damaged_keys"] for name, table in tables if table["damaged_rows"]}
+
+
+def rounds(predictor: Predictor, wait: Wait, more: int = 2) -> None:
+    """Wait until so many more rounds have begun and ended."""
+    enough = report(predictor)["rounds"] + more
+    wait(lambda: report(predictor)["rounds"] >= enough)
+
+
+@pytest.mark.parametrize("seed", range(100 if NIGHTLY else 5))
+def test_kept_digests_are_those_of_a_dict(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kept, model = _native.KeptDigests(), {}
+    space = int(rng.choice([50, 5000, 1 << 62]))
+    edges = np.array([-1, 0, np.iinfo(np.int64).min, np.iinfo(np.int64).max])
+    seen: list[int] = []
+    stays: set[int] | None = None
+    place = 0
+    for _ in range(200):
+        keys = np.unique([*rng.integers(-space, space, int(rng.integers(1, 300))), *edges])
+        digests = rng.integers(0, 1 << 63, len(keys)).astype(np.uint64)
+        digests[0] = 5  # whose high half is 0
+        if rng.integers(4):
+            kept.set(keys, digests)
+            checks = _native.KeptDigests.checks_of(digests).tolist()
+            model.update(zip(keys.tolist(), checks, strict=True))
+        else:
+            gone = rng.choice([*model, 12345], min(len(model) + 1, 200), replace=False)
+            kept.erase(gone.astype(np.int64))
+            for key in gone.tolist():
+                model.pop(key, None)
+        if rng.integers(40) == 0:
+            kept.reserve(len(model) * 3)
+        assert len(kept) == len(model)
+        stays = set(model) if stays is None else stays & set(model)
+        found, checks, place = kept.next(place, int(rng.integers(1, 100)))
+        assert [model[key] for key in found.tolist()] == checks.tolist()
+        seen += found.tolist()
+        if place == 0:  # a round has ended
+            assert stays <= set(seen)
+            seen, stays = [], None
+    found, checks, place = kept.next(0, 1 << 40)
+    assert place == 0 and dict(zip(found.tolist(), checks.tolist(), strict=True)) == model
+    assert len(found) == len(model)
+    kept.clear()
+    assert len(kept) == 0 and len(kept.next(0, 1)[0]) == 0
+    with pytest.raises(ValueError, match="least must be 1 or more"):
+        kept.next(0, 0)
+    with pytest.raises(ValueError, match="one length"):
+        kept.set(np.arange(2), np.zeros(1, np.uint64))
+
+
+def test_it_takes_the_memory_that_is_said() -> None:
+    kept = _native.KeptDigests()
+    for first in range(0, 400_000, 10_000):
+        keys = np.arange(first, first + 10_000)
+        kept.set(keys, keys.astype(np.uint64))
+        if first >= 100_000:
+            assert 14 <= kept.bytes / len(kept) <= 24
+
+
+def test_rows_that_changed_in_memory_are_named(
+    run: Path, wait: Wait, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Predictor(run, Marked, inputs=INPUTS, follow=False, scrub_seconds=0.05) as predictor:
+        rounds(predictor, wait)
+        assert damaged(predictor) == {}
+        table = predictor._runner.tables["serving.one"]
+        some = np.array([3, 17])
+        places = addresses_of(table._synchronised(), some, table.read_rows(some))
+        assert places.keys() == {3, 17}
+        rounds(predictor, wait)
+        caplog.clear()
+        with open("/proc/self/mem", "r+b", 0) as memory:
+            for key in (3, 17):
+                for byte in range(0, 16, 5):
+                    flip(memory, places[key] + byte, 1 << byte % 8)
+                    wait(lambda key=key: damaged(predictor) == {"serving.one": [key]})
+                    flip(memory, places[key] + byte, 1 << byte % 8)
+                    wait(lambda: damaged(predictor) == {})
+        said = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+        assert len(said) == 8  # each once, however many rounds find it
+        assert "'serving.one'" in said[0] and "key 3: it has another digest, in host mem" in said[0]
+        figures = report(predictor)["tables"]["serving.one"]
+        assert figures["scrubbed_rows"] >= 50 * report(predictor)["rounds"] > 50
+        assert figures["digest_bytes"] > 0 and report(predictor)["seconds"] == 0.05
+
+
+def test_a_delta_mends_a_row(run: Path, wait: Wait, tmp_path: Path) -> None:
+    newest = entries(run)[-1]
+    aside = tmp_path / newest.path.name
+    newest.path.rename(aside)
+    with Predictor(run, Marked, inputs=INPUTS, scrub_seconds=0.05) as predictor:
+        # As a call does it, of which the scrubber is not told.
+        predictor._runner.tables["serving.one"].import_rows(
+            np.array([7]), np.full((1, 4), 0.5, np.float32)
+        )
+        predictor._runner.tables["serving.two"].erase_rows(np.array([9]))
+        wait(lambda: damaged(predictor) == {"serving.one": [7], "serving.two": [9]})
+        aside.rename(newest.path)
+        wait(lambda: predictor.status().version == newest.step)
+        rounds(predictor, wait)
+        assert damaged(predictor) == {}
+
+
+@pytest.mark.parametrize("rows", ["float32", "int8", "int4", "ssd", "redis"])
+def test_nothing_is_found_while_deltas_come(
+    rows: str, trainer: Any, tmp_path: Path, wait: Wait, caplog: pytest.LogCaptureFixture
+) -> None:
+    root, server = tmp_path / "run", None
+    settings: dict[str, Any] = {"rows": rows}
+    if rows == "ssd":
+        settings = {"tiers": CacheConfig(host_rows=500, ssd_path=tmp_path / "ssd")}
+    elif rows == "redis":
+        need_server()
+        server = RedisServer(tmp_path / "redis")
+        settings = {"tiers": CacheConfig(host_rows=500, remote=server.url)}
+    trainer(root, 0.0, 7, 3000)
+    with Predictor(root, Marked, inputs=INPUTS, scrub_seconds=0.01, **settings) as predictor:
+        stop, answered, wrong = threading.Event(), [0], []
+
+        def ask() -> None:
+            while not stop.is_set():
+                found = predictor.predict(ids(4))
+                answered[0] += 1
+                if rows in ("float32", "ssd", "redis") and len(set(found[:, :12].flat)) != 1:
+                    wrong.append(found)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            first = predictor.status()
+            wait(
+                lambda: (
+                    report(predictor)["rounds"] > (100 if NIGHTLY else 6)
+                    and predictor.status().version > first.version + 15
+                )
+            )
+        finally:
+            stop.set()
+            thread.join()
+        assert damaged(predictor) == {} and answered[0] > 0 and not wrong
+        assert not [each for each in caplog.records if each.levelno == logging.ERROR]
+    if server is not None:
+        server.kill()
+
+
+def test_rows_that_changed_on_redis_are_named(run: Path, tmp_path: Path, wait: Wait) -> None:
+    need_server()
+    import redis
+
+    server = RedisServer(tmp_path / "redis")
+    client: Any = redis.Redis.from_url(server.url)
+    tiers = CacheConfig(host_rows=16, remote=server.url)
+    with Predictor(
+        run, Marked, inputs=INPUTS, follow=False, tiers=tiers, scrub_seconds=0.05
+    ) as predictor:
+        rounds(predictor, wait)
+        name, found = "serving.one", 0
+        table = predictor._runner.tables[name]
+        for bucket in client.keys(f"emb{{*{name}/*}}v"):
+            for field in client.hkeys(bucket):
+                if len(field) != 8 or found == 5:
+                    continue
+                key = int.from_bytes(field, "little")
+                before = table.read_rows(np.array([key])).tobytes()
+                flip_in_redis(client, bucket, field, 20, 1)
+                # Some are older copies of rows in memory, which nobody reads.
+                if table.read_rows(np.array([key])).tobytes() != before:
+                    found += 1
+                    wait(lambda key=key: damaged(predictor) == {name: [key]})
+                flip_in_redis(client, bucket, field, 20, 1)
+                wait(lambda: damaged(predictor) == {})
+        assert found == 5
+        server.kill()
+        before_it = report(predictor)["rounds"]
+        time.sleep(1.0)
+        # A tier that is away is no damage.
+        assert damaged(predictor) == {} and report(predictor)["rounds"] <= before_it + 1
+    client.close()
+
+
+def test_rows_that_changed_on_an_ssd_are_named(
+    tmp_path: Path, wait: Wait, caplog: pytest.LogCaptureFixture
+) -> None:
+    # So many that they are on the disk, and not only in the buffer of a segment.
+    train(tmp_path / "run", 2, keys=50_000, every_steps=4, delta_every_steps=1)
+    tiers = CacheConfig(host_rows=16, ssd_path=tmp_path / "ssd")
+    with Predictor(
+        tmp_path / "run", Marked, inputs=INPUTS, follow=False, tiers=tiers, scrub_seconds=0.05
+    ) as predictor:
+        rounds(predictor, wait)
+        value = np.full(4, 2, np.float32).tobytes()
+        flipped: dict[int, Path] = {}
+        for path in sorted(each for each in (tmp_path / "ssd").rglob("*") if each.is_file()):
+            content, at = path.read_bytes(), -1
+            for _ in range(3):
+                at = content.find(value, at + 1000)
+                if at < 0:
+                    break
+                with path.open("r+b", 0) as file:
+                    flip(file, at, 4)
+                # In a row, values come 20 bytes after the key.
+                flipped[int.from_bytes(content[at - 20 : at - 12], "little")] = path
+        table, wrong = predictor._runner.tables["serving.one"], []
+        for key in flipped:
+            try:
+                table.read_rows(np.array([key]))
+            except RuntimeError as error:
+                assert "is damaged at byte" in str(error)
+                wrong.append(key)
+        assert wrong  # others are older copies, which nobody reads
+        wait(lambda: damaged(predictor) == {"serving.one": sorted(wrong)})
+        said = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+        assert said and flipped[wrong[0]].name in "".join(said)
+        assert "is damaged at byte" in said[0]
+        done = report(predictor)["rounds"]
+        wait(lambda: report(predictor)["rounds"] > done)  # the others are compared all the same
+
+
+def test_rows_that_leave_with_age_are_no_damage(wait: Wait) -> None:
+    lock = threading.Lock()
+    table = ServedTable({"name": "scrub.aged", "dim": 2, "max_idle_steps": 10}, "Int64")
+    scrubber = Scrubber({"aged": TableRows(table)}, {"aged": 0}, 0.02, lock)
+    keys = np.arange(100)
+    written = scrubber.noted({"aged": table})["aged"]
+    steps = np.where(keys < 50, 1, 20).astype(np.uint32)
+    with lock:
+        table.set_clock(5, 0)
+        table.set_horizon(5, 0)
+        written.import_rows(keys, values=np.ones((100, 2), np.float32), last_steps=steps)
+        scrubber.settle()
+    scrubber.start()
+    try:
+        wait(lambda: scrubber.report()["rounds"] >= 2)
+        with lock:
+            table.set_clock(25, 0)
+            table.set_horizon(25, 0)
+        assert table.row_count == 50
+        wait(lambda: scrubber.report()["rounds"] >= 5)
+        assert scrubber.report()["tables"]["aged"]["damaged_rows"] == 0
+        table.import_rows(keys[60:61], np.zeros((1, 2), np.float32), last_steps=steps[60:61])
+        wait(lambda: scrubber.report()["tables"]["aged"]["damaged_keys"] == [60])
+    finally:
+        scrubber.close()
+        table.close()
+
+
+def test_rows_of_a_vocabulary_are_scrubbed(wait: Wait) -> None:
+    table = ServedTable({"name": "scrub.vocabulary", "dim": 2, "vocabulary": 5000}, "Int64")
+    scrubber = Scrubber({"v": TableRows(table)}, {"v": 5000}, 0.02, threading.Lock())
+    scrubber.index()
+    scrubber.start()
+    try:
+        wait(lambda: scrubber.report()["rounds"] >= 2)
+        assert scrubber.report()["tables"]["v"]["scrubbed_rows"] >= 10_000
+        table.import_rows(np.array([4321]), np.full((1, 2), 9, np.float32))
+        wait(lambda: scrubber.report()["tables"]["v"]["damaged_keys"] == [4321])
+    finally:
+        scrubber.close()
+        table.close()
+
+
+def test_rows_are_gone_through_in_the_time_that_is_given(wait: Wait) -> None:
+    table = MapParameter("scrub.paced", value_shape=2)
+    table.write_rows(np.arange(20_000), np.ones((20_000, 2), np.float32))
+    scrubber = Scrubber({"t": TableRows(table)}, {"t": 0}, 3.0, threading.Lock())
+    scrubber.index()
+    began = time.monotonic()
+    scrubber.start()
+    try:
+        wait(lambda: scrubber.report()["tables"]["t"]["scrubbed_rows"] > 0)
+        assert scrubber.report()["tables"]["t"]["scrubbed_rows"] < 20_000  # not all at once
+        wait(lambda: scrubber.report()["rounds"] == 1)
+        assert time.monotonic() - began >= 2.9
+        assert scrubber.report()["round_seconds"] >= 2.9
+    finally:
+        scrubber.close()
+        table.close()
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), 1e10, "1"])
+def test_other_seconds_are_refused(run: Path, seconds: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="scrub_seconds"):
+        Predictor(run, Marked, inputs=INPUTS, scrub_seconds=seconds)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that processes share: those that change by themselves are found by the one that writes."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mindspore_rec import _native, tables_of
+from mindspore_rec.checkpoint.chain import entries
+from mindspore_rec.checkpoint.network_file import NETWORK
+from mindspore_rec.graph.tensors import parsed_specs
+from mindspore_rec.parameter.quantise import to_bytes
+from mindspore_rec.serving.following.scrub import Scrubber
+from mindspore_rec.serving.network.export import export_network
+from mindspore_rec.serving.shared.predictor import SharedPredictor
+from mindspore_rec.serving.shared.run import PublishedRun, SharedOpener
+from mindspore_rec.serving.shared.tables import SharedTableRows, WrittenTable, table_spec
+from tests.serving.serving_network import Marked, ids
+
+ONE, TWO = "serving.one", "serving.two"
+
+
+def damaged(run: PublishedRun) -> dict[str, list[int]]:
+    assert run._scrubber is not None
+    tables = run._scrubber.report()["tables"].items()
+    return {name: table["damaged_keys"] for name, table in tables if table["damaged_rows"]}
+
+
+def rounds(run: PublishedRun, wait: Any) -> None:
+    assert run._scrubber is not None
+    scrubber = run._scrubber
+    enough = scrubber.report()["rounds"] + 2
+    wait(lambda: scrubber.report()["rounds"] >= enough)
+
+
+def flip_rows(fd: int, key: int, value: bytes) -> None:
+    """Flip a bit of each copy of a row, whose numbers come right after its key."""
+    with mmap.mmap(fd, os.fstat(fd).st_size) as memory:
+        row = key.to_bytes(8, "little") + value
+        begin = 0
+        while True:  # the file is sparse, and larger than memory
+            try:
+                begin = os.lseek(fd, begin, os.SEEK_DATA)
+            except OSError:
+                return
+            end = os.lseek(fd, begin, os.SEEK_HOLE)
+            at = memory.find(row, begin, end)
+            while at >= 0:
+                memory[at + 10] ^= 4
+                at = memory.find(row, at + 1, end)
+            begin = end
+
+
+@pytest.mark.usefixtures("graph_mode")
+@pytest.mark.parametrize("rows", ["float32", "int8", "int4"])
+def test_rows_that_changed_in_shared_memory_are_named(
+    run: Path, tmp_path: Path, rows: str, wait: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    net = Marked()
+    made = export_network(net, parsed_specs(["ids:INT64:-1,3"]))
+    for table in tables_of(net):
+        table.close()
+    root, copy = tmp_path / "follows", tmp_path / "copy"
+    copy.mkdir()
+    (root / NETWORK).mkdir(parents=True)
+    made.write(root / NETWORK)
+    found = {(entry.step, entry.kind): entry.path for entry in entries(run)}
+    fd = os.memfd_create("test")
+
+    def comes(step: int, kind: str) -> None:
+        path = found[step, kind]
+        shutil.copytree(path, tmp_path / "beside")
+        os.rename(tmp_path / "beside", root / path.name)
+
+    def writer() -> PublishedRun:
+        opener = SharedOpener(root, None, None, copy, fd, rows)
+        return PublishedRun(root, opener, 1.0, 0.1, None, rows, fd, scrub_seconds=0.02)
+
+    def value(step: int) -> bytes:
+        values = np.full((1, 4), step, np.float32)
+        bits = {"int8": 8, "int4": 4}
+        return values.tobytes() if rows == "float32" else to_bytes(values, bits[rows]).tobytes()
+
+    comes(0, "full")
+    published = writer()
+    shared = SharedPredictor(root, copy, fd, range(4), 1.0)
+    for step in (1, 2, 3):
+        rounds(published, wait)
+        comes(step, "delta")
+        published.catch_up()
+        assert published.applied.step == step
+    rounds(published, wait)
+    assert damaged(published) == {}
+    flip_rows(fd, 21, value(3))
+    wait(lambda: damaged(published) == {ONE: [21]})
+    assert (shared.predict(ids(1, first=21))[0, :4] != 3).any()  # answers have it
+    # What readers are told, and metrics are made of.
+    published.catch_up()
+    scrub = shared.status().scrub
+    assert scrub is not None and scrub["tables"][ONE]["damaged_keys"] == [21]
+    assert scrub["tables"][TWO]["damaged_rows"] == 0
+    said = [each.getMessage() for each in caplog.records if "by themselves" in each.getMessage()]
+    assert len(said) == 1 and f"table '{ONE}'" in said[0] and "in shared memory" in said[0]
+    # A delta mends it.
+    comes(4, "delta")
+    published.catch_up()
+    rounds(published, wait)
+    assert damaged(published) == {} and (shared.predict(ids(1, first=21))[0, :4] == 4).all()
+    # So does a full checkpoint, where the deltas before it are gone.
+    flip_rows(fd, 30, value(4))
+    wait(lambda: damaged(published) == {ONE: [30]})
+    for path in root.glob("0*"):
+        shutil.rmtree(path)
+    comes(6, "delta")
+    published.catch_up()
+    assert published.applied.step == 4  # it does not follow
+    rounds(published, wait)
+    assert damaged(published) == {ONE: [30]}
+    # Another process goes on from what is published; what it finds there is taken for right.
+    published.close()
+
+    again = writer()
+    comes(5, "delta")
+    again.catch_up()
+    assert again.applied.step == 6
+    rounds(again, wait)
+    assert damaged(again) == {}
+    flip_rows(fd, 33, value(6))
+    wait(lambda: damaged(again) == {ONE: [33]})
+    again.close()
+    shared.close()
+    os.close(fd)
+
+
+@pytest.mark.parametrize("aged", [False, True])
+def test_nothing_is_found_while_rows_are_published(aged: bool) -> None:
+    """As fast as can be: rows are set, erased and become too old in each version."""
+    arguments = {"name": "scrub.shared", "dim": 3, "max_idle_steps": 4 if aged else -1}
+    fd = os.memfd_create("test")
+    _native.SharedMemory.create(fd, [table_spec(arguments, "float32")], 1 << 30)
+    memory = _native.SharedMemory(fd, write=True)
+    writer = _native.SharedWriter(memory)
+    writer.publish(b"", b"")
+    table = WrittenTable("scrub.shared", 0, arguments, "Int64", "float32", lambda: writer)
+    lock, reader = threading.Lock(), _native.SharedReader(memory, 511, 1)
+    scrubber = Scrubber({"t": SharedTableRows(table, reader)}, {"t": 0}, 1e-3, lock)
+    written = scrubber.noted({"t": table})["t"]
+    scrubber.start()
+    rng = np.random.default_rng(3)
+    step = 0
+    while step < 300 or (scrubber.report()["rounds"] < 5 and step < 100_000):
+        step += 1
+        with lock:
+            keys = np.unique(rng.integers(0, 20_000, 500))
+            values = rng.standard_normal((len(keys), 3)).astype(np.float32)
+            steps = np.full(len(keys), step, np.uint32)
+            written.import_rows(keys, values=values, last_steps=steps)
+            written.erase_rows(rng.integers(0, 20_000, 50))
+            written.set_horizon(step, 0)
+            writer.publish(json.dumps(step).encode(), b"")
+            writer.settle()
+            scrubber.settle()
+    scrubber.close()
+    found = scrubber.report()
+    assert found["rounds"] >= 5 and found["tables"]["t"]["damaged_rows"] == 0
+    os.close(fd)
