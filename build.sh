@@ -352,15 +352,19 @@ run_lint() {
 STARTED=()
 OUTPUTS=
 
+# keep_outputs: makes the folder for what started processes print, unless it is there.
+keep_outputs() {
+  if [[ -n $OUTPUTS ]]; then return; fi
+  OUTPUTS=$(mktemp -d)
+  trap end_started EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+}
+
 # start COMMAND [ARGUMENTS]: runs a program or a function beside what follows. What it prints is kept
 # until `join`.
 start() {
-  if [[ -z $OUTPUTS ]]; then
-    OUTPUTS=$(mktemp -d)
-    trap end_started EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM
-  fi
+  keep_outputs
   # In a group of its own it can be ended with all that it started, and heeds Ctrl-C, which bash has
   # other background processes ignore.
   set -m
@@ -408,14 +412,26 @@ build_cpp_tests() {
   export MSREC_TEST_ONEDNN=${MSREC_TEST_ONEDNN:-$libraries/libdnnl.so.3}
 }
 
-# run_shards PROGRAM [ARGUMENTS]: the tests of a program in $JOBS processes side by side, each with a
-# share of them.
+# run_shards PROGRAM [ARGUMENTS]: the tests of a program in $JOBS processes side by side. Each takes
+# the next share of them when it is done with one, so that a long test holds up no other.
 run_shards() {
-  local i
-  for ((i = 0; i < JOBS; ++i)); do
-    start env GTEST_TOTAL_SHARDS="$JOBS" GTEST_SHARD_INDEX="$i" "$@" --gtest_brief=1
-  done
+  local i shards=$((8 * JOBS))
+  keep_outputs
+  mkdir "$OUTPUTS/taken"
+  for ((i = 0; i < JOBS; ++i)); do start take_shards "$shards" "$OUTPUTS/taken" "$@"; done
   join
+}
+
+# take_shards SHARDS FOLDER PROGRAM [ARGUMENTS]: runs, one after the other, those that no other process
+# with this folder has taken; fails where one has failed, when all were run.
+take_shards() {
+  local shards=$1 taken=$2 code=0 i
+  shift 2
+  for ((i = 0; i < shards; ++i)); do
+    mkdir "$taken/$i" 2>/dev/null || continue  # only one process makes it
+    env GTEST_TOTAL_SHARDS="$shards" GTEST_SHARD_INDEX="$i" "$@" --gtest_brief=1 || code=$?
+  done
+  return "$code"
 }
 
 # The core is that of the wheel, as prepare_native has compiled it.
