@@ -68,7 +68,7 @@ MSREC_OP(MsrAverageGradients) {
   args.RequireCount(2 * std::max(outputs, 1));
   auto& token = args.Number<float>(outputs, "the token");
   std::vector<const float*> gradients;
-  std::vector<msrec::FloatSpan> sums;
+  std::vector<msrec::SummedSpan> sums;
   for (int i = 1; i < outputs; ++i) {
     const size_t size = args.Size(i);
     if (!args.IsType(i, "float32") || args.Size(outputs + i) != size) {

@@ -9,7 +9,7 @@ std::string Number(size_t n) { return std::to_string(n) + (n == 1 ? " parameter"
 }  // namespace
 
 void AverageOverWorkers(TableExchange* exchange, const std::vector<const float*>& gradients,
-                        const std::vector<FloatSpan>& sums) {
+                        const std::vector<SummedSpan>& sums) {
   Collective all(exchange,
                  [&] { return "average of the gradients of " + Number(gradients.size()); });
   std::vector<float> weights;

@@ -14,7 +14,7 @@ namespace msrec {
 // Writes the sums of the gradients over workers, each worker's times its weight in the step, with
 // the same bits on all. Those that begin at gradients[i] have sums[i].size floats.
 void AverageOverWorkers(TableExchange* exchange, const std::vector<const float*>& gradients,
-                        const std::vector<FloatSpan>& sums);
+                        const std::vector<SummedSpan>& sums);
 
 // Throws WorkerError on all workers unless they hold the same bits; the message names the first
 // parameter that differs.

@@ -76,9 +76,9 @@ void SumParts(Communicator& channel, T* values, size_t n, const float* weights) 
   channel.AllGatherV(part, values, scratch.part_bytes.data());
 }
 
-size_t TotalSize(const std::vector<FloatSpan>& spans) {
+size_t TotalSize(const std::vector<SummedSpan>& spans) {
   size_t n = 0;
-  for (const FloatSpan& span : spans) n += span.size;
+  for (const SummedSpan& span : spans) n += span.size;
   return n;
 }
 
@@ -97,29 +97,29 @@ void WeightedSum(Communicator& channel, float* data, size_t n, const float* weig
   });
 }
 
-void WeightedSum(Communicator& channel, const std::vector<FloatSpan>& spans, const float* weights,
+void WeightedSum(Communicator& channel, const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire) {
   if (spans.size() == 1) return WeightedSum(channel, spans[0].data, spans[0].size, weights, wire);
   std::vector<const float*> from;
-  for (const FloatSpan& span : spans) from.push_back(span.data);
+  for (const SummedSpan& span : spans) from.push_back(span.data);
   WeightedSum(channel, from, spans, weights, wire);
 }
 
 void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
-                 const std::vector<FloatSpan>& spans, const float* weights, WireType wire) {
+                 const std::vector<SummedSpan>& spans, const float* weights, WireType wire) {
   const size_t n = TotalSize(spans);
   auto* joined = static_cast<float*>(ThreadScratch().joined.AtLeast(n * sizeof(float) + 1));
   float* at = joined;
   for (size_t i = 0; i < spans.size(); ++i) at = std::copy_n(from[i], spans[i].size, at);
   WeightedSum(channel, joined, n, weights, wire);
   at = joined;
-  for (const FloatSpan& span : spans) {
+  for (const SummedSpan& span : spans) {
     std::copy_n(at, span.size, span.data);
     at += span.size;
   }
 }
 
-void ReserveSum(const Communicator& channel, const std::vector<FloatSpan>& spans) {
+void ReserveSum(const Communicator& channel, const std::vector<SummedSpan>& spans) {
   const int size = channel.size();
   const size_t n = TotalSize(spans);
   const size_t mine = PartStart(n, channel.rank() + 1, size) - PartStart(n, channel.rank(), size);

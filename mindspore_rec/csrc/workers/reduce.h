@@ -16,7 +16,7 @@ namespace msrec {
 enum class WireType { kFloat32, kBFloat16 };
 
 // Floats in memory.
-struct FloatSpan {
+struct SummedSpan {
   float* data = nullptr;
   size_t size = 0;
 };
@@ -31,17 +31,17 @@ struct FloatSpan {
 void WeightedSum(Communicator& channel, float* data, size_t n, const float* weights,
                  WireType wire = WireType::kFloat32);
 // The same of several arrays at once, for the price of one exchange.
-void WeightedSum(Communicator& channel, const std::vector<FloatSpan>& spans, const float* weights,
+void WeightedSum(Communicator& channel, const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
 // The same of the floats that begin at from[i], spans[i].size each, which stay: the sums go to the
 // spans.
 void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
-                 const std::vector<FloatSpan>& spans, const float* weights,
+                 const std::vector<SummedSpan>& spans, const float* weights,
                  WireType wire = WireType::kFloat32);
 
 // Makes the memory that such a sum in float32 takes, in this thread: it cannot run out of memory
 // then. Throws std::bad_alloc.
-void ReserveSum(const Communicator& channel, const std::vector<FloatSpan>& spans);
+void ReserveSum(const Communicator& channel, const std::vector<SummedSpan>& spans);
 
 // Bytes in memory.
 struct ByteSpan {

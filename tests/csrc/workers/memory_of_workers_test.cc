@@ -222,7 +222,7 @@ TEST_P(MemoryOfWorkers, TrainingByHandle) {
 TEST_P(MemoryOfWorkers, DenseGradients) {
   std::vector<std::vector<float>> values(kWorkers, std::vector<float>(5000, 1.0f));
   std::vector<std::vector<const float*>> from(kWorkers);
-  std::vector<std::vector<FloatSpan>> to(kWorkers);
+  std::vector<std::vector<SummedSpan>> to(kWorkers);
   for (int r = 0; r < kWorkers; ++r) {
     from[r] = {values[r].data()};
     to[r] = {{values[r].data(), values[r].size()}};

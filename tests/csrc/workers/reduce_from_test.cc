@@ -23,7 +23,7 @@ TEST(WeightedSumFrom, LeavesWhatItReadsAndWritesTheSums) {
     const Channels channels = MakeThreadChannel(2, "step");
     const auto errors = OnWorkers(channels, [&](Communicator& c) {
       std::vector<const float*> from;
-      std::vector<FloatSpan> to;
+      std::vector<SummedSpan> to;
       size_t at = 0;
       for (const size_t size : sizes) {
         from.push_back(data[c.rank()].data() + at);

@@ -89,7 +89,7 @@ TEST_P(WeightedSums, OfSeveralArraysAreThoseOfOne) {
   const Channels channels = MakeThreadChannel(2, "step");
   const auto errors = OnWorkers(channels, [&](Communicator& c) {
     WeightedSum(c, whole[c.rank()].data(), 1074, weights.data(), GetParam());
-    std::vector<FloatSpan> spans;
+    std::vector<SummedSpan> spans;
     float* at = parts[c.rank()].data();
     for (const size_t n : sizes) {
       spans.push_back({at, n});
