@@ -67,7 +67,10 @@ class Tls:
 
     def _identity_now(self) -> tuple[tuple[int, ...], ...]:
         found = (os.stat(path) for path in (self._certificate, self._key))
-        return tuple((at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for at in found)
+        # The mode too: times of changes within a tick of the kernel, some milliseconds, are equal.
+        return tuple(
+            (at.st_ino, at.st_size, at.st_mode, at.st_mtime_ns, at.st_ctime_ns) for at in found
+        )
 
 
 def _no_passphrase() -> str:
