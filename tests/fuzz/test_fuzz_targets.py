@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import logging
 import resource
+from collections.abc import Iterator
 
 import pytest
 
@@ -22,6 +24,15 @@ RUNS = {
 }
 OTHER_RUNS = 700
 PATIENCE = 20.0  # seconds for an input, of a processor that others use too
+
+
+@pytest.fixture(autouse=True, scope="module")
+def log_of_others() -> Iterator[None]:
+    """Targets have the library log errors only: later tests of this process want warnings."""
+    log = logging.getLogger("mindspore_rec")
+    before = log.level
+    yield
+    log.setLevel(before)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ namespace {
 void BindErrors(py::module_& m) {
   py::register_exception<TableClosed>(m, "TableClosedError", PyExc_RuntimeError);
   py::register_exception<OutOfMemory>(m, "OutOfMemoryError", PyExc_MemoryError);
+  py::register_exception<RowDamaged>(m, "RowDamagedError", PyExc_RuntimeError);
   py::register_exception<StaleHandle>(m, "StaleHandleError", PyExc_ValueError);
   py::register_exception<NameTaken>(m, "NameTakenError", PyExc_ValueError);
   py::register_exception<NoOptimizer>(m, "NoOptimizerError", PyExc_RuntimeError);

@@ -20,6 +20,7 @@
 #include "cache/fetches.h"
 #include "cache/settings.h"
 #include "table/table_core.h"
+#include "tier/env.h"
 #include "tier/tier_chain.h"
 #include "tier/write_behind.h"
 
@@ -133,6 +134,8 @@ auto LowerTiers::OnTier(Fn fn) const {
     return fn();
   } catch (const std::bad_alloc&) {
     throw;
+  } catch (const Corruption& error) {
+    throw RowDamaged(core_.Where(error.what()));
   } catch (const std::exception& error) {
     throw std::runtime_error(core_.Where(error.what()));
   }

@@ -22,6 +22,10 @@ struct TableClosed : std::runtime_error {
 struct OutOfMemory : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+// A tier has a row that somebody else changed.
+struct RowDamaged : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 struct NoOptimizer : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -29,7 +29,6 @@ _MOST_NAMED = 10  # keys, in a message and in the report
 _MOST_REMEMBERED = 1000  # damaged rows of a table that are told from new ones
 _MOST_SHARE = 0.25  # of the time that the thread reads
 _PAUSE = 1.0  # seconds, after rows that could not be read
-_DAMAGED = " is damaged at byte "  # in the message of an SSD tier
 
 
 class ComparedRows(Protocol):
@@ -177,9 +176,7 @@ class _Table:
             if len(wrong):  # a row that reads right the second time was never wrong
                 keys, checks = keys[wrong], checks[wrong]
                 wrong, present = self._differ(keys, checks)
-        except RuntimeError as error:
-            if _DAMAGED not in str(error):
-                raise
+        except _native.RowDamagedError as error:
             if len(keys) == 1:
                 return {int(keys[0]): str(error)}
             half = len(keys) // 2
