@@ -27,7 +27,8 @@ TableConfig Config(int dim, NumberType value = NumberType::kBfloat16) {
 
 std::vector<float> Widened(const std::vector<uint16_t>& halves) {
   std::vector<float> floats(halves.size());
-  std::transform(halves.begin(), halves.end(), floats.begin(), FromBfloat16);
+  std::transform(halves.begin(), halves.end(), floats.begin(),
+                 [](uint16_t half) { return FromBfloat16(half); });
   return floats;
 }
 
