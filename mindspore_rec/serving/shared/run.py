@@ -251,21 +251,29 @@ class PublishedRun(FollowedRun):
 
     def _apply(self, chain: Sequence[Entry]) -> None:
         with self._state:
+            before = self.applied, self._deltas_applied, self._fulls_loaded
             try:
                 self._prepare_next(chain)
                 self.applied = chain[-1]
                 self._count(chain)
                 self._publish()
             except BaseException:
+                self.applied, self._deltas_applied, self._fulls_loaded = before
                 if self._scrubber is not None:
                     self._scrubber.forget()
                 raise
-            if self._scrubber is None:
-                return
-            if chain[0].kind == "full":
-                self._scrubber.index()
-            else:
-                self._scrubber.settle()
+            try:
+                self._shared.writer.settle()
+            finally:  # it is published, also where a reader stays at the state before
+                self._note_rows(chain)
+
+    def _note_rows(self, chain: Sequence[Entry]) -> None:
+        if self._scrubber is None:
+            return
+        if chain[0].kind == "full":
+            self._scrubber.index()
+        else:
+            self._scrubber.settle()
 
     def _prepare_next(self, chain: Sequence[Entry]) -> None:
         try:
@@ -300,10 +308,9 @@ class PublishedRun(FollowedRun):
         self._said = self._status()
         try:
             self._shared.writer.publish(state.to_bytes(), self._said)
-        except MemoryError:
+        except BaseException:
             self._shared.writer.abort()
             raise
-        self._shared.writer.settle()
 
     def _publish_status(self) -> None:
         said = self._status()

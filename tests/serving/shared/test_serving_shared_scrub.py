@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from mindspore_rec import _native, tables_of
-from mindspore_rec.checkpoint.chain import entries
+from mindspore_rec.checkpoint.chain import entries, entry_at
 from mindspore_rec.checkpoint.network_file import NETWORK
 from mindspore_rec.graph.tensors import parsed_specs
 from mindspore_rec.parameter.quantise import to_bytes
@@ -137,6 +137,58 @@ def test_rows_that_changed_in_shared_memory_are_named(
     flip_rows(fd, 33, value(6))
     wait(lambda: damaged(again) == {ONE: [33]})
     again.close()
+    shared.close()
+    os.close(fd)
+
+
+@pytest.mark.usefixtures("graph_mode")
+@pytest.mark.parametrize("full", [False, True])
+def test_nothing_is_found_where_a_reader_stays_at_an_old_state(
+    run: Path, tmp_path: Path, full: bool, wait: Any
+) -> None:
+    """A state is published, and then the writer gives up waiting for who reads the one before."""
+    net = Marked()
+    made = export_network(net, parsed_specs(["ids:INT64:-1,3"]))
+    for table in tables_of(net):
+        table.close()
+    root, copy = tmp_path / "follows", tmp_path / "copy"
+    copy.mkdir()
+    (root / NETWORK).mkdir(parents=True)
+    made.write(root / NETWORK)
+    found = {(entry.step, entry.kind): entry.path for entry in entries(run)}
+    fd = os.memfd_create("test")
+    shutil.copytree(found[0, "full"], root / found[0, "full"].name)
+    opener = SharedOpener(root, None, None, copy, fd, "float32")
+    published = PublishedRun(root, opener, 1.0, 0.1, None, "float32", fd, scrub_seconds=0.02)
+    writer = _native.SharedWriter(published.memory, patience_seconds=0.1)
+    published._shared.writer = writer
+    reader = _native.SharedReader(published.memory, 3, 1)
+    if full:  # of which it knows nothing before
+        shutil.rmtree(root / found[0, "full"].name)
+    last = max(step for step, kind in found if kind == "full") if full else 1
+    path = found[last, "full" if full else "delta"]
+    shutil.copytree(path, tmp_path / "beside")
+    os.rename(tmp_path / "beside", root / path.name)
+    place, state = reader.enter(), published.memory.sequence
+    with pytest.raises(_native.SharedReaderStuckError):
+        published.catch_up()
+    assert published.applied.step == last and published.memory.sequence > state
+    rounds(published, wait)
+    assert damaged(published) == {}
+    if not full:  # the next one is not published, and not taken for applied
+        with pytest.raises(_native.SharedReaderStuckError):
+            published.apply(entry_at(found[2, "delta"]))
+        assert published.status(True).version == 1
+        assert published.status(True).deltas_applied == 1
+    reader.leave(place)
+    published.catch_up()
+    rounds(published, wait)
+    assert damaged(published) == {}
+    shared = SharedPredictor(root, copy, fd, range(4), 1.0)
+    assert (shared.predict(ids(1))[0, :4] == last).all()
+    flip_rows(fd, 21, np.full((1, 4), last, np.float32).tobytes())
+    wait(lambda: damaged(published) == {ONE: [21]})
+    published.close()
     shared.close()
     os.close(fd)
 
