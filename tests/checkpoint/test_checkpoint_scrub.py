@@ -120,10 +120,12 @@ def test_each_row_is_looked_at_once_a_round(unique: Any, monkeypatch: pytest.Mon
     seen: list[tuple[int, int]] = []
     now = [0.0]
     monkeypatch.setattr("mindspore_rec.checkpoint.scrub.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(
-        type(table), "damaged_rows",
-        lambda self, part, parts: seen.append((part, parts)) or np.empty(0, np.int64),
-    )  # fmt: skip
+
+    def none_are(_: object, part: int, parts: int) -> np.ndarray:
+        seen.append((part, parts))
+        return np.empty(0, np.int64)
+
+    monkeypatch.setattr(type(table), "damaged_rows", none_are)
     scrub = TableScrub([table], 100.0)
     scrub.step()
     assert seen == []

@@ -50,7 +50,8 @@ def rounds(predictor: Predictor, wait: Wait, more: int = 2) -> None:
 @pytest.mark.parametrize("seed", range(100 if NIGHTLY else 5))
 def test_kept_digests_are_those_of_a_dict(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    kept, model = _native.KeptDigests(), {}
+    kept = _native.KeptDigests()
+    model: dict[int, int] = {}
     space = int(rng.choice([50, 5000, 1 << 62]))
     edges = np.array([-1, 0, np.iinfo(np.int64).min, np.iinfo(np.int64).max])
     seen: list[int] = []
