@@ -27,8 +27,9 @@ commands
   count      count the instructions of work of a fixed size (a step, lookups, reads of the SSD tier,
              a delta) under valgrind, and compare them with tests/counted/counts.json
   sanitize   C++ tests under ASan and UBSan, those with threads also under TSan
-  fuzz       try readers of foreign bytes on inputs by chance, for --minutes N in all; what is found
-             is printed, and its input kept in build/fuzz
+  fuzz       try readers of foreign bytes on inputs that reach new code (by atheris and libFuzzer; by
+             chance where they are missing), for --minutes N in all; what is found is printed, and
+             its input kept in build/fuzz
   lint       ruff, mypy and clang-format
   prepare    only prepare: the virtual environment .venv and the native core in place
   help       this text
@@ -512,6 +513,37 @@ run_native_fuzzers() {
       ../csrc-asan/msrec_fuzz "$ROOT/tests/fuzz/corpus/native" "$@")
 }
 
+# find_clang: sets CLANG to a clang++ that has libFuzzer; fails where there is none.
+find_clang() {
+  local name
+  for name in clang++ clang++-{20,19,18,17,16,15,14}; do
+    command -v "$name" >/dev/null || continue
+    echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
+      "$name" -fsanitize=fuzzer,address,undefined -x c++ - -o /dev/null 2>/dev/null || continue
+    CLANG=$name
+    return
+  done
+  return 1
+}
+
+# run_libfuzzer SECONDS SEED: the targets in C++, each for its share of the time, inputs chosen by the
+# code that they reach.
+run_libfuzzer() {
+  local corpora=$ROOT/tests/fuzz/corpus/native code=0 name names
+  mapfile -t names < <(ls "$corpora")
+  for name in "${names[@]}"; do
+    mkdir -p "build/fuzz/$name/corpus"  # gets inputs that reach more
+    MSREC_FUZZ_TARGET=$name \
+      ASAN_OPTIONS=detect_stack_use_after_return=1:max_allocation_size_mb=512:allocator_may_return_null=1 \
+      UBSAN_OPTIONS=print_stacktrace=1 \
+      build/csrc-libfuzzer/msrec_libfuzzer -max_total_time=$(($1 / ${#names[@]})) -seed="$2" \
+      -max_len=4096 -timeout=5 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
+      -artifact_prefix="build/fuzz/$name/" "build/fuzz/$name/corpus" "$corpora/$name" || code=$?
+    say "libFuzzer, $name: $(ls "build/fuzz/$name/corpus" | wc -l) inputs that reach more"
+  done
+  return "$code"
+}
+
 run_fuzz() {
   need_redis
   need_cpp_tests
@@ -519,12 +551,24 @@ run_fuzz() {
   "$VENV/bin/python" -c 'import atheris' 2>/dev/null ||
     "$VENV/bin/pip" install --quiet atheris ||
     say "atheris is not to be had: Python's targets are tried by chance alone"
-  cmake -S tests/csrc -B build/csrc-asan -G Ninja -DSANITIZE=address,undefined >/dev/null
-  ninja -C build/csrc-asan -j "$JOBS" --quiet msrec_fuzz
-  local seed=$RANDOM
-  say "Fuzzing for $MINUTES minutes, seed $seed"
-  start run_native_fuzzers --seconds $((MINUTES * 60)) --seed "$seed"
-  "$VENV/bin/python" -m tests.fuzz.run --seconds $((MINUTES * 60)) --seed "$seed"
+  if ! find_clang && command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
+    (install_packages "clang's libFuzzer" clang libclang-rt-dev) || true
+  fi
+  local seed=$RANDOM seconds=$((MINUTES * 60))
+  if find_clang; then
+    cmake -S tests/csrc -B build/csrc-libfuzzer -G Ninja -DSANITIZE=fuzzer,address,undefined \
+      -DCMAKE_CXX_COMPILER="$CLANG" >/dev/null
+    ninja -C build/csrc-libfuzzer -j "$JOBS" --quiet msrec_libfuzzer
+    say "Fuzzing for $MINUTES minutes, seed $seed"
+    start run_libfuzzer "$seconds" "$seed"
+  else
+    say "clang's libFuzzer is not to be had: targets in C++ are tried by chance alone"
+    cmake -S tests/csrc -B build/csrc-asan -G Ninja -DSANITIZE=address,undefined >/dev/null
+    ninja -C build/csrc-asan -j "$JOBS" --quiet msrec_fuzz
+    say "Fuzzing for $MINUTES minutes, seed $seed"
+    start run_native_fuzzers --seconds "$seconds" --seed "$seed"
+  fi
+  "$VENV/bin/python" -m tests.fuzz.run --seconds "$seconds" --seed "$seed"
   join
 }
 

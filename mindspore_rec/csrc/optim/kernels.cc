@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/kernels.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -28,17 +32,24 @@ StepConstants MakeStepConstants(const Rule& rule, const StepInput& input) {
   return c;
 }
 
+#if defined(__x86_64__)
+// Not by __builtin_cpu_supports, whose names of older clang do not have it.
+static bool HasF16c() {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 const Kernels* FindKernels(const char* name) {
   if (std::strcmp(name, "base") == 0) return &kKernelsBase;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (std::strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2") &&
-      __builtin_cpu_supports("f16c")) {
+  if (std::strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2") && HasF16c()) {
     return &kKernelsAvx2;
   }
-  if (std::strcmp(name, "avx512") == 0 && __builtin_cpu_supports("f16c") &&
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+  if (std::strcmp(name, "avx512") == 0 && HasF16c() && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
     return &kKernelsAvx512;
   }
 #endif

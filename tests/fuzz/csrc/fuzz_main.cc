@@ -4,7 +4,8 @@
 //
 // Each target is run on the files of CORPORA/<target>/, then on changes of them, as many as said or
 // for its share of the time. Without a target: on all. A finding ends the program with the input in
-// a file finding-<target>, which belongs into the corpus once it is mended.
+// a file finding-<target>, which belongs into the corpus once it is mended. Inputs are changed by
+// chance here; by_coverage.cc has libFuzzer choose them.
 #include <sanitizer/common_interface_defs.h>
 #include <sys/time.h>
 #include <time.h>
@@ -22,15 +23,6 @@
 #include <vector>
 
 #include "fuzzer.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const auto target = [] {
-    const char* name = std::getenv("MSREC_FUZZ_TARGET");
-    return msrec::FuzzTargets().at(name == nullptr ? "" : name);
-  }();
-  target(data, size);
-  return 0;
-}
 
 namespace {
 

@@ -2,8 +2,8 @@
 //
 // Targets of fuzzing: functions of bytes that try a reader of foreign bytes. A target catches the
 // exceptions that the reader documents; any other one, what a sanitizer reports, and more than a
-// second of the processor's time are findings. fuzz_main.cc runs them; LLVMFuzzerTestOneInput is
-// there for libFuzzer too, with the target's name in MSREC_FUZZ_TARGET.
+// second of the processor's time are findings. fuzz_main.cc runs them on inputs by chance,
+// by_coverage.cc under libFuzzer.
 #pragma once
 
 #include <cstddef>
