@@ -105,6 +105,9 @@ void SharedMemory::Create(int fd, const std::vector<SharedTableSpec>& specs, uin
   const uint64_t arena = RoundUp(kSharedControlBytes, kHugePage);
   const uint64_t bytes = arena + most * (specs.size() + 1);
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) Fail("ftruncate");
+  // Of a file that gets shorter, what was mapped would raise SIGBUS. A file that cannot be sealed
+  // stays as it is.
+  fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   void* mapped = mmap(nullptr, kSharedControlBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) Fail("mmap");
   if (fallocate(fd, 0, 0, static_cast<off_t>(kSharedControlBytes)) != 0) {

@@ -28,8 +28,9 @@ class SharedMemory {
   enum class Access { kRead, kWrite };
 
   // Lay out an empty file, a memfd for example. `most_bytes`: address space of the rows of each
-  // table, and of all else together; the file takes memory only where it is written. Sets
-  // rows_offset and rows_bytes of the specs. Requires: no other process has mapped it yet.
+  // table, and of all else together; the file takes memory only where it is written. Where
+  // the file can be sealed (MFD_ALLOW_SEALING), its length is: it stays as it is. Sets rows_offset
+  // and rows_bytes of the specs. Requires: no other process has mapped it yet.
   static void Create(int fd, const std::vector<SharedTableSpec>& specs, uint64_t most_bytes);
   // Whether it is laid out.
   static bool IsCreated(int fd);

@@ -57,7 +57,7 @@ class Shared:
     def __init__(self, options: argparse.Namespace, listener: socket.socket) -> None:
         self.options = options
         self.listener = listener
-        self.fd = os.memfd_create("mindspore_rec_serving", os.MFD_CLOEXEC)
+        self.fd = os.memfd_create("mindspore_rec_serving", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         self._own = OwnDirectory()
         self.copy = self._own.path
         self._answers = mmap.mmap(-1, 1)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -29,7 +30,7 @@ namespace {
 constexpr uint64_t kMost = 64 << 20;
 
 struct File {
-  File() : fd(memfd_create("shared_rows_test", MFD_CLOEXEC)) {}
+  File() : fd(memfd_create("shared_rows_test", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {}
   ~File() { close(fd); }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -373,6 +374,24 @@ TEST(SharedRowsTest, AReaderThatStaysIsNamedAndMayBeForgotten) {
   memory->ClearReaders(40, 1);
   writer.Settle();
   EXPECT_EQ(writer.Blob(), "two");
+}
+
+// Memory that is mapped raises SIGBUS where its file has got shorter.
+TEST(SharedRowsTest, TheFileKeepsItsLength) {
+  const File file;
+  const auto memory = NewMemory(file, {Spec(2)});
+  for (const off_t bytes : {off_t{0}, off_t{1} << 40}) {
+    EXPECT_EQ(ftruncate(file.fd, bytes), -1);
+    EXPECT_EQ(errno, EPERM);
+  }
+  SharedWriter writer(memory);
+  const std::vector<int64_t> keys = {7};
+  const std::vector<float> values(2, 0.5f);
+  writer.Upsert(0, View(keys), values.data(), nullptr, nullptr);
+  writer.Publish("", "");  // memory is taken, and given back, all the same
+  writer.Clear(0);
+  writer.Publish("", "");
+  writer.Settle();
 }
 
 TEST(SharedRowsTest, BadArgumentsAreRefused) {
