@@ -67,7 +67,7 @@ class Training:
 
     def no_checkpoint_has_it(self, key: int) -> None:
         """Read all rows, as a full checkpoint does."""
-        with pytest.raises(_native.RowDamagedError, match=rf"\b{key}\b"):
+        with pytest.raises(_native.RowDamagedError, match=rf"keys? {key}\b"):
             self.native.export_rows()
 
 
@@ -218,10 +218,9 @@ def test_a_row_that_training_reads_first(
     ):
         with pytest.raises(_native.RowDamagedError, match=f"'{name}'.* keys {key} do not match"):
             call()
-    training.native.put(ids[:1], np.full((1, DIM), 3, np.float32))  # a new row is right again
-    training.table.flush()
+    client.hset(bucket, field, value)
+    training.native.lookup_train(ids)
     training.finds_nothing()
-    np.testing.assert_array_equal(training.table.read_rows(ids[:1]), np.full((1, DIM), 3))
     client.close()
     training.table.close()
 

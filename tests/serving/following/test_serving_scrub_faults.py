@@ -37,7 +37,6 @@ from tests.cache.test_cache_tier_faults import flip as flip_in_file
 from tests.cache.test_cache_tier_faults import records
 from tests.nightly import NIGHTLY
 from tests.parameter.test_digest import addresses_of, flip
-from tests.serving.serving_network import Marked
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -108,7 +107,7 @@ def test_in_memory(rows_and_run: tuple[np.ndarray, Path], rows: str) -> None:
     rng = np.random.default_rng(1)
     values, root = rows_and_run
     with Predictor(
-        root, network, inputs=["ids:INT64:-1,2"], follow=False, rows=rows, scrub_seconds=1e-3
+        root, network, inputs=["input_data:INT64:-1,2"], follow=False, rows=rows, scrub_seconds=1e-3
     ) as predictor:
         keys = rng.choice(KEYS, 12, replace=False)
         native = predictor._runner.tables[NAME]._synchronised()
@@ -136,7 +135,7 @@ def test_on_redis(rows_and_run: tuple[np.ndarray, Path], tmp_path: Path) -> None
     client: Any = redis.Redis.from_url(server.url)
     tiers = CacheConfig(host_rows=64, remote=server.url)
     with Predictor(
-        rows_and_run[1], network, inputs=["ids:INT64:-1,2"], follow=False, tiers=tiers,
+        rows_and_run[1], network, inputs=["input_data:INT64:-1,2"], follow=False, tiers=tiers,
         scrub_seconds=1e-3,
     ) as predictor:  # fmt: skip
         table = predictor._runner.tables[NAME]
@@ -178,7 +177,7 @@ def test_on_an_ssd(rows_and_run: tuple[np.ndarray, Path], tmp_path: Path) -> Non
     rng = np.random.default_rng(3)
     tiers = CacheConfig(host_rows=64, ssd_path=tmp_path / "ssd", ssd_direct=False)
     with Predictor(
-        rows_and_run[1], network, inputs=["ids:INT64:-1,2"], follow=False, tiers=tiers,
+        rows_and_run[1], network, inputs=["input_data:INT64:-1,2"], follow=False, tiers=tiers,
         scrub_seconds=1e-3,
     ) as predictor:  # fmt: skip
         table = predictor._runner.tables[NAME]
@@ -207,30 +206,32 @@ def test_on_an_ssd(rows_and_run: tuple[np.ndarray, Path], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("rows", ["float32", "int8", "int4"])
-def test_in_memory_that_processes_share(run: Path, tmp_path: Path, rows: str) -> None:
+def test_in_memory_that_processes_share(
+    rows_and_run: tuple[np.ndarray, Path], tmp_path: Path, rows: str
+) -> None:
     """As with `--workers`: the process that follows the run finds them."""
     rng = np.random.default_rng(4)
-    net = Marked()
-    made = export_network(net, parsed_specs(["ids:INT64:-1,3"]))
+    values, run = rows_and_run
+    net = network()
+    made = export_network(net, parsed_specs(["input_data:INT64:-1,2"]))
     for table in tables_of(net):
         table.close()
     root, copy = tmp_path / "follows", tmp_path / "copy"
     copy.mkdir()
     (root / NETWORK).mkdir(parents=True)
     made.write(root / NETWORK)
-    first = next(entry for entry in entries(run) if (entry.step, entry.kind) == (4, "full"))
-    shutil.copytree(first.path, root / first.path.name)
+    last = next(entry for entry in entries(run) if (entry.step, entry.kind) == (3, "full"))
+    shutil.copytree(last.path, root / last.path.name)
     fd = os.memfd_create("test")
     opener = SharedOpener(root, None, None, copy, fd, rows)
     published = PublishedRun(root, opener, 1.0, 0.1, None, rows, fd, scrub_seconds=1e-3)
-    numbers = np.full((1, 4), 4, np.float32)
-    value = (numbers if rows == "float32" else to_bytes(numbers, BITS[rows])).tobytes()
+    stored = values if rows == "float32" else to_bytes(values, BITS[rows])
 
     with mmap.mmap(fd, os.fstat(fd).st_size) as memory:
 
         def places(key: int) -> list[int]:
             """Where the numbers of a row are, which come right after its key."""
-            row, found, begin = key.to_bytes(8, "little") + value, [], 0
+            row, found, begin = key.to_bytes(8, "little") + stored[key].tobytes(), [], 0
             while True:  # the file is sparse, and larger than memory
                 try:
                     begin = os.lseek(fd, begin, os.SEEK_DATA)
@@ -244,8 +245,8 @@ def test_in_memory_that_processes_share(run: Path, tmp_path: Path, rows: str) ->
                 begin = end
 
         def fault() -> tuple[int, Callable[[], None]]:
-            key = int(rng.integers(50))
-            at, bit = int(rng.integers(len(value))), 1 << int(rng.integers(8))
+            key = int(rng.integers(KEYS))
+            at, bit = int(rng.integers(stored[key].nbytes)), 1 << int(rng.integers(8))
             copies = places(key)
             assert copies
 
@@ -260,6 +261,6 @@ def test_in_memory_that_processes_share(run: Path, tmp_path: Path, rows: str) ->
             assert published._scrubber is not None
             return published._scrubber.report()
 
-        all_are_named(found, "serving.one", fault)
+        all_are_named(found, NAME, fault)
     published.close()
     os.close(fd)
