@@ -349,8 +349,11 @@ def test_damaged_rows_are_named(redis_url: str, unique: Callable[[], str]) -> No
         with pytest.raises(_native.RowDamagedError, match=named):
             read(tier, np.random.default_rng(0).permutation(keys))
         # A row under another key than it was written for.
-        client.hset(names[bucket_of(np.array([1000]))[0]], np.array([1000]).tobytes(),
-                    client.hget(names[bucket_of(np.array([1]))[0]], np.array([1]).tobytes()))
+        client.hset(
+            names[bucket_of(np.array([1000]))[0]],
+            np.array([1000]).tobytes(),
+            client.hget(names[bucket_of(np.array([1]))[0]], np.array([1]).tobytes()),
+        )
         with pytest.raises(_native.RowDamagedError, match=r"rows of keys 1000 do not match"):
             read(tier, np.array([1000]))
     # Erasing and writing such rows is legal.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training ends at a row on Redis or on an SSD that changed by itself, and goes on from before."""
+"""A training ends at a row on Redis or on an SSD that changed by itself; a restart goes on."""
 
 from __future__ import annotations
 

@@ -166,8 +166,8 @@ def addresses_of(
 ) -> dict[int, int]:
     """Addresses of the values of a table's rows in this process, by key.
 
-    In a row, values come `gap` bytes after the key. Copies of rows lie in other memory as well, some
-    of it freed since: the table's own is where a changed bit changes what a lookup returns.
+    In a row, values come `gap` bytes after the key. Copies of rows lie in other memory as well,
+    some of it freed since: the table's own is where a changed bit changes what a lookup returns.
     """
     wanted = {
         key: (key.to_bytes(8, "little"), row.tobytes())

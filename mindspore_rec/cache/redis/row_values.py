@@ -77,9 +77,7 @@ class RowValues:
             )
         return len(packed)
 
-    def _check_lengths(
-        self, values: Sequence[bytes], keys: np.ndarray, order: np.ndarray
-    ) -> None:
+    def _check_lengths(self, values: Sequence[bytes], keys: np.ndarray, order: np.ndarray) -> None:
         legal = [self._row_bytes + CHECK_BYTES]
         if self._unchecked:
             legal.append(self._row_bytes)

@@ -201,9 +201,7 @@ class RedisTier:
         commands = self._commands(pieces, packed)
         self._run_writes(commands)
         self._rows += sum(command.reply for command in commands)
-        self._count(
-            written_rows=len(keys), written_bytes=rows.nbytes + CHECK_BYTES * len(keys)
-        )
+        self._count(written_rows=len(keys), written_bytes=rows.nbytes + CHECK_BYTES * len(keys))
 
     def erase(self, keys: np.ndarray) -> None:
         """Delete the rows of keys; a key without a row is ignored."""

@@ -33,7 +33,7 @@ void RequireOrder(const Array<int64_t>& keys, const Array<int64_t>& order, const
 }
 
 void PackChecked(const Array<int64_t>& keys, const py::array& rows, const Array<int64_t>& order,
-          py::array lines, py::ssize_t at) {
+                 py::array lines, py::ssize_t at) {
   RequireOrder(keys, order, rows);
   RequireBytes(lines, "lines");
   const auto row_bytes = static_cast<size_t>(rows.shape(1));
@@ -51,7 +51,7 @@ void PackChecked(const Array<int64_t>& keys, const py::array& rows, const Array<
 }
 
 Array<int64_t> UnpackChecked(const Array<int64_t>& keys, const py::buffer& packed,
-                      const Array<int64_t>& order, py::array rows) {
+                             const Array<int64_t>& order, py::array rows) {
   RequireOrder(keys, order, rows);
   const auto row_bytes = static_cast<size_t>(rows.shape(1));
   const auto n = static_cast<size_t>(order.size());
@@ -76,8 +76,8 @@ void BindCheckedRows(py::module_* module) {
   module->attr("CHECK_BYTES") = kCheckBytes;
   module->def("pack_checked_rows", &PackChecked, py::arg("keys"), py::arg("rows"), py::arg("order"),
               py::arg("lines"), py::arg("at"));
-  module->def("unpack_checked_rows", &UnpackChecked, py::arg("keys"), py::arg("packed"), py::arg("order"),
-              py::arg("rows"));
+  module->def("unpack_checked_rows", &UnpackChecked, py::arg("keys"), py::arg("packed"),
+              py::arg("order"), py::arg("rows"));
 }
 
 }  // namespace msrec

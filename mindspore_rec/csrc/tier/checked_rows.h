@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rows with a checksum behind them, for tiers whose store has none of its own: the row's bytes, and
-// 4 little-endian bytes of CRC32C of the key (8 little-endian bytes) and the row. A bit that changed
-// in row or checksum is found, and so is a row that is found under another key.
+// 4 little-endian bytes of CRC32C of the key (8 little-endian bytes) and the row. A bit that
+// changed in row or checksum is found, and so is a row that is found under another key.
 #pragma once
 
 #include <cstddef>

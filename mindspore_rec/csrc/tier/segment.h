@@ -73,8 +73,8 @@ class Segment {
   }
   // The same, where the index says whose row it is.
   Corruption DamageOf(int64_t key, uint64_t slot) const {
-    return Corruption("record " + std::to_string(slot) + ", the row of key " +
-                          std::to_string(key) + ", does not match its checksum",
+    return Corruption("record " + std::to_string(slot) + ", the row of key " + std::to_string(key) +
+                          ", does not match its checksum",
                       file_->path(), OffsetOf(slot));
   }
 

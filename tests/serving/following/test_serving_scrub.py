@@ -192,7 +192,7 @@ def test_rows_that_changed_on_redis_are_named(run: Path, tmp_path: Path, wait: W
 
     server = RedisServer(tmp_path / "redis")
     client: Any = redis.Redis.from_url(server.url)
-    tiers = CacheConfig(host_rows=16, remote=server.url)
+    tiers = CacheConfig(host_rows=16, remote=f"{server.url}?retry_seconds=1")
     with Predictor(
         run, Marked, inputs=INPUTS, follow=False, tiers=tiers, scrub_seconds=0.05
     ) as predictor:
