@@ -277,9 +277,9 @@ class HostRows(NativeAccess):
             >>> tiers = CacheConfig(host_rows=10, ssd_path=tempfile.mkdtemp())
             >>> table = MapParameter("doc.scrub_tiers", value_shape=2, cache=tiers)
             >>> table.write_rows(np.arange(50), np.ones((50, 2), np.float32))
-            >>> looked, ended = table.scrub_tiers(1000)
-            >>> looked >= 40, ended
-            (True, True)
+            >>> table.flush()
+            >>> table.scrub_tiers(1000)
+            (50, True)
         """
         return self._synchronised().scrub_tiers(rows)
 
