@@ -32,6 +32,7 @@ from mindspore_rec.checkpoint.run_writer import RunWriter, Save
 from mindspore_rec.checkpoint.scrub import TableScrub
 from mindspore_rec.checkpoint.state_file import random_state, set_random_state
 from mindspore_rec.checkpoint.team import ALONE, Team
+from mindspore_rec.checkpoint.tier_scrub import TierScrub
 from mindspore_rec.checkpoint.worker_states import WorkerStates
 from mindspore_rec.checks import check_int, check_number
 from mindspore_rec.nn.embedding import tables_of
@@ -89,10 +90,12 @@ class RecCheckpoint(Callback):
             that changed by themselves (`docs/checkpoints.md`); of tables in host memory only. It
             takes 8 bytes a row, and a hash of each row that a delta has. Default: True.
         scrub_seconds: seconds in which all rows of tables that keep digests are compared with them
-            once, some after each step, but those that were trained since the last delta. Where one
-            has changed by itself, training ends with a RuntimeError that names it: no checkpoint
-            has it so, and a restart goes on with the right one. A million rows of 16 floats take
-            about 20 ms a round. Default: 0, never.
+            once, some after each step, but those that were trained since the last delta; and all
+            rows on Redis and SSDs with their checksums, which takes a quarter of the time at most,
+            or the round is longer. Where one has changed by itself, training ends with a
+            RuntimeError that names it: no checkpoint has it so, and a restart goes on with the
+            right one. A million rows of 16 floats in memory take about 20 ms a round. Default: 0,
+            never.
         announce: function that worker 0 calls from another thread when a checkpoint is written,
             with a dict of `run`, `kind`, `step`, `state`, `parent`, `path`, `watermark` and
             `saved_at`. Its exceptions are logged.
@@ -185,6 +188,7 @@ class RecCheckpoint(Callback):
                 f"scrub_seconds must be 0 with keep_digests=False, got {scrub_seconds}"
             )
         self._scrub: TableScrub | None = None
+        self._tier_scrub: TierScrub | None = None
         if announce is not None and not callable(announce):
             raise TypeError(f"announce must be callable, got {announce!r}")
         described = check_builder(builder, builder_arguments, builder_inputs)
@@ -209,7 +213,11 @@ class RecCheckpoint(Callback):
     @property
     def scrub_rounds(self) -> int:
         """Number of times that all rows have been compared in the present training."""
-        return 0 if self._scrub is None else self._scrub.rounds
+        if self._scrub is None or self._tier_scrub is None:
+            return 0
+        if self._tier_scrub.active and self._scrub.active:
+            return min(self._scrub.rounds, self._tier_scrub.rounds)
+        return max(self._scrub.rounds, self._tier_scrub.rounds)
 
     # ---- going on
 
@@ -305,7 +313,9 @@ class RecCheckpoint(Callback):
             self._close()
             raise
         if self._scrub_seconds:
-            self._scrub = TableScrub(tables_of(run.train_network), self._scrub_seconds)
+            tables = tables_of(run.train_network)
+            self._scrub = TableScrub(tables, self._scrub_seconds)
+            self._tier_scrub = TierScrub(tables, self._scrub_seconds)
         self._data.watch(run.train_dataset)
         self._restored = None
         now = time.monotonic()
@@ -316,12 +326,13 @@ class RecCheckpoint(Callback):
         """Take a snapshot if one is due and the last one has been written.
 
         Raises:
-            RuntimeError: rows have changed in memory by themselves.
+            RuntimeError: rows have changed by themselves, in memory or in a tier.
         """
         run = run_context.original_args()
         self.step = self._began + run.cur_step_num
-        if self._scrub is not None:
+        if self._scrub is not None and self._tier_scrub is not None:
             self._scrub.step()
+            self._tier_scrub.step()
         save, full = self._due()
         if save:
             self._save(run, full)

@@ -38,6 +38,11 @@ class TableScrub:
         self._seconds = seconds
         self._begin_round()
 
+    @property
+    def active(self) -> bool:
+        """Whether a table has digests, in the present round."""
+        return self._parts > 0
+
     def _begin_round(self) -> None:
         self._began = time.monotonic()
         self._left: deque[tuple[TableParameter, int, int]] = deque()

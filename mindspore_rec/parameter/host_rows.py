@@ -252,6 +252,37 @@ class HostRows(NativeAccess):
         """
         return self._synchronised().damaged_rows(part, parts)
 
+    def scrub_tiers(self, rows: int) -> tuple[int, bool]:
+        """Go on with a walk over the rows on Redis and SSDs that checks each once a round.
+
+        Each record is read and compared with its checksum, also those that training has not asked
+        for in a long time, and older copies of rows that host memory has too.
+
+        Args:
+            rows: how many to look at, about; 1 or more. The table waits for them.
+
+        Returns:
+            How many were looked at, and whether they were the last of a round.
+
+        Raises:
+            RuntimeError: a row is damaged (`_native.RowDamagedError`): the message names tier and
+                key, and the next call begins a round; or a tier cannot be read, and the next call
+                tries the same rows again.
+            ValueError: the table has no tier below host memory; `rows` is out of range.
+
+        Example:
+            >>> import tempfile
+            >>> import numpy as np
+            >>> from mindspore_rec import CacheConfig, MapParameter
+            >>> tiers = CacheConfig(host_rows=10, ssd_path=tempfile.mkdtemp())
+            >>> table = MapParameter("doc.scrub_tiers", value_shape=2, cache=tiers)
+            >>> table.write_rows(np.arange(50), np.ones((50, 2), np.float32))
+            >>> table.flush()
+            >>> table.scrub_tiers(1000)
+            (50, True)
+        """
+        return self._synchronised().scrub_tiers(rows)
+
     def import_rows(
         self,
         keys: np.ndarray,

@@ -156,6 +156,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "release_before": lambda t: t.release_before(0),
     "row_digests": lambda t: t.row_digests(),
     "rows_missing": lambda t: t.rows_missing,
+    "scrub_tiers": lambda t: t.scrub_tiers(50),
     "set_admission_threshold": lambda t: t.set_admission_threshold(0),
     "set_cache": lambda t: t.set_cache(host_rows=2, levels=[{"kind": "ssd", "open": MemoryTier}]),
     "set_clock": lambda t: t.set_clock(1, 0),

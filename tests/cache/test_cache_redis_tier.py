@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from mindspore_rec import _native
 from mindspore_rec.cache.redis.link import RemoteError, RowsLostError
 from mindspore_rec.cache.redis.tier import RedisTier
 from mindspore_rec.cache.redis.wire import bucket_names, bucket_of
@@ -154,9 +155,9 @@ def test_many_rows_take_several_commands(
     seen = scan(tier, 1000)
     assert seen == {int(keys[i]): rows[i].tobytes() for i in np.nonzero(kept)[0]}
     stats = tier.stats()
-    assert stats["written_rows"] == count and stats["written_bytes"] == count * row_bytes
+    assert stats["written_rows"] == count and stats["written_bytes"] == count * (row_bytes + 4)
     assert stats["hits"] == stats["read_rows"] == found.sum() and stats["misses"] == (~found).sum()
-    assert stats["read_bytes"] == found.sum() * row_bytes and stats["retries"] == 0
+    assert stats["read_bytes"] == found.sum() * (row_bytes + 4) and stats["retries"] == 0
     tier.clear()
     assert not read(tier, keys[:50])[1].any() and tier.size() == 0
 
@@ -172,7 +173,9 @@ def test_the_format_on_the_server(redis_url: str, keys: list[int]) -> None:
     assert names[7] == b"emb{format/g3r21/p7}v"
     for key, bucket in zip(keys, bucket_of(array), strict=True):
         value = client.hget(names[bucket], key.to_bytes(8, "little", signed=True))
-        assert value == rows_of(np.array([key]), 1).tobytes()
+        row = rows_of(np.array([key]), 1).tobytes()
+        check = _native.crc32c(key.to_bytes(8, "little", signed=True) + row)
+        assert value == row + check.to_bytes(4, "little")
     tier.close()
     client.close()
 
@@ -274,10 +277,102 @@ def test_a_row_of_another_length_is_an_error(redis_url: str, unique: Callable[[]
     bucket = bucket_names(name, 0, ROW)[bucket_of(keys)[77]]
     with redis.Redis.from_url(redis_url) as client:
         client.hset(bucket, keys[77].tobytes(), b"short")
-    with pytest.raises(RemoteError, match=f"row of key 77 has 5 bytes and not {ROW}"):
+    with pytest.raises(RemoteError, match=f"row of key 77 has 5 bytes and not {ROW + 4}"):
         read(tier, keys)
     with pytest.raises(RemoteError, match="row of key 77"):
         scan(tier, 100)
+
+
+def older(client: Any, names: list[bytes], keys: np.ndarray, rows: np.ndarray) -> None:
+    """Write rows as versions without checksums did."""
+    for key, bucket, row in zip(keys, bucket_of(keys), rows, strict=True):
+        client.hset(names[bucket], key.tobytes(), row.tobytes())
+
+
+def test_rows_without_checksums_are_taken_over(redis_url: str, unique: Callable[[], str]) -> None:
+    name, keys = unique(), np.arange(300)
+    names = bucket_names(name, 0, ROW)
+    tier = RedisTier(redis_url, name, ROW)
+    with redis.Redis.from_url(redis_url) as client:
+        older(client, names, keys, rows_of(keys, 1))
+        # A tier that began empty has none of them.
+        with pytest.raises(RemoteError, match=f"has {ROW} bytes and not {ROW + 4}, its checksum"):
+            read(tier, keys)
+        tier.close()
+        tier = RedisTier(redis_url, name, ROW, leftover="keep")
+        tier.write(keys[100:200], rows_of(keys[100:200], 2))
+        expected = rows_of(keys, 1)
+        expected[100:200] = rows_of(keys[100:200], 2)
+        for order in (np.arange(300), np.random.default_rng(0).permutation(300), np.arange(90)):
+            rows, found = read(tier, np.append(keys[order], 999))
+            assert found[:-1].all() and not found[-1]
+            np.testing.assert_array_equal(rows[:-1], expected[order])
+        assert scan(tier, 50) == {key: expected[key].tobytes() for key in range(300)}
+        lengths = [len(v) for n in names for f, v in client.hgetall(n).items() if len(f) == 8]
+        assert sorted(lengths) == [ROW] * 200 + [ROW + 4] * 100
+        tier.write(keys, expected)
+        lengths = [len(v) for n in names for f, v in client.hgetall(n).items() if len(f) == 8]
+        assert lengths == [ROW + 4] * 300
+    assert tier.size() == 300
+    tier.close()
+
+
+def test_damaged_rows_are_named(redis_url: str, unique: Callable[[], str]) -> None:
+    name, keys = unique(), np.arange(-100, 400)
+    tier = RedisTier(redis_url, name, ROW)
+    tier.write(keys, rows_of(keys, 1))
+    names = bucket_names(name, 0, ROW)
+    with redis.Redis.from_url(redis_url) as client:
+
+        def damage(key: int, at: int) -> None:
+            at_key = np.array([key])
+            place = names[bucket_of(at_key)[0]], at_key.tobytes()
+            value = bytearray(client.hget(*place))
+            value[at] ^= 1
+            client.hset(*place, bytes(value))
+
+        for at in range(ROW + 4):
+            damage(7, at)
+            with pytest.raises(_native.RowDamagedError, match=r"rows of keys 7 do not match"):
+                read(tier, keys)
+            with pytest.raises(_native.RowDamagedError, match=r"rows of keys 7 do not match"):
+                scan(tier, 100)
+            assert read(tier, keys[keys != 7])[1].all()
+            damage(7, at)
+        for key in (399, -100, 7):
+            damage(key, 3)
+        with pytest.raises(_native.RowDamagedError, match=r"rows of keys -100, 7, 399 do not"):
+            read(tier, keys)
+        for key in range(50, 80):
+            damage(key, 3)
+        named = r"rows of keys -100, 7, 50, 51, 52, 53, 54, 55, 56, 57 and 23 more do not match"
+        with pytest.raises(_native.RowDamagedError, match=named):
+            read(tier, np.random.default_rng(0).permutation(keys))
+        # A row under another key than it was written for.
+        client.hset(
+            names[bucket_of(np.array([1000]))[0]],
+            np.array([1000]).tobytes(),
+            client.hget(names[bucket_of(np.array([1]))[0]], np.array([1]).tobytes()),
+        )
+        with pytest.raises(_native.RowDamagedError, match=r"rows of keys 1000 do not match"):
+            read(tier, np.array([1000]))
+    # Erasing and writing such rows is legal.
+    tier.erase(np.array([1000, 399]))
+    tier.write(keys, rows_of(keys, 2))
+    assert (read(tier, keys)[0] == rows_of(keys, 2)).all()
+    tier.close()
+
+
+def test_rows_that_are_not_contiguous(redis_url: str, unique: Callable[[], str]) -> None:
+    keys = np.arange(50)
+    tier = RedisTier(redis_url, unique(), ROW)
+    wide = np.zeros((50, 2 * ROW), np.uint8)
+    wide[:, ::2] = rows_of(keys, 1)
+    tier.write(keys, wide[:, ::2])
+    out, found = np.zeros((50, 2 * ROW), np.uint8), np.zeros(50, bool)
+    tier.read(np.repeat(keys, 2)[::2], out[:, ::2], found)
+    assert found.all() and (out == wide).all()
+    tier.close()
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,9 @@ class Life:
     def flush(self) -> None:
         self.twins.tiered.flush()
 
+    def scrub(self) -> None:
+        self.twins.tiered.scrub_tiers(int(self.rng.integers(1, 2000)))
+
     def freeze(self) -> None:
         self.twins.both(lambda table: table.set_trainable(False))
         self.train()
@@ -219,7 +222,7 @@ class Life:
         events = [
             self.put, self.erase, self.insert, self.import_rows, self.ask, self.ask, self.export,
             self.export_since, self.export_since, self.evict, self.flush, self.freeze, self.clear,
-            self.bind, self.reopen,
+            self.bind, self.reopen, self.scrub,
         ]  # fmt: skip
         for _ in range(steps):
             self.train()

@@ -161,11 +161,13 @@ def test_it_ends_with_the_marks(tables: list[_native.Table]) -> None:
     assert table.keep_digest() and table.kept_digest() == of_export(table)
 
 
-def addresses_of(table: _native.Table, keys: np.ndarray, values: np.ndarray) -> dict[int, int]:
+def addresses_of(
+    table: _native.Table, keys: np.ndarray, values: np.ndarray, gap: int = 20
+) -> dict[int, int]:
     """Addresses of the values of a table's rows in this process, by key.
 
-    In a row, values come 20 bytes after the key. Copies of rows lie in other memory as well, some
-    of it freed since: the table's own is where a changed bit changes what a lookup returns.
+    In a row, values come `gap` bytes after the key. Copies of rows lie in other memory as well,
+    some of it freed since: the table's own is where a changed bit changes what a lookup returns.
     """
     wanted = {
         key: (key.to_bytes(8, "little"), row.tobytes())
@@ -188,8 +190,8 @@ def addresses_of(table: _native.Table, keys: np.ndarray, values: np.ndarray) -> 
             for key, (first, row) in wanted.items():
                 at = content.find(first)
                 while at >= 0:
-                    if content[at + 20 : at + 20 + len(row)] == row:
-                        copies[key].append(begin + at + 20)
+                    if content[at + gap : at + gap + len(row)] == row:
+                        copies[key].append(begin + at + gap)
                     at = content.find(first, at + 1)
 
         def is_the_tables(key: int, at: int) -> bool:

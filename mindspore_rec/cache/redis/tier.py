@@ -2,13 +2,19 @@
 """RedisTier: rows of a table on a Redis server or cluster.
 
 Format. Row of key `k` of table `t`: field = the 8 little-endian bytes of `k`, value = the row's
-bytes, in hash `emb{t/g<generation>r<row_bytes>/p<bucket>}v`; the bucket is one of 64, chosen by a
-hash of the key. Worker w of several, N, has hashes of its own: `emb{t/w<w>of<N>/g...}v`. Each
-bucket also has two fields that mark it: `t`, the token of the opening that owns it, and `s`, the
-number of the last write to it.
+bytes and 4 little-endian bytes of CRC32C over field and row, in hash
+`emb{t/g<generation>r<row_bytes>/p<bucket>}v`; the bucket is one of 64, chosen by a hash of the key.
+Worker w of several, N, has hashes of its own: `emb{t/w<w>of<N>/g...}v`. Each bucket also has two
+fields that mark it: `t`, the token of the opening that owns it, and `s`, the number of the last
+write to it. Version 0.1 wrote values without the checksum, of `row_bytes` bytes. With
+`leftover="keep"` they are read beside the others, which are 4 bytes longer, and each that is
+written again has a checksum from then on; any other opening finds no such value legal.
 
 Guarantees.
-* A read never returns a wrong or an old row. The marker is read with each read of rows, and on each
+* A bit of a row or its checksum that changed on the server, and a row under another key than it was
+  written for, raise `RowDamagedError` in each read and scan that meets them; it names the keys.
+  Writing such a row, erasing it and clearing the tier are legal.
+* A read never returns an old row. The marker is read with each read of rows, and on each
   new connection before rows go over it. A server that restarted empty or with an older state (a
   snapshot, a replica that had lagged) and a bucket that someone deleted raise `RowsLostError`; a
   row of the wrong length raises `RemoteError`. None of them reads as "not found".
@@ -41,6 +47,7 @@ from mindspore_rec.cache.redis.link import (
 from mindspore_rec.cache.redis.marker import Markers
 from mindspore_rec.cache.redis.nodes import Nodes
 from mindspore_rec.cache.redis.replies import Form, is_count, is_fields, is_page, is_value
+from mindspore_rec.cache.redis.row_values import CHECK_BYTES, RowValues
 from mindspore_rec.cache.redis.wire import (
     BUCKETS,
     MARKER_FIELDS,
@@ -118,7 +125,8 @@ class RedisTier:
         self._names = bucket_names(table, generation, self.row_bytes, worker, workers)
         self._packer = Packer(self._names, self.row_bytes)
         self._subject = f"remote tier {target.shown}, table {table!r}"
-        self._most_rows = max(1, SLICE_BYTES // self.row_bytes)
+        self._values = RowValues(self.row_bytes, self._subject, unchecked=leftover == "keep")
+        self._most_rows = max(1, SLICE_BYTES // (self.row_bytes + CHECK_BYTES))
         self._write_lock = OwnLock(self._subject)
         self._count_lock = OwnLock(self._subject)
         self._markers = Markers(self._names, self._subject)
@@ -143,7 +151,11 @@ class RedisTier:
     # ---------------------------------------------------------------- rows
 
     def read(self, keys: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
-        """Set `rows[i]` and `found[i]` for each key; a row that is not found is left unchanged."""
+        """Set `rows[i]` and `found[i]` for each key; a row that is not found is left unchanged.
+
+        Raises:
+            RowDamagedError: rows do not match their checksums.
+        """
         self._check(keys, rows)
         if found.dtype != np.bool_ or found.shape != keys.shape:
             raise TypeError(f"found must be bool{list(keys.shape)}")
@@ -170,11 +182,9 @@ class RedisTier:
             values = [value for value in values if value is not None]
         else:
             found[:] = True
-        if values:
-            self._check_lengths(values, keys, order)
-            rows[order] = np.frombuffer(b"".join(values), np.uint8).reshape(-1, self.row_bytes)
+        taken = self._values.take(values, keys, order, rows) if values else 0
         hits = len(values)
-        self._count(hits=hits, misses=missing, read_rows=hits, read_bytes=hits * self.row_bytes)
+        self._count(hits=hits, misses=missing, read_rows=hits, read_bytes=taken)
 
     def write(self, keys: np.ndarray, rows: np.ndarray) -> None:
         """Write the rows; of equal keys the last wins. A failed write may be repeated."""
@@ -191,7 +201,7 @@ class RedisTier:
         commands = self._commands(pieces, packed)
         self._run_writes(commands)
         self._rows += sum(command.reply for command in commands)
-        self._count(written_rows=len(keys), written_bytes=rows.nbytes)
+        self._count(written_rows=len(keys), written_bytes=rows.nbytes + CHECK_BYTES * len(keys))
 
     def erase(self, keys: np.ndarray) -> None:
         """Delete the rows of keys; a key without a row is ignored."""
@@ -263,6 +273,10 @@ class RedisTier:
 
         Returns:
             next cursor (0 at the end), keys int64 `[m]`, rows uint8 `[m, row_bytes]`.
+
+        Raises:
+            RowDamagedError: some of them do not match their checksums; the same cursor reads them
+                again.
         """
         check_int("cursor", cursor, 0, 2**63 - 1)
         check_int("most", most, 1, 2**31 - 1)
@@ -279,8 +293,8 @@ class RedisTier:
         else:
             following = (bucket + 1) % BUCKETS
         keys = np.frombuffer(b"".join(fields), "<i8").astype(np.int64)
-        self._check_lengths(values, keys, np.arange(len(keys)))
-        rows = np.frombuffer(b"".join(values), np.uint8).reshape(-1, self.row_bytes).copy()
+        rows = np.empty((len(keys), self.row_bytes), np.uint8)
+        self._values.take(values, keys, np.arange(len(keys)), rows)
         return following, keys, rows
 
     def _scan(
@@ -335,7 +349,8 @@ class RedisTier:
     def stats(self) -> dict[str, int | float]:
         """Return counts since the tier was opened, and the number of rows.
 
-        Keys: rows, hits, misses, read_rows, written_rows, read_bytes, written_bytes, retries.
+        Keys: rows, hits, misses, read_rows, written_rows, read_bytes, written_bytes, retries. Bytes
+        are those of values, checksums included.
         """
         with self._count_lock:
             counts: dict[str, int | float] = dict(self._counts)
@@ -358,15 +373,6 @@ class RedisTier:
                 f"rows must be uint8[{len(keys)}, {self.row_bytes}], got "
                 f"{rows.dtype}{list(rows.shape)}"
             )
-
-    def _check_lengths(self, values: list[bytes], keys: np.ndarray, order: np.ndarray) -> None:
-        if set(map(len, values)) <= {self.row_bytes}:
-            return
-        wrong = next(i for i, value in enumerate(values) if len(value) != self.row_bytes)
-        raise RemoteError(
-            f"{self._subject}: the row of key {keys[order[wrong]]} has {len(values[wrong])} bytes "
-            f"and not {self.row_bytes}; someone else writes to these keys"
-        )
 
     def _greet(self, link: Link, rows: bool) -> None:
         """Check a new connection: the server evicts nothing and holds what was written to it."""

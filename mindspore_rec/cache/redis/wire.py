@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of buckets, and commands in Redis' protocol packed by NumPy.
 
-Every field has 8 bytes and every row of a table the same length, so a command is a matrix of bytes,
-and no Python object is made per row.
+Every field has 8 bytes and every value of a table the same length, a row and its checksum, so a
+command is a matrix of bytes, and no Python object is made per row.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
+
+from mindspore_rec import _native
 
 BUCKETS = 64  # few and large: 5,000 keys are 64 commands of about 80 fields
 MOST_FIELDS = 1024  # of a command, the fields of the marker included
@@ -82,10 +84,11 @@ class Packer:
 
     def __init__(self, names: list[bytes], row_bytes: int) -> None:
         self.names = names
-        self.row_bytes = row_bytes
-        self._most = max(1, min(MOST_FIELDS - MARKER_FIELDS, MOST_COMMAND_BYTES // row_bytes))
+        self.value_bytes = row_bytes + _native.CHECK_BYTES
+        most = MOST_COMMAND_BYTES // self.value_bytes
+        self._most = max(1, min(MOST_FIELDS - MARKER_FIELDS, most))
         self._head = np.frombuffer(b"$8\r\n", np.uint8)
-        self._middle = np.frombuffer(b"\r\n$%d\r\n" % row_bytes, np.uint8)
+        self._middle = np.frombuffer(b"\r\n$%d\r\n" % self.value_bytes, np.uint8)
         self._end = np.frombuffer(b"\r\n", np.uint8)
         self._read_words = [_words(b"HMGET", name, TOKEN, SEQUENCE) for name in names]
         self._write_words = [_words(b"HSET", name, SEQUENCE) for name in names]
@@ -130,10 +133,10 @@ class Packer:
     ) -> Iterator[Packed]:
         """Yield HSET of the bucket's new number and the rows for each piece."""
         middle = 12 + len(self._middle)
-        width = middle + self.row_bytes + 2
+        width = middle + self.value_bytes + 2
         lines = self._fields(keys, order, width)
         lines[:, 12:middle] = self._middle
-        lines[:, middle:-2] = rows[order]
+        _native.pack_checked_rows(keys, np.ascontiguousarray(rows), order, lines, middle)
         text = lines.reshape(-1).data
         for bucket, start, stop in pieces:
             yield (

@@ -4,12 +4,14 @@
 // operators of ops/, so that both see one registry.
 #include <pybind11/pybind11.h>
 
+#include "bindings/checked_rows.h"
 #include "bindings/dense.h"
 #include "bindings/digest.h"
 #include "bindings/eviction_reason.h"
 #include "bindings/files.h"
 #include "bindings/interpreter.h"
 #include "bindings/library.h"
+#include "bindings/python_tier.h"
 #include "bindings/quantised_rows.h"
 #include "bindings/shared_rows.h"
 #include "bindings/ssd_store.h"
@@ -24,7 +26,8 @@ namespace {
 void BindErrors(py::module_& m) {
   py::register_exception<TableClosed>(m, "TableClosedError", PyExc_RuntimeError);
   py::register_exception<OutOfMemory>(m, "OutOfMemoryError", PyExc_MemoryError);
-  py::register_exception<RowDamaged>(m, "RowDamagedError", PyExc_RuntimeError);
+  SetRowDamagedError(
+      py::register_exception<RowDamaged>(m, "RowDamagedError", PyExc_RuntimeError).ptr());
   py::register_exception<StaleHandle>(m, "StaleHandleError", PyExc_ValueError);
   py::register_exception<NameTaken>(m, "NameTakenError", PyExc_ValueError);
   py::register_exception<NoOptimizer>(m, "NoOptimizerError", PyExc_RuntimeError);
@@ -61,6 +64,7 @@ PYBIND11_MODULE(_native, m) {
   msrec::BindQuantisedRows(&m);
   msrec::BindSharedRows(&m);
   msrec::BindSsdStore(m);
+  msrec::BindCheckedRows(&m);
   msrec::BindFiles(m);
   msrec::BindLibrary(m);
   msrec::BindDense(m);

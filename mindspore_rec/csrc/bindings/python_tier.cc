@@ -9,17 +9,22 @@
 #include <utility>
 
 #include "bindings/ssd_store.h"
+#include "table/table_config.h"
 
 namespace py = pybind11;
 
 namespace msrec {
 namespace {
 
-// An exception that can leave the GIL behind: what Python says, without its type's module.
+PyObject* damaged_error = nullptr;
+
+// An exception that can leave the GIL behind: what Python says, without its type's module, but for
+// a damaged row.
 [[noreturn]] void Rethrow(py::error_already_set& error) {
   std::string what = py::str(error.value());
   const std::string name = py::str(error.type().attr("__name__"));
   if (what.empty()) what = name;
+  if (damaged_error != nullptr && error.matches(damaged_error)) throw RowDamaged(what);
   throw std::runtime_error(what);
 }
 
@@ -167,6 +172,8 @@ class PythonTier : public Tier {
 };
 
 }  // namespace
+
+void SetRowDamagedError(PyObject* type) { damaged_error = type; }
 
 std::shared_ptr<Tier> TierOf(const py::object& object) {
   if (!py::isinstance<SsdStore>(object)) return std::make_shared<PythonTier>(object);

@@ -2,7 +2,7 @@
 //
 // Tiers that Python made, as tables see them: a SsdStore, or an object with the methods read,
 // write, erase, flush, size, scan, clear, stats and close (mindspore_rec/cache/redis/tier.py is
-// one).
+// one). What they raise is a std::runtime_error here; RowDamagedError is RowDamaged.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -12,6 +12,9 @@
 #include "tier/tier.h"
 
 namespace msrec {
+
+// Sets the type that Python knows RowDamaged as.
+void SetRowDamagedError(PyObject* type);
 
 // Requires the GIL; the tier itself may be used and dropped without it, by any thread.
 std::shared_ptr<Tier> TierOf(const pybind11::object& object);

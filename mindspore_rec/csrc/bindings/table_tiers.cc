@@ -84,6 +84,16 @@ void BindTableTiers(TableClass* table) {
            [](const PyTable& self, int64_t number) {
              WithoutPython([&] { self->PrefetchDone(number); });
            })
+      .def(
+          "scrub_tiers",
+          [](const PyTable& self, int64_t rows) {
+            if (rows < 1) {
+              throw py::value_error(
+                  Where(self, "rows must be 1 or more, got " + std::to_string(rows)));
+            }
+            return WithoutPython([&] { return self->ScrubTiers(static_cast<size_t>(rows)); });
+          },
+          py::arg("rows"))
       .def("flush", [](const PyTable& self) { WithoutPython([&] { self->Flush(); }); })
       .def("recent_lookups", [](const PyTable& self) {
         return WithoutPython([&] { return self->RecentLookups(); });

@@ -51,6 +51,13 @@ bool LowerTiers::Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char
   return more;
 }
 
+std::pair<size_t, bool> LowerTiers::Scrub(size_t most) {
+  if (chain_ == nullptr) return {0, true};
+  bool ended = false;
+  const size_t looked = OnTier([&] { return scrub_.Look(chain_.get(), most, &ended); });
+  return {looked, ended};
+}
+
 // ---------------------------------------------------------------- rows
 
 void LowerTiers::EraseDeparted() {
@@ -163,6 +170,7 @@ void LowerTiers::Clear() {
   NoteVocabulary();
   for (const int64_t key : keys) core_.ShardFor(key).NoteDeleted(key);
   RestartSweep();
+  scrub_.Restart();
   fetches_.CancelAll();
   rows_ = 0;
 }
@@ -204,6 +212,7 @@ std::shared_ptr<WriteBehind> LowerTiers::Adopt(Relaid relaid) noexcept {
   if (relaid.queue == nullptr) return nullptr;
   for (const int64_t key : relaid.keys) core_.ShardFor(key).NoteDeleted(key);
   RestartSweep();
+  scrub_.Restart();
   queue_.swap(relaid.queue);
   chain_.swap(relaid.chain);
   rows_ = relaid.rows;

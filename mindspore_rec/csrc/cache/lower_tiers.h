@@ -19,6 +19,7 @@
 
 #include "cache/fetches.h"
 #include "cache/settings.h"
+#include "cache/tier_scrub.h"
 #include "table/table_core.h"
 #include "tier/env.h"
 #include "tier/tier_chain.h"
@@ -54,6 +55,10 @@ class LowerTiers {
   // the next ones, about `most`. False at its end, after which it starts anew. Requires Queue().
   bool Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows);
   void RestartSweep() noexcept { sweep_.reset(); }
+  // Go on with the walk that checks every record: read about `most` and return how many, and
+  // whether they were the last of a round (TierScrub::Look). Tiers that no row has come to yet end
+  // it at once.
+  std::pair<size_t, bool> Scrub(size_t most);
 
   // Erase the copies of rows that have left the table: before anything is read or written.
   void EraseDeparted();
@@ -122,6 +127,7 @@ class LowerTiers {
   int64_t rows_ = 0;
   Fetches fetches_;
   std::unique_ptr<TierScan> sweep_;  // null: the next Sweep starts at the beginning
+  TierScrub scrub_;
   // Queues in front of tiers whose rows nobody reads any more, of a layout before this one or one
   // that never came to be: each holds nothing but that its tier is to be cleared, and tries so by
   // itself. Flush and the next layout wait for them.
@@ -135,6 +141,8 @@ auto LowerTiers::OnTier(Fn fn) const {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const Corruption& error) {
+    throw RowDamaged(core_.Where(error.what()));
+  } catch (const RowDamaged& error) {
     throw RowDamaged(core_.Where(error.what()));
   } catch (const std::exception& error) {
     throw std::runtime_error(core_.Where(error.what()));

@@ -268,6 +268,10 @@ class Table {
   void PrefetchDone(int64_t number);
   // Write every row to the tiers; when it returns, all survive kill -9, where the tiers do that.
   void Flush();
+  // Go on with a walk over the records of all tiers, which reads and checks each once a round:
+  // about `most` of them, 1 or more. Returns how many were read, and whether they were the last.
+  // Throws RowDamaged, which names tier and key, and then begins anew; or what a tier throws.
+  std::pair<size_t, bool> ScrubTiers(size_t most);
   // Return hashes (HashIds) and sizes of the ids of the training lookups of the last step that had
   // one.
   std::vector<std::pair<uint64_t, size_t>> RecentLookups();

@@ -75,6 +75,15 @@ void Table::Flush() {
   });
 }
 
+std::pair<size_t, bool> Table::ScrubTiers(size_t most) {
+  return Guard::Run(this, [&] {
+    if (core_.cache == nullptr) {
+      throw std::invalid_argument(core_.Where("has no tier below host memory to look through"));
+    }
+    return core_.cache->tiers.Scrub(most);
+  });
+}
+
 void Table::NoteLookup(const IdView& ids) {
   Guard::Run(this, [&] {
     core_.lookups.ReserveNote();

@@ -71,6 +71,12 @@ class Segment {
     return Corruption("record " + std::to_string(slot) + " does not match its checksum",
                       file_->path(), OffsetOf(slot));
   }
+  // The same, where the index says whose row it is.
+  Corruption DamageOf(int64_t key, uint64_t slot) const {
+    return Corruption("record " + std::to_string(slot) + ", the row of key " + std::to_string(key) +
+                          ", does not match its checksum",
+                      file_->path(), OffsetOf(slot));
+  }
 
   // Counts; guarded by the tier's lock.
   uint64_t slots = 0;            // records that count

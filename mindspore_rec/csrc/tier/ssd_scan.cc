@@ -281,7 +281,7 @@ void SsdScan::ResolveDoubts(bool now) {
   }
   if (damaged_) {
     read_since_ = ~uint64_t{0};  // if it is written again, there may be others
-    throw damaged_->segment->Damage(tier_->SlotOf(damaged_->position));
+    throw damaged_->segment->DamageOf(damaged_->key, tier_->SlotOf(damaged_->position));
   }
   doubts_.clear();
   doubtful_ = false;
@@ -297,7 +297,7 @@ void SsdScan::CheckDamaged() {
     const size_t ordinal = tier_->OrdinalOf(damaged_->position);
     if (ordinal < segments.size() && segments[ordinal] == damaged_->segment &&
         tier_->index_.Find(damaged_->key) == damaged_->position) {
-      throw damaged_->segment->Damage(tier_->SlotOf(damaged_->position));
+      throw damaged_->segment->DamageOf(damaged_->key, tier_->SlotOf(damaged_->position));
     }
   }
   damaged_.reset();

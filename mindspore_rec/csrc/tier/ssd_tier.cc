@@ -81,7 +81,7 @@ void SsdTier::Read(const int64_t* keys, size_t n, char* rows, bool* found) {
       RecordHeader header;
       std::memcpy(&header, data + at, sizeof header);
       if (header.key != keys[i] || header.kind != kRowRecord || !segment.Valid(slot, data + at)) {
-        throw segment.Damage(slot);
+        throw segment.DamageOf(keys[i], slot);
       }
       std::memcpy(rows + i * row_bytes, data + at + sizeof header, row_bytes);
     }

@@ -59,10 +59,10 @@ class TableRows:
         tiers: names of the tiers below host memory.
     """
 
+    # Rows on Redis and SSDs have checksums of their own: reading a damaged one fails.
+    where = "host memory"
+
     def __init__(self, table: Any, tiers: tuple[str, ...] = ()) -> None:
-        # Records of an SSD have checksums of their own: reading a damaged one fails.
-        places = ["host memory", *(tier for tier in tiers if tier != "SSD")]
-        self.where = " or ".join(places)
         self.at_once = 256 if tiers else 2048
         self.leave = getattr(table, "drops_old_rows", getattr(table, "eviction", None) is not None)
         self._table = table

@@ -412,6 +412,12 @@ class Life {
       }
       case 14:
         if (!tiered_) return;
+        if (rng_.OneIn(2)) {
+          const size_t most = 1 + rng_.Below(100);
+          return Do("scrub", [&](Table* table) {
+            if (table != &twin_) table->ScrubTiers(most);
+          });
+        }
         return Do("flush", [&](Table* table) {
           if (table != &twin_) table->Flush();
         });

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replies of a Redis server: a tier is right, or raises a RemoteError, whatever comes."""
+"""Replies of a Redis server: a tier is right, or raises a RemoteError or that a row is damaged."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import hiredis
 import numpy as np
 import redis
 
+from mindspore_rec import _native
 from mindspore_rec.cache.redis import link
 from mindspore_rec.cache.redis.link import RemoteError
 from mindspore_rec.cache.redis.tier import RedisTier
@@ -108,7 +109,7 @@ def replies(data: bytes) -> None:
                 tier.flush()
             else:
                 tier.clear()
-        except RemoteError:
+        except (RemoteError, _native.RowDamagedError):
             pass
 
 
@@ -128,7 +129,8 @@ _REPLIES = [
     b"$-1\r\n", b":1\r\n", b"+OK\r\n", b"-MOVED 3999 127.0.0.1:7001\r\n", b"-ASK 3999 :7001\r\n",
     b"-OOM x\r\n", b"-LOADING\r\n", b"*0\r\n", b"*-1\r\n", b"$12\r\naaaabbbbcccc\r\n", b"-\r\n",
     b"$1\r\n0\r\n", b":-9223372036854775808\r\n", b"*2\r\n", b"*3\r\n:0\r\n:16383\r\n",
-    b"$9\r\n127.0.0.1\r\n",
+    b"$9\r\n127.0.0.1\r\n", b"$16\r\naaaabbbbcccc",
+    *(_native.crc32c(key.tobytes() + b"aaaabbbbcccc").to_bytes(4, "little") for key in _KEYS),
 ]  # fmt: skip
 TARGETS = [
     Target("redis", replies, _REPLIES),
