@@ -544,7 +544,7 @@ INSTANTIATE_TEST_SUITE_P(Lives, TableFaults,
 
 // Most lives are short: what one of them meets first depends on little, and there are more of them.
 // Where sanitizers make each ten times as slow, there are few.
-constexpr uint64_t kLives = kFewer > 1 ? 10 : 240;
+constexpr uint64_t kLives = kFewer > 1 ? 10 : 160;
 constexpr int kShort = 12, kLong = kFewer > 1 ? 40 : 120;
 bool IsLong(uint64_t seed) { return seed % 23 == 0; }
 
