@@ -25,7 +25,8 @@ commands
   demo       prepare everything, then train Wide&Deep on synthetic Criteo data
   test       prepare everything, then lint, C++ tests, counted instructions and pytest
   count      count the instructions of work of a fixed size (a step, lookups, reads of the SSD tier,
-             a delta) under valgrind, and compare them with tests/counted/counts.json
+             a delta, the decoding of requests) under valgrind, and compare them with
+             tests/counted/counts.json
   sanitize   C++ tests under ASan and UBSan, those with threads also under TSan
   fuzz       try readers of foreign bytes on inputs that reach new code (by atheris and libFuzzer; by
              chance where they are missing), for --minutes N in all; what is found is printed, and
@@ -447,7 +448,7 @@ compare_counts() {
   say "Counted instructions"
   cmake -S tests/csrc -B build/csrc-native -G Ninja \
     -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS/mindspore_rec/csrc" >/dev/null
-  ninja -C build/csrc-native -j "$JOBS" --quiet msrec_counted
+  ninja -C build/csrc-native -j "$JOBS" --quiet msrec_counted msrec_meter
   "$VENV/bin/python" -m tests.counted.run --programs build/csrc-native "$@"
 }
 

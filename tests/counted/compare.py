@@ -30,16 +30,25 @@ class Comparison:
     lines: list[str]
 
 
-def entry_of(functions: Mapping[str, int]) -> dict[str, object]:
-    """Return a case as the table has it: all its instructions, and functions that have many."""
+def entry_of(
+    functions: Mapping[str, int], bytecodes: Mapping[str, int] | None = None
+) -> dict[str, object]:
+    """Return a case as the table has it: all its instructions, and functions that have many; and
+    all bytecodes by Python function, where it has any."""
     total = sum(functions.values())
     many = {name: n for name, n in functions.items() if n >= total * _WORTH_KEEPING}
     ordered = dict(sorted(many.items(), key=lambda item: (-item[1], item[0])))
-    return {"instructions": total, "functions": ordered}
+    entry: dict[str, object] = {"instructions": total, "functions": ordered}
+    if bytecodes:
+        entry["bytecodes"] = dict(sorted(bytecodes.items()))
+    return entry
 
 
 def compare(
-    case: str, known: Mapping[str, object] | None, functions: Mapping[str, int]
+    case: str,
+    known: Mapping[str, object] | None,
+    functions: Mapping[str, int],
+    bytecodes: Mapping[str, int] | None = None,
 ) -> Comparison:
     """Compare a case with the table.
 
@@ -47,6 +56,7 @@ def compare(
         case: its name.
         known: what `entry_of` returned for it once; None where the table has no such case.
         functions: instructions by function.
+        bytecodes: by Python function, to name those that have changed. Default: none.
 
     Example:
         >>> known = entry_of({"Find": 900, "Copy": 100})
@@ -75,6 +85,19 @@ def compare(
         f"  {change:+,} in {_short(name)} ({_known(of_functions.get(name))} before)"
         for name, change in most
         if sign * change > 0.05 * abs(total - before)
+    ]
+    # Bytecodes are the same from run to run: each change is the code's.
+    before_of = known.get("bytecodes", {})
+    assert isinstance(before_of, dict)
+    other = {
+        name: (bytecodes or {}).get(name, 0) - before_of.get(name, 0)
+        for name in {*(bytecodes or {}), *before_of}
+    }
+    changed = sorted(other.items(), key=lambda item: (-abs(item[1]), item[0]))[:_SHOWN]
+    shown += [
+        f"  {change:+,} bytecodes in {name} ({before_of.get(name, 0):,} before)"
+        for name, change in changed
+        if change
     ]
     return Comparison(False, [f"{line}: more than {100 * TOLERANCE:.0f} % off", *shown])
 

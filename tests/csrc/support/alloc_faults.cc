@@ -7,6 +7,7 @@
 #include <malloc.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -24,8 +25,25 @@ struct State {
 };
 thread_local State state;
 
+// Of all threads together.
+std::atomic<size_t> nth_of_all{0};  // 0: not armed
+std::atomic<size_t> counted_of_all{0};
+std::atomic<size_t> on_others{0};
+thread_local bool armed_all = false;
+
+bool FailsOfAll() {
+  const size_t nth = nth_of_all.load(std::memory_order_relaxed);
+  if (nth == 0 || counted_of_all.fetch_add(1) + 1 != nth) return false;
+  on_others += !armed_all;
+  return true;
+}
+
 // Whether an allocation of that size may go on.
 bool Allowed(size_t bytes) {
+  if (FailsOfAll()) {
+    state.happened = true;
+    return false;
+  }
   if (state.nth == 0 && state.limit == 0) return true;
   const bool fails = state.nth != 0
                          ? ++state.counted == state.nth
@@ -60,7 +78,17 @@ void Free(void* block) {
 }  // namespace
 
 AllocationFaults::AllocationFaults(size_t nth, size_t bytes) { state = {nth, bytes, 0, 0, false}; }
-AllocationFaults::~AllocationFaults() { state.nth = state.limit = 0; }
+AllocationFaults AllocationFaults::NthOfAllThreads(size_t nth) {
+  armed_all = true;
+  counted_of_all = 0;
+  nth_of_all = nth;
+  return {0, 0};
+}
+AllocationFaults::~AllocationFaults() {
+  state.nth = state.limit = 0;
+  nth_of_all = 0;
+}
+size_t AllocationFaults::on_other_threads() { return on_others; }
 bool AllocationFaults::happened() { return state.happened; }
 
 }  // namespace msrec
