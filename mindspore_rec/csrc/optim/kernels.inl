@@ -16,7 +16,7 @@ namespace msrec {
 namespace {
 
 #ifdef MSREC_SANITIZED
-// Functions of their own: with all checks written out at each call, the compiler takes twice as long.
+// Functions of their own: with all checks written out at each call, compiling takes twice as long.
 #define MSREC_INLINE static inline
 #else
 #define MSREC_INLINE static inline __attribute__((always_inline))
