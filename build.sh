@@ -414,13 +414,14 @@ build_cpp_tests() {
   export MSREC_TEST_ONEDNN=${MSREC_TEST_ONEDNN:-$libraries/libdnnl.so.3}
 }
 
-# run_shards PROGRAM [ARGUMENTS]: the tests of a program in $JOBS processes side by side. Each takes
-# the next share of them when it is done with one, so that a long test holds up no other.
+# run_shards PROGRAM [ARGUMENTS]: the tests of a program in one process more than there are CPUs, since
+# some wait for a disk or until a time is over. Each takes the next share of them when it is done with
+# one, so that a long test holds up no other.
 run_shards() {
-  local i shards=$((8 * JOBS))
+  local i shards=$((12 * JOBS))
   keep_outputs
   mkdir "$OUTPUTS/taken"
-  for ((i = 0; i < JOBS; ++i)); do start take_shards "$shards" "$OUTPUTS/taken" "$@"; done
+  for ((i = 0; i <= JOBS; ++i)); do start take_shards "$shards" "$OUTPUTS/taken" "$@"; done
   join
 }
 

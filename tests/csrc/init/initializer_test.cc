@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // First values of rows: the random numbers, the distributions, and that they depend on nothing but
-// (seed, key). The kernels' own code is included once more, to reach the functions inside.
-#define MSREC_KERNELS_NAME "test"
-#define MSREC_KERNELS_SYMBOL kKernelsTest
+// (seed, key). The kernel's own code is included once more, to reach the functions inside.
 #include "init/initializer.h"
 
 #include <gtest/gtest.h>
@@ -12,11 +10,14 @@
 #include <array>
 #include <cmath>
 
-#include "optim/kernels.inl"
+#include "optim/kernels.h"
 #include "testing.h"
 
 namespace msrec {
 namespace {
+
+#define MSREC_INLINE static inline __attribute__((always_inline))
+#include "init/first_values.inl"
 
 // Philox4x32-10 as published, one block at a time.
 std::array<uint32_t, 4> Reference(std::array<uint32_t, 4> c, std::array<uint32_t, 2> k) {
