@@ -2,14 +2,16 @@
 //
 // Shard: what changed, by epochs, and the digests that are kept of rows.
 //
-// Of each row a digest is kept, and the sum of all. Nothing is done when a row changes: rows that
-// the epoch touched are hashed as they are exported, when they are in the processor's cache, and
-// the sum gets the difference to what was kept of them. Where nothing was exported since the last
-// change, they are hashed when the next epoch begins.
+// Of each row in host memory a digest is kept, and the sum of all. Nothing is done when a row
+// changes: rows that the epoch touched are hashed as they are exported, when they are in the
+// processor's cache, and the sum gets the difference to what was kept of them. Where nothing was
+// exported since the last change, they are hashed when the next epoch begins. A row that is demoted
+// (shard_tiers.cc) is brought up to date and stays in the sum; one that is promoted is hashed.
 #include <algorithm>
 
 #include "table/exported_rows.h"
 #include "table/row_digests.h"
+#include "table/row_values.h"
 #include "table/shard.h"
 
 namespace msrec {
@@ -30,6 +32,16 @@ void Shard::ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn)
   uint32_t ids[kBlock];
   for (size_t first = 0; first < n; first += kBlock) {
     const size_t some = std::min(kBlock, n - first);
+    if (context_->identity()) {
+      for (size_t i = first; i < first + some; ++i) {
+        const char* row = store_.Row(static_cast<uint32_t>(keys[i] / kNumShards));
+        for (size_t b = 0; b < bytes; b += kLine) __builtin_prefetch(row + b);
+      }
+      for (size_t i = first; i < first + some; ++i) {
+        fn(i, static_cast<uint32_t>(keys[i] / kNumShards));
+      }
+      continue;
+    }
     for (size_t i = 0; i < some; ++i) {
       hashes[i] = IndexHash(keys[first + i]);
       chunks[i] = index_->Prefetch(hashes[i]);
@@ -83,7 +95,7 @@ void Shard::Export(const std::vector<int64_t>& keys, size_t first, ExportedRows*
   const RowLayout& layout = context_->layout;
   const size_t bytes =
       out->state_width > 0 ? layout.stride() : sizeof(RowMeta) + layout.value_bytes();
-  if (keeps_digest_) digests_.resize(store_.end());
+  if (keeps_digest_) GrowDigests(store_.end());
   DigestBatch digests(layout, [this](uint32_t id, uint64_t digest) { TakeDigest(id, digest); });
   ForPlaces(keys.data(), keys.size(), PrefetchedBytes(bytes), [&](size_t i, uint32_t id) {
     const char* row = id == Index::kNone ? nullptr : store_.Row(id);
@@ -99,15 +111,12 @@ void Shard::BeginEpoch(uint64_t epoch, uint64_t oldest) {
   const RowLayout& layout = context_->layout;
   const size_t value_end = sizeof(RowMeta) + layout.value_bytes();
   if (changes_.enabled()) {
-    if (context_->identity()) {
-      for (size_t i = 0; i < changes_.current()->size(); ++i) {
-        Meta(IdentityRow((*changes_.current())[i]))->dirty = 0;
-      }
-    } else if (keeps_digest_ && !digests_fresh_) {
-      digests_.resize(store_.end());
+    if (keeps_digest_ && !digests_fresh_) GrowDigests(store_.end());
+    if (keeps_digest_ && !digests_fresh_) {
       DigestBatch digests(layout, [this](uint32_t id, uint64_t digest) { TakeDigest(id, digest); });
       ForTouched(PrefetchedBytes(value_end), [&](uint32_t id, char* row) {
-        if (Meta(row)->dirty) digests.Add(id, row);
+        if (!Meta(row)->dirty) return;
+        digests.Add(id, row);
         Meta(row)->dirty = 0;
       });
       digests.Flush();
@@ -132,15 +141,23 @@ uint64_t Shard::DigestOf(const char* row) const {
   return digest;
 }
 
-void Shard::KeepDigest() {
+void Shard::KeepDigest(uint64_t elsewhere) {
   std::vector<uint64_t> digests(store_.end());
-  uint64_t sum = 0;
+  std::vector<char> first(context_->is_static() ? store_.stride() : 0);
+  first_.swap(first);
+  uint64_t sum = elsewhere;
   DigestBatch batch(context_->layout, [&](uint32_t id, uint64_t digest) {
     digests[id] = digest;
     sum += digest;
   });
   for (uint32_t id = 0; id < store_.end(); ++id) {
-    if (Meta(store_.Row(id))->live) batch.Add(id, store_.Row(id));
+    if (Meta(store_.Row(id))->live) {
+      batch.Add(id, store_.Row(id));
+    } else if (context_->identity()) {
+      // Memory of rows that were never seen stays untouched.
+      digests[id] = FirstDigest(static_cast<int64_t>(id) * kNumShards + number_);
+      sum += digests[id];
+    }
   }
   batch.Flush();
   digests_.swap(digests);
@@ -151,7 +168,26 @@ void Shard::KeepDigest() {
 void Shard::DropDigest() noexcept {
   keeps_digest_ = false;
   std::vector<uint64_t>().swap(digests_);  // assigning {} would keep the memory
+  std::vector<char>().swap(first_);
   digest_ = 0;
+}
+
+void Shard::GrowDigests(size_t places) noexcept {
+  if (digests_.size() >= places) return;
+  try {
+    digests_.resize(places);
+  } catch (const std::bad_alloc&) {
+    DropDigest();
+  }
+}
+
+uint64_t Shard::FirstDigest(int64_t key) noexcept {
+  const RowLayout& layout = context_->layout;
+  float value[kMaxDim];
+  context_->kernels->initialize(context_->initializer, key, layout.dim, value);
+  Meta(first_.data())->key = key;
+  WriteValue(layout, value, first_.data());
+  return DigestOf(first_.data());
 }
 
 uint64_t Shard::Digest() const {
@@ -170,8 +206,9 @@ void Shard::DamagedRows(uint32_t part, uint32_t parts, std::vector<int64_t>* key
   DigestBatch batch(context_->layout, [&](uint32_t id, uint64_t digest) {
     if (digest != digests_[id]) keys->push_back(Meta(store_.Row(id))->key);
   });
-  const size_t end = digests_.size() * (part + 1) / parts;
-  for (size_t id = digests_.size() * part / parts; id < end; ++id) {
+  const size_t places = std::min(digests_.size(), size_t{store_.end()});
+  const size_t end = places * (part + 1) / parts;
+  for (size_t id = places * part / parts; id < end; ++id) {
     const char* row = store_.Row(static_cast<uint32_t>(id));
     if (Meta(row)->live && !Meta(row)->dirty) batch.Add(static_cast<uint32_t>(id), row);
   }

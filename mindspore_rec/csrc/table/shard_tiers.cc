@@ -70,6 +70,10 @@ char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
   }
   if (hold == Hold::kStep || hold == Hold::kCall) HoldRow(id, hold);
   ++copies_;
+  if (keeps_digest_) {
+    GrowDigests(store_.end());
+    if (keeps_digest_) digests_[id] = DigestOf(row);
+  }
   return row;
 }
 
@@ -117,7 +121,16 @@ void Shard::CopyRow(uint32_t place, std::vector<int64_t>* keys, std::vector<char
 }
 
 void Shard::FreeDemoted(uint32_t place) noexcept {
-  const int64_t key = Meta(store_.Row(place))->key;
+  const char* row = store_.Row(place);
+  const int64_t key = Meta(row)->key;
+  if (place < digests_.size()) {
+    // It stays in the sum, as it is now. One that nothing has touched is not hashed: if its memory
+    // has changed by itself, the sum must tell.
+    if (Meta(row)->dirty) TakeDigest(place, DigestOf(row));
+    digests_[place] = 0;
+  } else if (keeps_digest_) {
+    digest_ += DigestOf(row);
+  }
   index_->Erase(IndexHash(key), key);
   if (pins_[place].copy) --copies_;
   store_.Free(place);
@@ -160,7 +173,12 @@ const char* Shard::ReadThrough(char* block) const {
   return context_->Due(*Meta(block)) ? nullptr : block;
 }
 
-void Shard::NoteLowerEviction(int64_t key, EvictionReason reason) {
+void Shard::NoteLowerEviction(const char* block, EvictionReason reason) {
+  const int64_t key = Meta(block)->key;
+  if (keeps_digest_) {
+    digest_ -= DigestOf(block);
+    if (context_->has_unseen()) digest_ += FirstDigest(key);
+  }
   changes_.Deleted(key);
   evictions_.Add({key, context_->step, context_->time, reason});
   CountEvicted(reason);

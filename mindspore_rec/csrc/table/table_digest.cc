@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "cache/row_cache.h"
 #include "serving/quantised_rows.h"
 #include "table/for_shards.h"
 #include "table/row_digests.h"
@@ -64,25 +65,53 @@ bool Table::KeepDigest() {
       throw std::invalid_argument(
           core_.Where("no changes are recorded, of which a digest is kept"));
     }
-    const bool possible = core_.cache == nullptr && core_.device == nullptr &&
-                          core_.quantised == nullptr && !core_.context.is_static() &&
-                          !core_.context.eviction.by_age();
-    if (!possible) return false;
-    ForAllShards([&](int s) {
-      if (!core_.shards[s]->keeps_digest()) core_.shards[s]->KeepDigest();
-    });
+    if (core_.quantised != nullptr || core_.context.eviction.by_age()) return false;
+    if (!core_.KeepsDigest()) RenewDigest();
     return true;
   });
 }
 
+void Table::RenewDigest() {
+  core_.DropDigest();
+  core_.RequireWrittenBack();
+  if (core_.device != nullptr) core_.device->WriteBackAll();
+  uint64_t elsewhere[kNumShards] = {};
+  if (core_.cache != nullptr || core_.context.has_unseen()) {
+    std::vector<uint64_t> digests;
+    reader_.Walk([&](const KeyedRows& rows) {
+      digests.resize(rows.size());
+      ForBlocks(rows.size(), kBlockRows, [&](size_t begin, size_t end) {
+        std::vector<const char*> of;
+        for (size_t i = begin; i < end; ++i) of.push_back(rows[i].second);
+        DigestRows(core_.context.layout, of.data(), of.size(), digests.data() + begin);
+      });
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const int s = core_.ShardNumber(rows[i].first);
+        if (!core_.shards[s]->Holds(rows[i].first)) elsewhere[s] += digests[i];
+      }
+    });
+  }
+  try {
+    ForAllShards([&](int s) { core_.shards[s]->KeepDigest(elsewhere[s]); });
+  } catch (const std::bad_alloc&) {
+    core_.DropDigest();
+    throw;
+  }
+}
+
+bool Table::DigestIsReady() {
+  if (!core_.KeepsDigest() || core_.context.eviction.by_age()) {
+    core_.DropDigest();
+    return false;
+  }
+  core_.RequireWrittenBack();
+  if (core_.device != nullptr) core_.device->WriteBackAll();
+  return true;
+}
+
 std::optional<uint64_t> Table::KeptDigest() {
   return Guard::Run(this, [&]() -> std::optional<uint64_t> {
-    const bool kept = core_.shards[0]->keeps_digest() && core_.cache == nullptr &&
-                      core_.device == nullptr && !core_.context.eviction.by_age();
-    if (!kept) {
-      for (const auto& shard : core_.shards) shard->DropDigest();
-      return std::nullopt;
-    }
+    if (!DigestIsReady()) return std::nullopt;
     uint64_t of[kNumShards];
     ForAllShards([&](int s) { of[s] = core_.shards[s]->Digest(); });
     uint64_t sum = 0;
@@ -91,9 +120,19 @@ std::optional<uint64_t> Table::KeptDigest() {
   });
 }
 
+void Table::WriteBackForDigest() noexcept {
+  if (core_.device == nullptr || !core_.KeepsDigest()) return;
+  try {
+    core_.RequireWrittenBack();
+    core_.device->WriteBackAll();
+  } catch (const std::exception&) {
+    core_.DropDigest();
+  }
+}
+
 std::vector<int64_t> Table::DamagedRows(uint32_t part, uint32_t parts) {
   return Guard::Run(this, [&] {
-    if (!core_.shards[0]->keeps_digest()) {
+    if (!core_.KeepsDigest()) {
       throw std::invalid_argument(core_.Where("keeps no digests to compare its rows with"));
     }
     std::vector<int64_t> of[kNumShards];

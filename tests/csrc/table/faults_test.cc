@@ -11,6 +11,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -187,6 +189,7 @@ class Life {
   void Live(int operations) {
     for (int i = 0; i < operations && !::testing::Test::HasFatalFailure(); ++i) {
       Operation();
+      if (rng_.OneIn(2)) CompareDigest();
       if (::testing::Test::HasFatalFailure()) FAIL() << "operation " << i << ": " << doing_;
     }
     std::string read_wrong;
@@ -211,8 +214,23 @@ class Life {
     }
   }
   int thrown() const { return thrown_; }
+  int compared_digests() const { return compared_digests_; }
 
  private:
+  // The digest that is kept, if there is one, is that of the rows.
+  void CompareDigest() {
+    if (mark_ == 0) return;
+    const std::optional<uint64_t> kept = table_.KeptDigest();
+    if (!kept.has_value()) return;
+    uint64_t sum = 0;
+    table_.Digests([&](const int64_t*, const uint64_t* digests, size_t n) {
+      sum = std::accumulate(digests, digests + n, sum);
+    });
+    ASSERT_EQ(*kept, sum) << "the digest";
+    ASSERT_TRUE(table_.DamagedRows(0, 1).empty());
+    ++compared_digests_;
+  }
+
   bool is_static() const { return table_.config().vocabulary > 0; }
   std::vector<int64_t> Ids(size_t most) {
     auto ids = rng_.Keys(rng_.Below(most), 400);
@@ -442,8 +460,15 @@ class Life {
         mark_ = mark;
         std::string wrong;
         base_ = TableState::Of(&table_, &wrong);
-        return;
+        return Do("keep digest", [&](Table* table) { table->KeepDigest(); });
       }
+      case 20:
+        if (mark_ == 0) return;
+        if (rng_.OneIn(2)) {
+          Do("delta", [&](Table* table) { table->ExportSince(mark_, true, false); });
+        }
+        Do("next mark", [&](Table* table) { table->Mark(); });
+        return Do("keep digest", [&](Table* table) { table->KeepDigest(); });
       case 19:
         if (n < 1) return;
         Do("discard", [&](Table* table) { table->DiscardGradients(); });
@@ -498,6 +523,7 @@ class Life {
   TableState base_;
   std::string doing_;
   int thrown_ = 0;
+  int compared_digests_ = 0;
 };
 
 class TableFaults : public ::testing::TestWithParam<Kind> {};
@@ -518,7 +544,7 @@ INSTANTIATE_TEST_SUITE_P(Lives, TableFaults,
 
 TEST_P(TableFaults, EveryCallDoesAllOrNothing) {
   Threads threads(1);
-  int thrown = 0;
+  int thrown = 0, compared_digests = 0;
   for (uint64_t seed = 0; seed < 8 / kFewer + 4; ++seed) {
     SCOPED_TRACE(seed);
     TableConfig config;
@@ -539,7 +565,9 @@ TEST_P(TableFaults, EveryCallDoesAllOrNothing) {
     life.Live(120 / (kFewer > 1 ? 3 : 1));
     if (HasFatalFailure()) return;
     thrown += life.thrown();
+    compared_digests += life.compared_digests();
   }
+  EXPECT_GT(compared_digests, 20);
   const std::string& faults = GetParam().faults;
   if (faults != "float_mode" && faults != "threads") EXPECT_GT(thrown, 20);
 }
