@@ -86,8 +86,8 @@ class RecCheckpoint(Callback):
             not saved, and any data are accepted. Default: False.
         keep_digests: whether tables keep the digests of their rows, so that deltas have them, a
             merged state is held to what was in memory, and `damaged_rows()` of a table finds rows
-            that changed by themselves (`docs/checkpoints.md`); of tables without eviction by age.
-            It takes 8 bytes a row in host memory, a hash of each row that a delta has or that moves
+            that changed by themselves (`docs/checkpoints.md`). It takes 8 bytes a row in host
+            memory (16 with eviction by age), a hash of each row that a delta has or that moves
             between tiers, and reads all rows of lower tiers once, when training begins. Default:
             True.
         scrub_seconds: seconds in which all rows of tables that keep digests are compared with them

@@ -14,6 +14,7 @@ from mindspore import nn
 from mindspore_rec import (
     CacheConfig,
     EmbeddingLookup,
+    Eviction,
     HashEmbeddingLookup,
     LazyAdam,
     RecCheckpoint,
@@ -32,6 +33,9 @@ pytestmark = pytest.mark.usefixtures("graph_mode")
 def lookup_of(kind: str, name: str, path: Path) -> Any:
     if kind == "static":
         return EmbeddingLookup(400, 16, name=name)
+    if kind == "aged":
+        eviction = Eviction(max_idle_steps=8)
+        return HashEmbeddingLookup(16, ms.int64, name=name, eviction=eviction)
     if kind == "redis":
         need_server()
         cache = CacheConfig(host_rows=64, remote=RedisServer(path / "redis").url)
@@ -43,7 +47,7 @@ def lookup_of(kind: str, name: str, path: Path) -> Any:
     return HashEmbeddingLookup(16, ms.int64, name=name, cache=cache)
 
 
-@pytest.mark.parametrize("kind", ["ssd", "redis", "static", "static_ssd"])
+@pytest.mark.parametrize("kind", ["aged", "ssd", "redis", "static", "static_ssd"])
 def test_deltas_have_the_digest_of_their_state(
     tmp_path: Path, unique: Any, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,10 +85,7 @@ char* Shard::Insert(uint64_t hash, int64_t key) {
     store_.Free(id);
     throw;
   }
-  if (keeps_digest_ && context_->has_unseen()) {
-    GrowDigests(store_.end());
-    if (keeps_digest_) digests_[id] = DigestOf(row);
-  }
+  if (context_->has_unseen()) PlaceDigest(id);
   ++stats_.inserted;
   inserted_ = id;
   return row;

@@ -8,6 +8,8 @@
 // exported since the last change, they are hashed when the next epoch begins. A row that is demoted
 // (shard_tiers.cc) is brought up to date and stays in the sum; one that is promoted is hashed.
 #include <algorithm>
+#include <new>
+#include <utility>
 
 #include "table/exported_rows.h"
 #include "table/row_digests.h"
@@ -108,18 +110,10 @@ void Shard::Export(const std::vector<int64_t>& keys, size_t first, ExportedRows*
 }
 
 void Shard::BeginEpoch(uint64_t epoch, uint64_t oldest) {
-  const RowLayout& layout = context_->layout;
-  const size_t value_end = sizeof(RowMeta) + layout.value_bytes();
   if (changes_.enabled()) {
     if (keeps_digest_ && !digests_fresh_) GrowDigests(store_.end());
     if (keeps_digest_ && !digests_fresh_) {
-      DigestBatch digests(layout, [this](uint32_t id, uint64_t digest) { TakeDigest(id, digest); });
-      ForTouched(PrefetchedBytes(value_end), [&](uint32_t id, char* row) {
-        if (!Meta(row)->dirty) return;
-        digests.Add(id, row);
-        Meta(row)->dirty = 0;
-      });
-      digests.Flush();
+      DigestTouched(true);
     } else {
       ForTouched(sizeof(RowMeta), [](uint32_t, char* row) { Meta(row)->dirty = 0; });
     }
@@ -141,14 +135,15 @@ uint64_t Shard::DigestOf(const char* row) const {
   return digest;
 }
 
-void Shard::KeepDigest(uint64_t elsewhere) {
+void Shard::KeepDigest(DigestSums elsewhere) {
   std::vector<uint64_t> digests(store_.end());
   std::vector<char> first(context_->is_static() ? store_.stride() : 0);
   first_.swap(first);
-  uint64_t sum = elsewhere;
+  DigestSums sums = std::move(elsewhere);
+  sums.Reserve(store_.end());
   DigestBatch batch(context_->layout, [&](uint32_t id, uint64_t digest) {
     digests[id] = digest;
-    sum += digest;
+    sums.Replace(id, 0, digest, *Meta(store_.Row(id)));
   });
   for (uint32_t id = 0; id < store_.end(); ++id) {
     if (Meta(store_.Row(id))->live) {
@@ -156,12 +151,12 @@ void Shard::KeepDigest(uint64_t elsewhere) {
     } else if (context_->identity()) {
       // Memory of rows that were never seen stays untouched.
       digests[id] = FirstDigest(static_cast<int64_t>(id) * kNumShards + number_);
-      sum += digests[id];
+      sums.Replace(id, 0, digests[id], *Meta(store_.Row(id)));
     }
   }
   batch.Flush();
   digests_.swap(digests);
-  digest_ = sum;
+  sums_ = std::move(sums);
   keeps_digest_ = true;
 }
 
@@ -169,12 +164,13 @@ void Shard::DropDigest() noexcept {
   keeps_digest_ = false;
   std::vector<uint64_t>().swap(digests_);  // assigning {} would keep the memory
   std::vector<char>().swap(first_);
-  digest_ = 0;
+  sums_.Clear();
 }
 
 void Shard::GrowDigests(size_t places) noexcept {
   if (digests_.size() >= places) return;
   try {
+    sums_.Reserve(places);
     digests_.resize(places);
   } catch (const std::bad_alloc&) {
     DropDigest();
@@ -190,16 +186,63 @@ uint64_t Shard::FirstDigest(int64_t key) noexcept {
   return DigestOf(first_.data());
 }
 
-uint64_t Shard::Digest() const {
-  std::vector<uint32_t> touched;
-  ForTouched(sizeof(RowMeta), [&](uint32_t id, const char* row) {
-    if (Meta(row)->dirty) touched.push_back(id);
+void Shard::TakeDigest(uint32_t id, uint64_t digest) noexcept {
+  if (!keeps_digest_) return;
+  try {
+    sums_.Replace(id, digests_[id], digest, *Meta(store_.Row(id)));
+    digests_[id] = digest;
+  } catch (const std::bad_alloc&) {
+    DropDigest();
+  }
+}
+
+void Shard::Undigest(uint32_t id) noexcept {
+  if (id >= digests_.size()) return;
+  sums_.Remove(id, digests_[id]);
+  digests_[id] = 0;
+}
+
+void Shard::PlaceDigest(uint32_t id) noexcept {
+  if (keeps_digest_) GrowDigests(store_.end());
+  if (!keeps_digest_) return;
+  const char* row = store_.Row(id);
+  digests_[id] = DigestOf(row);
+  sums_.Place(id, *Meta(row));
+}
+
+void Shard::LeaveDigest(uint32_t id) noexcept {
+  if (keeps_digest_) GrowDigests(store_.end());
+  if (!keeps_digest_) return;
+  const char* row = store_.Row(id);
+  // One that nothing has touched is not hashed: if its memory has changed by itself, the sum must
+  // tell.
+  if (Meta(row)->dirty) TakeDigest(id, DigestOf(row));
+  if (keeps_digest_) digests_[id] = 0;
+}
+
+void Shard::DigestTouched(bool clear) noexcept {
+  const RowLayout& layout = context_->layout;
+  DigestBatch digests(layout, [this](uint32_t id, uint64_t digest) { TakeDigest(id, digest); });
+  const size_t value_end = sizeof(RowMeta) + layout.value_bytes();
+  ForTouched(PrefetchedBytes(value_end), [&](uint32_t id, char* row) {
+    if (!Meta(row)->dirty) return;
+    digests.Add(id, row);
+    if (clear) Meta(row)->dirty = 0;
   });
-  std::sort(touched.begin(), touched.end());
-  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
-  uint64_t sum = digest_;
-  for (const uint32_t id : touched) sum += DigestOf(store_.Row(id)) - KeptDigestOf(id);
-  return sum;
+  digests.Flush();
+}
+
+uint64_t Shard::Digest() {
+  if (!digests_fresh_) {
+    GrowDigests(store_.end());
+    if (!keeps_digest_) return 0;
+    DigestTouched(false);
+    digests_fresh_ = keeps_digest_;
+  }
+  return sums_.Sum([this](RowMeta& meta) {
+    FillTime(&meta);
+    return context_->Due(meta);
+  });
 }
 
 void Shard::DamagedRows(uint32_t part, uint32_t parts, std::vector<int64_t>* keys) const {

@@ -3,6 +3,7 @@
 // Shard: rows that are promoted from lower tiers and demoted to them.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "table/shard.h"
 
@@ -70,10 +71,7 @@ char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
   }
   if (hold == Hold::kStep || hold == Hold::kCall) HoldRow(id, hold);
   ++copies_;
-  if (keeps_digest_) {
-    GrowDigests(store_.end());
-    if (keeps_digest_) digests_[id] = DigestOf(row);
-  }
+  PlaceDigest(id);
   return row;
 }
 
@@ -121,16 +119,8 @@ void Shard::CopyRow(uint32_t place, std::vector<int64_t>* keys, std::vector<char
 }
 
 void Shard::FreeDemoted(uint32_t place) noexcept {
-  const char* row = store_.Row(place);
-  const int64_t key = Meta(row)->key;
-  if (place < digests_.size()) {
-    // It stays in the sum, as it is now. One that nothing has touched is not hashed: if its memory
-    // has changed by itself, the sum must tell.
-    if (Meta(row)->dirty) TakeDigest(place, DigestOf(row));
-    digests_[place] = 0;
-  } else if (keeps_digest_) {
-    digest_ += DigestOf(row);
-  }
+  const int64_t key = Meta(store_.Row(place))->key;
+  LeaveDigest(place);
   index_->Erase(IndexHash(key), key);
   if (pins_[place].copy) --copies_;
   store_.Free(place);
@@ -176,8 +166,11 @@ const char* Shard::ReadThrough(char* block) const {
 void Shard::NoteLowerEviction(const char* block, EvictionReason reason) {
   const int64_t key = Meta(block)->key;
   if (keeps_digest_) {
-    digest_ -= DigestOf(block);
-    if (context_->has_unseen()) digest_ += FirstDigest(key);
+    try {
+      sums_.RemoveBelow(*Meta(block), DigestOf(block));
+    } catch (const std::bad_alloc&) {
+      DropDigest();
+    }
   }
   changes_.Deleted(key);
   evictions_.Add({key, context_->step, context_->time, reason});

@@ -193,12 +193,12 @@ class Table {
   using TakeDigests = std::function<void(const int64_t*, const uint64_t*, size_t)>;
   void Digests(const TakeDigests& fn);
   // Keep the digest of all rows as they change, for KeptDigest, until nobody records changes.
-  // Whether that is possible: of tables whose rows are not evicted by age. Reads the rows below
-  // host memory and hashes all, once. It ends where memory for it runs out, where a table of a
-  // vocabulary is cleared, where a damaged row in a lower tier is replaced, and where a mark is
-  // taken while a row's newest value is out of the host's reach; ask anew after the next mark.
+  // Reads the rows below host memory and hashes all, once. It ends where memory for it runs out,
+  // where a table of a vocabulary is cleared, where a limit of age is turned on or off, where a
+  // damaged row in a lower tier is replaced, and where a mark is taken while a row's newest value
+  // is out of the host's reach; ask anew after the next mark.
   // Requires a mark. Throws as reading the rows does, and keeps none then.
-  bool KeepDigest();
+  void KeepDigest();
   // Return the digest that is kept, the same that the sum over Digests is; nothing without one.
   // Throws std::runtime_error where a row's newest value is out of the host's reach.
   std::optional<uint64_t> KeptDigest();

@@ -59,15 +59,13 @@ void Table::Digests(const TakeDigests& fn) {
   });
 }
 
-bool Table::KeepDigest() {
-  return Guard::Run(this, [&] {
+void Table::KeepDigest() {
+  Guard::Run(this, [&] {
     if (core_.oldest_mark == 0) {
       throw std::invalid_argument(
           core_.Where("no changes are recorded, of which a digest is kept"));
     }
-    if (core_.quantised != nullptr || core_.context.eviction.by_age()) return false;
     if (!core_.KeepsDigest()) RenewDigest();
-    return true;
   });
 }
 
@@ -75,24 +73,21 @@ void Table::RenewDigest() {
   core_.DropDigest();
   core_.RequireWrittenBack();
   if (core_.device != nullptr) core_.device->WriteBackAll();
-  uint64_t elsewhere[kNumShards] = {};
-  if (core_.cache != nullptr || core_.context.has_unseen()) {
-    std::vector<uint64_t> digests;
-    reader_.Walk([&](const KeyedRows& rows) {
-      digests.resize(rows.size());
-      ForBlocks(rows.size(), kBlockRows, [&](size_t begin, size_t end) {
-        std::vector<const char*> of;
-        for (size_t i = begin; i < end; ++i) of.push_back(rows[i].second);
-        DigestRows(core_.context.layout, of.data(), of.size(), digests.data() + begin);
-      });
-      for (size_t i = 0; i < rows.size(); ++i) {
-        const int s = core_.ShardNumber(rows[i].first);
-        if (!core_.shards[s]->Holds(rows[i].first)) elsewhere[s] += digests[i];
-      }
+  std::vector<DigestSums> elsewhere(kNumShards, DigestSums(core_.context.eviction));
+  std::vector<uint64_t> digests;
+  reader_.WalkBelow([&](const KeyedRows& rows) {
+    digests.resize(rows.size());
+    ForBlocks(rows.size(), kBlockRows, [&](size_t begin, size_t end) {
+      std::vector<const char*> of;
+      for (size_t i = begin; i < end; ++i) of.push_back(rows[i].second);
+      DigestRows(core_.context.layout, of.data(), of.size(), digests.data() + begin);
     });
-  }
+    for (size_t i = 0; i < rows.size(); ++i) {
+      elsewhere[core_.ShardNumber(rows[i].first)].AddBelow(*Meta(rows[i].second), digests[i]);
+    }
+  });
   try {
-    ForAllShards([&](int s) { core_.shards[s]->KeepDigest(elsewhere[s]); });
+    ForAllShards([&](int s) { core_.shards[s]->KeepDigest(std::move(elsewhere[s])); });
   } catch (const std::bad_alloc&) {
     core_.DropDigest();
     throw;
@@ -100,8 +95,8 @@ void Table::RenewDigest() {
 }
 
 bool Table::DigestIsReady() {
-  if (!core_.KeepsDigest() || core_.context.eviction.by_age()) {
-    core_.DropDigest();
+  if (!core_.KeepsDigest()) {
+    core_.DropDigest();  // of some shards it may be left
     return false;
   }
   core_.RequireWrittenBack();
@@ -114,6 +109,7 @@ std::optional<uint64_t> Table::KeptDigest() {
     if (!DigestIsReady()) return std::nullopt;
     uint64_t of[kNumShards];
     ForAllShards([&](int s) { of[s] = core_.shards[s]->Digest(); });
+    if (!core_.KeepsDigest()) return std::nullopt;  // memory has run out for it
     uint64_t sum = 0;
     for (const uint64_t each : of) sum += each;
     return sum;
