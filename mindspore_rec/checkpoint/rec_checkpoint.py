@@ -87,8 +87,10 @@ class RecCheckpoint(Callback):
             not saved, and any data are accepted. Default: False.
         keep_digests: whether tables keep the digests of their rows, so that deltas have them, a
             merged state is held to what was in memory, and `damaged_rows()` of a table finds rows
-            that changed by themselves (`docs/checkpoints.md`); of tables in host memory only. It
-            takes 8 bytes a row, and a hash of each row that a delta has. Default: True.
+            that changed by themselves (`docs/checkpoints.md`). It takes 8 bytes a row in host
+            memory (16 with eviction by age), a hash of each row that a delta has or that moves
+            between tiers, and reads all rows of lower tiers once, when training begins. Default:
+            True.
         scrub_seconds: seconds in which all rows of tables that keep digests are compared with them
             once, some after each step, but those that were trained since the last delta; and all
             rows on Redis and SSDs with their checksums, which takes a quarter of the time at most,

@@ -163,6 +163,7 @@ class RunWriter:
         delta = Delta(cell, tables, since, states(), self._team.shares)
         marks = [(table, table.marks.new()) for table in tables.values()]
         delta.take_digests(tables)
+        self._keep_digests_of(tables.values())  # where a digest was dropped since
         fields = self._fields("delta", step, self._state, _watermark(tables.values()))
         target = self._directory / entry_name(step, "delta")
         stall = time.perf_counter() - begin
@@ -205,8 +206,14 @@ class RunWriter:
     def _mark(self, tables: Iterable[TableParameter]) -> None:
         for table in tables:
             table.marks.hold(_HOLDER, table.marks.new())
-            if self._keep_digests:
+        self._keep_digests_of(tables)
+
+    def _keep_digests_of(self, tables: Iterable[TableParameter]) -> None:
+        for table in tables if self._keep_digests else ():
+            try:
                 table.marks.keep_digest()
+            except (MemoryError, RuntimeError) as error:  # deltas go without, until the next try
+                logger.warning("table '%s' keeps no digest: %s", table.name, error)
 
     def _merge(self) -> None:
         merger = self._merger

@@ -43,20 +43,23 @@ class ChangeMarks:
         self._held[holder] = mark
         self._table.release_before(min(self._held.values()))
 
-    def keep_digest(self) -> bool:
+    def keep_digest(self) -> None:
         """Have the table keep its digest while rows change, as long as a mark is held.
 
-        It keeps 8 bytes for each row. Rows are hashed when they are exported, or when a mark is
-        taken, not while they are trained.
-
-        Returns:
-            Whether it does: a table does not whose rows are in tiers below host memory or on a
-            device, are evicted by age, or are those of a vocabulary.
+        It keeps 8 bytes for each row in host memory, 16 where rows are evicted by age, and nothing
+        of rows in lower tiers. Rows are hashed when they are exported, demoted, promoted, or when a
+        mark is taken, not while they are trained. The first call hashes all rows, and reads those
+        in lower tiers for it. The digest is dropped where memory for it runs out, where a table of
+        a vocabulary is cleared, where a limit of age is turned on or off, and where a damaged row
+        in a lower tier is replaced: call this again after the next mark, which does nothing where
+        it is kept yet.
 
         Raises:
             ValueError: no mark was taken.
+            RuntimeError: a lower tier fails, or rows have their newest value on a device; no
+                digest is kept then.
         """
-        return self._table.keep_digest()
+        self._table.keep_digest()
 
     def kept_digest(self) -> int | None:
         """Return the digest that the table keeps, that of `HostRows.digest`; None without one.

@@ -45,7 +45,7 @@ def plan_text(plan: Plan) -> str:
     lines = [
         f"{plan.samples:,} samples, {plan.steps:,} steps, {plan.lookups:,} lookups, "
         f"{plan.keys:,} distinct keys, {plan.row_bytes} bytes a row "
-        f"and {DIGEST_BYTES} of its digest, where none leaves with age",
+        f"and {DIGEST_BYTES} of its digest, {2 * DIGEST_BYTES} where rows leave with age",
         "",
     ]
     cells = [_HEAD, *map(_cells, plan.outcomes)]

@@ -171,13 +171,14 @@ class _Run:
     def __init__(self, choices: Choices, row_bytes: int, keys: int) -> None:
         self.plan = Plan(row_bytes=row_bytes)
         digested = row_bytes + DIGEST_BYTES
+        aged = row_bytes + 2 * DIGEST_BYTES  # a row remembers in which sum it is, too
         admission = list(dict.fromkeys(choices.admission))
         self.by_steps = [AgeSweep(admission, digested)] + [
-            AgeSweep(admission, row_bytes, idle, "steps")
+            AgeSweep(admission, aged, idle, "steps")
             for idle in dict.fromkeys(choices.idle_steps)
         ]
         self.by_seconds = [
-            AgeSweep(admission, row_bytes, idle, "seconds")
+            AgeSweep(admission, aged, idle, "seconds")
             for idle in dict.fromkeys(choices.idle_seconds)
         ]
         capacities = [

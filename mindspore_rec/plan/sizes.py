@@ -20,7 +20,7 @@ __all__ = [
 _COUNTER = _native.row_sizes(0)  # a key that is counted and not admitted: a row without floats
 COUNTER_BYTES = _COUNTER.in_host()
 INDEX_BYTES = _COUNTER.index  # a row's part of the index; it does not move with the row
-# Of a row where RecCheckpoint keeps digests: not in tiers, nor where rows leave with age.
+# Of a row where RecCheckpoint keeps digests: in host memory; with eviction by age, twice that.
 DIGEST_BYTES = _COUNTER.digest
 SSD_INDEX_BYTES = _COUNTER.ssd_index  # of memory a row, at most
 

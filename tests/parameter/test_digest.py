@@ -128,37 +128,83 @@ def test_tiers_change_nothing(tables: list[_native.Table], vocabulary: int) -> N
 # ---- kept while rows change
 
 
-def test_it_is_kept_of_tables_in_host_memory_only(tables: list[_native.Table]) -> None:
-    def keeps(table: _native.Table) -> bool:
-        table.release_before(0)
-        table.release_before(table.mark())
-        return table.keep_digest()
+def over_tier(
+    tables: list[_native.Table], host_rows: int, **settings: Any
+) -> tuple[_native.Table, list[MemoryTier]]:
+    """A table over a tier, and the tiers that it has opened so far."""
+    opened: list[MemoryTier] = []
 
-    assert keeps(new(tables, dim=2))
-    assert keeps(new(tables, dim=2, max_rows=100))
-    assert not keeps(new(tables, dim=2, vocabulary=10))
-    assert not keeps(new(tables, dim=2, max_idle_steps=10))
-    below = new(tables, dim=2)
-    below.set_cache(
-        host_rows=16, levels=[{"kind": "remote", "open": lambda size, _: MemoryTier(size)}]
-    )
-    assert not keeps(below)
+    def open_tier(size: int, _: int) -> MemoryTier:
+        opened.append(MemoryTier(size))
+        return opened[-1]
+
+    table = new(tables, **settings)
+    table.set_cache(host_rows=host_rows, levels=[{"kind": "remote", "open": open_tier}])
+    return table, opened
+
+
+def test_it_asks_for_a_mark(tables: list[_native.Table]) -> None:
     plain = new(tables, dim=2)
     with pytest.raises(ValueError, match="no changes are recorded"):
         plain.keep_digest()
     assert plain.kept_digest() is None
 
 
+@pytest.mark.parametrize("over", ["memory", "tier"])
+def test_rows_leave_it_as_they_become_due(tables: list[_native.Table], over: str) -> None:
+    settings = {"dim": 2, "max_idle_steps": 5}
+    table = new(tables, **settings) if over == "memory" else over_tier(tables, 16, **settings)[0]
+    table.bind_optimizer("sgd")
+    ones = np.ones((60, 2), np.float32)
+    table.mark()
+    table.keep_digest()
+    for step in range(3):
+        table.set_clock(step, 0)
+        table.put(np.arange(20 * step, 20 * step + 20), ones[:20])
+    digests = []
+    for step in range(3, 9):
+        table.set_clock(step, 0)  # nothing is written, nothing is swept
+        digests.append((table.kept_digest(), whole(new_from(tables, table))))
+    assert all(kept == of_rows for kept, of_rows in digests)
+    assert len({kept for kept, _ in digests}) == 4  # with 60, 40, 20 and no rows
+    assert digests[-1][0] == 0
+
+
+def new_from(tables: list[_native.Table], table: _native.Table) -> _native.Table:
+    """A table with the rows that lookups of another one see, which stays as it is."""
+    keys = np.arange(60)
+    there = keys[table.contains(keys)]
+    copy = new(tables, dim=2)
+    copy.put(there, table.lookup(there))
+    return copy
+
+
+def test_it_is_kept_anew_where_limits_of_age_are_turned_on(tables: list[_native.Table]) -> None:
+    table = new(tables, dim=1)
+    table.mark()
+    table.put(np.arange(9), np.ones((9, 1), np.float32))
+    table.keep_digest()
+    before = table.kept_digest()
+    table.set_eviction(max_idle_steps=4)
+    assert table.kept_digest() is None
+    table.keep_digest()
+    assert table.kept_digest() == before == whole(table)
+    table.set_eviction(max_idle_steps=9)  # another limit of the same kind
+    assert table.kept_digest() == before
+
+
 def test_it_ends_with_the_marks(tables: list[_native.Table]) -> None:
     table = new(tables, dim=1)
     table.mark()
-    assert table.keep_digest() and table.kept_digest() == 0
+    table.keep_digest()
+    assert table.kept_digest() == 0
     table.release_before(0)
     assert table.kept_digest() is None
     table.put(np.arange(3), np.ones((3, 1), np.float32))
     table.mark()
     assert table.kept_digest() is None
-    assert table.keep_digest() and table.kept_digest() == of_export(table)
+    table.keep_digest()
+    assert table.kept_digest() == of_export(table)
 
 
 def addresses_of(
@@ -228,7 +274,7 @@ def test_faults_of_one_bit_in_memory_are_found_and_named(
     with pytest.raises(ValueError, match="keeps no digests"):
         table.damaged_rows()
     mark = table.mark()
-    assert table.keep_digest()
+    table.keep_digest()
     _, ticket = table.lookup_train(keys[:2000])
     table.accumulate(ticket, rng.standard_normal((2000, 16)).astype(np.float32))
     table.apply(0.1)
@@ -277,32 +323,119 @@ def test_its_memory_is_counted(tables: list[_native.Table]) -> None:
     assert table.stats()["digest_bytes"] == 0
 
 
+def test_faults_of_one_bit_are_found_over_tiers(tables: list[_native.Table]) -> None:
+    rng = np.random.default_rng(41)
+    table, tiers = over_tier(tables, 64, dim=16)
+    table.bind_optimizer("sgd")
+    keys = rng.integers(1 << 40, 1 << 60, 1000)
+    table.put(keys, rng.standard_normal((1000, 16)).astype(np.float32))
+    table.mark()
+    table.keep_digest()
+    some = keys[:20]
+    _, ticket = table.lookup_train(some)
+    table.accumulate(ticket, rng.standard_normal((20, 16)).astype(np.float32))
+    table.apply(0.1)
+    table.mark()
+    kept = table.kept_digest()
+    assert kept == whole(table) == of_export(table)
+    places = addresses_of(table, some, table.lookup(some))
+    assert len(places) > 10
+    with open("/proc/self/mem", "r+b", 0) as memory:
+        for key, at in places.items():
+            bit = 1 << int(rng.integers(8))
+            at += int(rng.integers(64))
+            flip(memory, at, bit)
+            assert table.damaged_rows().tolist() == [key]
+            assert table.kept_digest() == kept != whole(table)
+            flip(memory, at, bit)
+    key, at = places.popitem()
+    with open("/proc/self/mem", "r+b", 0) as memory:
+        flip(memory, at, 1)
+    for first in range(100, 1000, 30):
+        table.lookup_train(keys[first : first + 30])  # so that the damaged row is demoted
+        table.discard_gradients()
+    table.flush()
+    assert table.kept_digest() == kept != whole(table)
+    assert len(table.damaged_rows()) == 0
+    # Of a row in a tier only the sum tells.
+    below = next(each for each in keys.tolist() if each in tiers[0].rows and each != key)
+    row = bytearray(tiers[0].rows[below])
+    row[20 + 63] ^= 1
+    tiers[0].rows[below] = bytes(row)
+    assert table.kept_digest() == kept != whole(table)
+
+
+def test_a_row_that_cannot_be_read_can_be_replaced(tables: list[_native.Table]) -> None:
+    table, tiers = over_tier(tables, 16, dim=2)
+    keys = np.arange(100)
+    table.put(keys, np.ones((100, 2), np.float32))
+    table.mark()
+    table.keep_digest()
+    key = next(iter(tiers[0].rows))
+
+    def fail() -> None:
+        raise OSError("away")
+
+    tiers[0].before_read = fail
+    before = table.kept_digest()
+    with pytest.raises(RuntimeError, match="away"):
+        table.import_rows(np.array([key]), values=np.zeros((1, 2), np.float32))
+    tiers[0].before_read = lambda: None
+    assert table.kept_digest() == before == whole(table)
+    table.import_rows(np.array([key]), values=np.zeros((1, 2), np.float32))
+    assert table.kept_digest() == whole(table) != before
+
+
+@pytest.mark.parametrize("kind", ["memory", "tier", "static", "static_tier", "aged", "aged_tier"])
 @pytest.mark.parametrize("seed", range(300 if NIGHTLY else 12))
-def test_it_is_that_of_the_rows_after_any_life(tables: list[_native.Table], seed: int) -> None:
+def test_it_is_that_of_the_rows_after_any_life(
+    tables: list[_native.Table], seed: int, kind: str
+) -> None:
     rng = np.random.default_rng(seed)
     dim = int(rng.integers(1, 5))
-    table = new(
-        tables,
-        dim=dim,
-        value_dtype=str(rng.choice(["float32", "bfloat16", "float16"])),
-        max_rows=int(rng.choice([0, 60])) or -1,
-        **({"admission_threshold": 2} if seed % 3 == 0 else {}),
-    )
+    static = kind.startswith("static")
+    settings: dict[str, Any] = {
+        "dim": dim,
+        "value_dtype": str(rng.choice(["float32", "bfloat16", "float16"])),
+    }
+    if static:
+        settings |= {"vocabulary": 80}
+    else:
+        settings |= {"max_rows": int(rng.choice([0, 60])) or -1}
+        settings |= {"admission_threshold": 2} if seed % 3 == 0 else {}
+        settings |= {"min_norm": 0.5} if seed % 4 == 1 else {}
+    if kind.startswith("aged"):
+        settings |= {"max_idle_steps": int(rng.integers(1, 12))} if seed % 3 != 1 else {}
+        settings |= {"max_idle_seconds": int(rng.integers(1, 60))} if seed % 3 != 0 else {}
+        settings |= {"on_trigger": True} if seed % 5 == 4 else {}
+    if kind.endswith("tier"):
+        table, _ = over_tier(tables, 24, **settings)
+    else:
+        table = new(tables, **settings)
     table.bind_optimizer("sgd")
-    kept, step, marks = False, 0, [table.mark()]
+    kept, step, seconds, marks = False, 0, 1, [table.mark()]
+    if "max_idle_seconds" in settings:
+        table.set_event_time(seconds)
 
     def draw(n: int) -> np.ndarray:
-        return rng.choice([*range(80), -1, INT64.min, INT64.max], n, replace=False)
+        more = [] if static else [-1, INT64.min, INT64.max]
+        return rng.choice([*range(80), *more], n, replace=False)
 
     def values(n: int) -> np.ndarray:
         return rng.standard_normal((n, dim)).astype(np.float32)
 
     for _ in range(80):
-        what = rng.integers(13)
+        what = rng.integers(14)
         n = int(rng.integers(1, 20))
         if what <= 4:
             step += 1
-            table.set_clock(step, 0)
+            if kind.startswith("aged"):
+                # Before the first event time rows have none.
+                seconds += int(rng.integers(0, 9)) if step > 5 or "max_idle_seconds" in settings else 0
+                if seconds:
+                    table.set_event_time(seconds)
+            else:
+                table.set_clock(step, 0)
             keys = draw(n)
             _, ticket = table.lookup_train(keys)
             if what == 0:
@@ -311,7 +444,7 @@ def test_it_is_that_of_the_rows_after_any_life(tables: list[_native.Table], seed
             table.apply(0.1)
         elif what == 5:
             table.put(draw(n), values(n))
-        elif what == 6:
+        elif what == 6 and not static:
             table.erase(draw(n))
         elif what == 7:
             keys = draw(n)
@@ -325,14 +458,24 @@ def test_it_is_that_of_the_rows_after_any_life(tables: list[_native.Table], seed
             table.release_before(marks[-2])
         elif what == 9 and rng.integers(4) == 0:
             table.clear()
-        elif what == 10:
+        elif what == 10 and not static:
             table.evict()
         elif what == 11:
             table.bind_optimizer(str(rng.choice(["sgd", "adam"])))
         elif what == 12:
             table.export_since(marks[int(rng.integers(max(0, len(marks) - 2), len(marks)))])
-        kept = kept or (bool(rng.integers(3) == 0) and table.keep_digest())
+        elif what == 13 and kind.endswith("tier"):
+            number = table.prefetch(draw(n))
+            table.prefetch_wait(number)
+            table.prefetch_done(number)
+        if not kept and rng.integers(3) == 0:
+            table.keep_digest()
+            kept = True
         if kept:
-            assert table.kept_digest() == whole(table) == of_export(table)
+            if static and table.kept_digest() is None:  # it was cleared
+                table.keep_digest()
+            digest = table.kept_digest()
+            assert digest == whole(table) == of_export(table)
+            assert digest == table.kept_digest()  # what is due was freed
             assert len(table.damaged_rows()) == 0
     assert kept

@@ -49,7 +49,7 @@ def test_the_command_prints_every_choice_and_the_curve(log, tmp_path):
     text = done.stdout.splitlines()
     assert text[0] == (
         f"600 samples, 12 steps, 1,200 lookups, {distinct} distinct keys, 124 bytes a row "
-        "and 8 of its digest, where none leaves with age"
+        "and 8 of its digest, 16 where rows leave with age"
     )
     for outcome in figures["outcomes"]:
         row = 124 if outcome["idle"] is not None else 124 + 8

@@ -137,7 +137,7 @@ void BindTableDigest(TableClass* table) {
   table->def("digest", &DigestOfTable, py::arg("parts") = 1)
       .def("row_digests", &DigestsOfTable, py::arg("part") = 0, py::arg("parts") = 1)
       .def("keep_digest",
-           [](const PyTable& self) { return WithoutPython([&] { return self->KeepDigest(); }); })
+           [](const PyTable& self) { WithoutPython([&] { self->KeepDigest(); }); })
       .def("kept_digest",
            [](const PyTable& self) { return WithoutPython([&] { return self->KeptDigest(); }); })
       .def("damaged_rows", &DamagedRowsOf, py::arg("part") = 0, py::arg("parts") = 1);

@@ -143,7 +143,7 @@ std::vector<int64_t> HostRows::AbsentKeys(const Batch& batch, const PendingRows&
 void HostRows::Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending) {
   const bool reads = purpose == LookupPurpose::kEvaluate;
   const bool trains = purpose == LookupPurpose::kTrain;
-  const bool replaces = purpose == LookupPurpose::kReplace;
+  bool replaces = purpose == LookupPurpose::kReplace;
   const Hold hold = HoldFor(purpose);
   std::vector<uint32_t> missing[kNumShards];
   ForShards(*batch, [&](int s) {
@@ -173,7 +173,16 @@ void HostRows::Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending
     double* const seconds =
         trains ? &stats_.lookup_wait : (reads ? &stats_.evaluation_wait : &other);
     const Stopwatch watch(seconds);
-    tiers_.Read(keys, replaces ? nullptr : &rows, &found);
+    if (replaces && core_.KeepsDigest()) {
+      // What is replaced leaves the digest, so it is read.
+      try {
+        tiers_.Read(keys, &rows, &found);
+        replaces = false;
+      } catch (const RowDamaged&) {
+        core_.DropDigest();  // to replace such a row is how it is mended
+      }
+    }
+    if (replaces || found == nullptr) tiers_.Read(keys, replaces ? nullptr : &rows, &found);
   }
   if (reads) {
     stats_.evaluated += looked_up;

@@ -29,7 +29,7 @@ size_t LowerEviction::Evict(const std::vector<int64_t>& keys, const ReasonOf& re
   tiers_.Read(keys, &rows, &found);
   const size_t stride = core_.context.layout.stride();
   std::vector<int64_t> victims;
-  std::vector<EvictionReason> reasons;
+  std::vector<std::pair<const char*, EvictionReason>> of;  // each victim's block, and why it goes
   for (size_t i = 0; i < keys.size(); ++i) {
     char* block = rows.data() + i * stride;
     if (!found[i] || core_.ShardFor(keys[i]).Holds(keys[i])) continue;
@@ -37,7 +37,7 @@ size_t LowerEviction::Evict(const std::vector<int64_t>& keys, const ReasonOf& re
     const EvictionReason each = reason(block);
     if (each == EvictionReason::kNone) continue;
     victims.push_back(keys[i]);
-    reasons.push_back(each);
+    of.emplace_back(block, each);
   }
   if (victims.empty()) return 0;
   tiers_.fetches().Invalidate(victims);
@@ -49,7 +49,7 @@ size_t LowerEviction::Evict(const std::vector<int64_t>& keys, const ReasonOf& re
   }
   tiers_.OnTier([&] { tiers_.Queue().Erase(victims); });
   for (size_t i = 0; i < victims.size(); ++i) {
-    core_.ShardFor(victims[i]).NoteLowerEviction(victims[i], reasons[i]);
+    core_.ShardFor(victims[i]).NoteLowerEviction(of[i].first, of[i].second);
   }
   tiers_.AddRows(-static_cast<int64_t>(victims.size()));
   return victims.size();

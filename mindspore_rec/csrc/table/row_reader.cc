@@ -54,6 +54,23 @@ KeyedRows RowReader::Find(const IdView& keys, std::vector<char>* copies) {
   return rows;
 }
 
+void RowReader::WalkBelow(const std::function<void(const KeyedRows&)>& fn) {
+  const bool has_unseen = core_.context.has_unseen();
+  std::vector<bool> seen(has_unseen ? core_.config.vocabulary : 0);
+  if (has_unseen) {
+    for (const auto& shard : core_.shards) {
+      for (const char* row : shard->Rows()) seen[Meta(row)->key] = true;
+    }
+  }
+  if (core_.cache != nullptr) {
+    core_.cache->tiers.Walk([&](KeyedRows& rows) {
+      for (size_t i = 0; has_unseen && i < rows.size(); ++i) seen[rows[i].first] = true;
+      fn(rows);
+    });
+  }
+  if (has_unseen) WalkUnseen(seen, fn);
+}
+
 void RowReader::Walk(const std::function<void(const KeyedRows&)>& fn) {
   core_.RequireWrittenBack();
   if (core_.device != nullptr) core_.device->WriteBackAll();

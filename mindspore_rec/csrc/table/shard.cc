@@ -30,6 +30,7 @@ Shard::Shard(const ShardContext* context, int number)
 size_t Shard::size() const { return context_->identity() ? store_.live() : index_->size(); }
 
 bool Shard::HasRoom(size_t rows) const {
+  if (ComesDigested() && digests_.size() < store_.end() + rows) return false;
   return (context_->identity() || store_.room() >= rows) && candidates_.HasRoom(rows);
 }
 
@@ -37,6 +38,7 @@ void Shard::Reserve(size_t rows) {
   if (!context_->identity()) store_.Reserve(rows);
   if (context_->tiered) pins_.resize(std::max(pins_.size(), size_t{store_.end()} + rows));
   candidates_.Reserve(rows);
+  if (ComesDigested()) GrowDigests(size_t{store_.end()} + rows);
 }
 
 void Shard::ReserveNotes(size_t keys) {
@@ -83,6 +85,7 @@ char* Shard::Insert(uint64_t hash, int64_t key) {
     store_.Free(id);
     throw;
   }
+  if (context_->has_unseen()) PlaceDigest(id);
   ++stats_.inserted;
   inserted_ = id;
   return row;

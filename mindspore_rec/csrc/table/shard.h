@@ -22,6 +22,7 @@
 #include "policy/victims.h"
 #include "table/batch.h"
 #include "table/change_log.h"
+#include "table/digest_sums.h"
 #include "table/index.h"
 #include "table/lookup_purpose.h"
 #include "table/placement.h"
@@ -219,16 +220,20 @@ class Shard {
   // Write the rows of keys to places `first` and on, as evaluation sees them; absent ones are
   // marked. Requires: no vocabulary, no lower tiers, no device cache. Throws std::bad_alloc.
   void Export(const std::vector<int64_t>& keys, size_t first, ExportedRows* out);
-  // Keep the digest of each row from now on (row_digest.h), and their sum: as the row was when the
-  // current epoch began, or was exported since; 8 bytes a row. A row that changes costs nothing
-  // until it is exported or the next epoch begins, when it is hashed. Requires: changes are
-  // recorded; no vocabulary, no lower tiers, no device cache. Throws std::bad_alloc, and keeps none
-  // then.
-  void KeepDigest();
+  // Keep the digest of each row in host memory from now on (row_digest.h), 8 bytes a row, and the
+  // sum over all rows of this shard, wherever they are: as each was when the current epoch began,
+  // or was exported since. A row that changes costs nothing until it is exported, demoted, or the
+  // next epoch begins, when it is hashed. A row in a lower tier counts as it was when it was
+  // demoted, a key without a place (has_unseen) as its first row; nothing is kept of either.
+  // `elsewhere` has the sums of these. Requires: changes are recorded; what a device cache has is
+  // written back. Throws std::bad_alloc, and keeps none then. Where memory runs out later, the
+  // digest is dropped and the call goes on.
+  void KeepDigest(DigestSums elsewhere);
   void DropDigest() noexcept;
   bool keeps_digest() const { return keeps_digest_; }
-  // Return the digest of all rows, those that are due among them. Requires KeepDigest.
-  uint64_t Digest() const;
+  // Return the digest of all rows that are not due. Requires KeepDigest, and that what a device
+  // cache has is written back.
+  uint64_t Digest();
   // Append the keys of rows that have another digest than is kept of them, though nothing has
   // touched them in the current epoch: their memory has changed by itself. Looks at one of `parts`
   // parts of the places. Requires KeepDigest.
@@ -293,8 +298,8 @@ class Shard {
     Meta(block)->dirty = 0;
     Fresh(block, key);
   }
-  // Count and remember that a row in a lower tier was evicted.
-  void NoteLowerEviction(int64_t key, EvictionReason reason);
+  // Count and remember that a row in a lower tier, which is in that block, was evicted.
+  void NoteLowerEviction(const char* block, EvictionReason reason);
   void NoteDeleted(int64_t key) { changes_.Deleted(key); }
   bool recording() const { return changes_.enabled(); }
   // Return the place of a row in the order of eviction: the lower, the earlier it goes.
@@ -303,7 +308,7 @@ class Shard {
   size_t row_bytes() const { return store_.bytes(); }
   size_t index_bytes() const { return index_->bytes(); }
   size_t log_bytes() const { return changes_.bytes(); }
-  size_t digest_bytes() const { return digests_.capacity() * sizeof(uint64_t); }
+  size_t digest_bytes() const { return digests_.capacity() * sizeof(uint64_t) + sums_.bytes(); }
   size_t index_entries() const { return index_->entries(); }
   const ShardStats& stats() const { return stats_; }
 
@@ -334,17 +339,25 @@ class Shard {
   template <typename Fn>
   void ForTouched(size_t bytes, const Fn& fn) const;
   uint64_t DigestOf(const char* row) const;
-  void TakeDigest(uint32_t id, uint64_t digest) {
-    digest_ += digest - digests_[id];
-    digests_[id] = digest;
-  }
-  uint64_t KeptDigestOf(uint32_t id) const { return id < digests_.size() ? digests_[id] : 0; }
+  // Replace what is kept of a row by its digest now. Where memory runs out, drop the digest; so
+  // do those below.
+  void TakeDigest(uint32_t id, uint64_t digest) noexcept;
   // Take a row that is about to be dropped out of the digest.
-  void Undigest(uint32_t id) noexcept {
-    if (id >= digests_.size()) return;
-    digest_ -= digests_[id];
-    digests_[id] = 0;
+  void Undigest(uint32_t id) noexcept;
+  // Note the digest of a row that has come to its place and is in the sums already.
+  void PlaceDigest(uint32_t id) noexcept;
+  // Leave a row that is about to be demoted in the sums.
+  void LeaveDigest(uint32_t id) noexcept;
+  // Hash the rows that the current epoch touched; with `clear` they are not dirty any more.
+  void DigestTouched(bool clear) noexcept;
+  // Return the digest of the row that a key of the vocabulary has at first. Requires KeepDigest.
+  uint64_t FirstDigest(int64_t key) noexcept;
+  // Whether a row that comes into host memory has a digest that is in the sum already.
+  bool ComesDigested() const {
+    return keeps_digest_ && (context_->tiered || context_->has_unseen());
   }
+  // Have digests_ and sums_ reach that many places. Where memory runs out, drop the digest.
+  void GrowDigests(size_t places) noexcept;
   // Make room for that many more rows with a copy in a lower tier. Throws std::bad_alloc.
   void ReserveCopies(size_t more);
   RowPin& PinOf(uint32_t id);
@@ -375,7 +388,8 @@ class Shard {
   bool keeps_digest_ = false;
   bool digests_fresh_ = false;     // nothing was touched since all that had been was exported
   std::vector<uint64_t> digests_;  // by place; 0: there was no row
-  uint64_t digest_ = 0;            // their sum
+  DigestSums sums_;                // of all rows, those that are not in host memory among them
+  std::vector<char> first_;        // what FirstDigest fills
 };
 
 }  // namespace msrec

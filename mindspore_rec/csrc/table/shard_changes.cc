@@ -2,14 +2,18 @@
 //
 // Shard: what changed, by epochs, and the digests that are kept of rows.
 //
-// Of each row a digest is kept, and the sum of all. Nothing is done when a row changes: rows that
-// the epoch touched are hashed as they are exported, when they are in the processor's cache, and
-// the sum gets the difference to what was kept of them. Where nothing was exported since the last
-// change, they are hashed when the next epoch begins.
+// Of each row in host memory a digest is kept, and the sum of all. Nothing is done when a row
+// changes: rows that the epoch touched are hashed as they are exported, when they are in the
+// processor's cache, and the sum gets the difference to what was kept of them. Where nothing was
+// exported since the last change, they are hashed when the next epoch begins. A row that is demoted
+// (shard_tiers.cc) is brought up to date and stays in the sum; one that is promoted is hashed.
 #include <algorithm>
+#include <new>
+#include <utility>
 
 #include "table/exported_rows.h"
 #include "table/row_digests.h"
+#include "table/row_values.h"
 #include "table/shard.h"
 
 namespace msrec {
@@ -30,6 +34,16 @@ void Shard::ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn)
   uint32_t ids[kBlock];
   for (size_t first = 0; first < n; first += kBlock) {
     const size_t some = std::min(kBlock, n - first);
+    if (context_->identity()) {
+      for (size_t i = first; i < first + some; ++i) {
+        const char* row = store_.Row(static_cast<uint32_t>(keys[i] / kNumShards));
+        for (size_t b = 0; b < bytes; b += kLine) __builtin_prefetch(row + b);
+      }
+      for (size_t i = first; i < first + some; ++i) {
+        fn(i, static_cast<uint32_t>(keys[i] / kNumShards));
+      }
+      continue;
+    }
     for (size_t i = 0; i < some; ++i) {
       hashes[i] = IndexHash(keys[first + i]);
       chunks[i] = index_->Prefetch(hashes[i]);
@@ -83,7 +97,7 @@ void Shard::Export(const std::vector<int64_t>& keys, size_t first, ExportedRows*
   const RowLayout& layout = context_->layout;
   const size_t bytes =
       out->state_width > 0 ? layout.stride() : sizeof(RowMeta) + layout.value_bytes();
-  if (keeps_digest_) digests_.resize(store_.end());
+  if (keeps_digest_) GrowDigests(store_.end());
   DigestBatch digests(layout, [this](uint32_t id, uint64_t digest) { TakeDigest(id, digest); });
   ForPlaces(keys.data(), keys.size(), PrefetchedBytes(bytes), [&](size_t i, uint32_t id) {
     const char* row = id == Index::kNone ? nullptr : store_.Row(id);
@@ -96,21 +110,10 @@ void Shard::Export(const std::vector<int64_t>& keys, size_t first, ExportedRows*
 }
 
 void Shard::BeginEpoch(uint64_t epoch, uint64_t oldest) {
-  const RowLayout& layout = context_->layout;
-  const size_t value_end = sizeof(RowMeta) + layout.value_bytes();
   if (changes_.enabled()) {
-    if (context_->identity()) {
-      for (size_t i = 0; i < changes_.current()->size(); ++i) {
-        Meta(IdentityRow((*changes_.current())[i]))->dirty = 0;
-      }
-    } else if (keeps_digest_ && !digests_fresh_) {
-      digests_.resize(store_.end());
-      DigestBatch digests(layout, [this](uint32_t id, uint64_t digest) { TakeDigest(id, digest); });
-      ForTouched(PrefetchedBytes(value_end), [&](uint32_t id, char* row) {
-        if (Meta(row)->dirty) digests.Add(id, row);
-        Meta(row)->dirty = 0;
-      });
-      digests.Flush();
+    if (keeps_digest_ && !digests_fresh_) GrowDigests(store_.end());
+    if (keeps_digest_ && !digests_fresh_) {
+      DigestTouched(true);
     } else {
       ForTouched(sizeof(RowMeta), [](uint32_t, char* row) { Meta(row)->dirty = 0; });
     }
@@ -132,46 +135,123 @@ uint64_t Shard::DigestOf(const char* row) const {
   return digest;
 }
 
-void Shard::KeepDigest() {
+void Shard::KeepDigest(DigestSums elsewhere) {
   std::vector<uint64_t> digests(store_.end());
-  uint64_t sum = 0;
+  std::vector<char> first(context_->is_static() ? store_.stride() : 0);
+  first_.swap(first);
+  DigestSums sums = std::move(elsewhere);
+  sums.Reserve(store_.end());
   DigestBatch batch(context_->layout, [&](uint32_t id, uint64_t digest) {
     digests[id] = digest;
-    sum += digest;
+    sums.Replace(id, 0, digest, *Meta(store_.Row(id)));
   });
   for (uint32_t id = 0; id < store_.end(); ++id) {
-    if (Meta(store_.Row(id))->live) batch.Add(id, store_.Row(id));
+    if (Meta(store_.Row(id))->live) {
+      batch.Add(id, store_.Row(id));
+    } else if (context_->identity()) {
+      // Memory of rows that were never seen stays untouched.
+      digests[id] = FirstDigest(static_cast<int64_t>(id) * kNumShards + number_);
+      sums.Replace(id, 0, digests[id], *Meta(store_.Row(id)));
+    }
   }
   batch.Flush();
   digests_.swap(digests);
-  digest_ = sum;
+  sums_ = std::move(sums);
   keeps_digest_ = true;
 }
 
 void Shard::DropDigest() noexcept {
   keeps_digest_ = false;
   std::vector<uint64_t>().swap(digests_);  // assigning {} would keep the memory
-  digest_ = 0;
+  std::vector<char>().swap(first_);
+  sums_.Clear();
 }
 
-uint64_t Shard::Digest() const {
-  std::vector<uint32_t> touched;
-  ForTouched(sizeof(RowMeta), [&](uint32_t id, const char* row) {
-    if (Meta(row)->dirty) touched.push_back(id);
+void Shard::GrowDigests(size_t places) noexcept {
+  if (digests_.size() >= places) return;
+  try {
+    sums_.Reserve(places);
+    digests_.resize(places);
+  } catch (const std::bad_alloc&) {
+    DropDigest();
+  }
+}
+
+uint64_t Shard::FirstDigest(int64_t key) noexcept {
+  const RowLayout& layout = context_->layout;
+  float value[kMaxDim];
+  context_->kernels->initialize(context_->initializer, key, layout.dim, value);
+  Meta(first_.data())->key = key;
+  WriteValue(layout, value, first_.data());
+  return DigestOf(first_.data());
+}
+
+void Shard::TakeDigest(uint32_t id, uint64_t digest) noexcept {
+  if (!keeps_digest_) return;
+  try {
+    sums_.Replace(id, digests_[id], digest, *Meta(store_.Row(id)));
+    digests_[id] = digest;
+  } catch (const std::bad_alloc&) {
+    DropDigest();
+  }
+}
+
+void Shard::Undigest(uint32_t id) noexcept {
+  if (id >= digests_.size()) return;
+  sums_.Remove(id, digests_[id]);
+  digests_[id] = 0;
+}
+
+void Shard::PlaceDigest(uint32_t id) noexcept {
+  if (keeps_digest_) GrowDigests(store_.end());
+  if (!keeps_digest_) return;
+  const char* row = store_.Row(id);
+  digests_[id] = DigestOf(row);
+  sums_.Place(id, *Meta(row));
+}
+
+void Shard::LeaveDigest(uint32_t id) noexcept {
+  if (keeps_digest_) GrowDigests(store_.end());
+  if (!keeps_digest_) return;
+  const char* row = store_.Row(id);
+  // One that nothing has touched is not hashed: if its memory has changed by itself, the sum must
+  // tell.
+  if (Meta(row)->dirty) TakeDigest(id, DigestOf(row));
+  if (keeps_digest_) digests_[id] = 0;
+}
+
+void Shard::DigestTouched(bool clear) noexcept {
+  const RowLayout& layout = context_->layout;
+  DigestBatch digests(layout, [this](uint32_t id, uint64_t digest) { TakeDigest(id, digest); });
+  const size_t value_end = sizeof(RowMeta) + layout.value_bytes();
+  ForTouched(PrefetchedBytes(value_end), [&](uint32_t id, char* row) {
+    if (!Meta(row)->dirty) return;
+    digests.Add(id, row);
+    if (clear) Meta(row)->dirty = 0;
   });
-  std::sort(touched.begin(), touched.end());
-  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
-  uint64_t sum = digest_;
-  for (const uint32_t id : touched) sum += DigestOf(store_.Row(id)) - KeptDigestOf(id);
-  return sum;
+  digests.Flush();
+}
+
+uint64_t Shard::Digest() {
+  if (!digests_fresh_) {
+    GrowDigests(store_.end());
+    if (!keeps_digest_) return 0;
+    DigestTouched(false);
+    digests_fresh_ = keeps_digest_;
+  }
+  return sums_.Sum([this](RowMeta& meta) {
+    FillTime(&meta);
+    return context_->Due(meta);
+  });
 }
 
 void Shard::DamagedRows(uint32_t part, uint32_t parts, std::vector<int64_t>* keys) const {
   DigestBatch batch(context_->layout, [&](uint32_t id, uint64_t digest) {
     if (digest != digests_[id]) keys->push_back(Meta(store_.Row(id))->key);
   });
-  const size_t end = digests_.size() * (part + 1) / parts;
-  for (size_t id = digests_.size() * part / parts; id < end; ++id) {
+  const size_t places = std::min(digests_.size(), size_t{store_.end()});
+  const size_t end = places * (part + 1) / parts;
+  for (size_t id = places * part / parts; id < end; ++id) {
     const char* row = store_.Row(static_cast<uint32_t>(id));
     if (Meta(row)->live && !Meta(row)->dirty) batch.Add(static_cast<uint32_t>(id), row);
   }

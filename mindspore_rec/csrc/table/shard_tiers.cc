@@ -3,6 +3,7 @@
 // Shard: rows that are promoted from lower tiers and demoted to them.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "table/shard.h"
 
@@ -70,6 +71,7 @@ char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
   }
   if (hold == Hold::kStep || hold == Hold::kCall) HoldRow(id, hold);
   ++copies_;
+  PlaceDigest(id);
   return row;
 }
 
@@ -118,6 +120,7 @@ void Shard::CopyRow(uint32_t place, std::vector<int64_t>* keys, std::vector<char
 
 void Shard::FreeDemoted(uint32_t place) noexcept {
   const int64_t key = Meta(store_.Row(place))->key;
+  LeaveDigest(place);
   index_->Erase(IndexHash(key), key);
   if (pins_[place].copy) --copies_;
   store_.Free(place);
@@ -160,7 +163,15 @@ const char* Shard::ReadThrough(char* block) const {
   return context_->Due(*Meta(block)) ? nullptr : block;
 }
 
-void Shard::NoteLowerEviction(int64_t key, EvictionReason reason) {
+void Shard::NoteLowerEviction(const char* block, EvictionReason reason) {
+  const int64_t key = Meta(block)->key;
+  if (keeps_digest_) {
+    try {
+      sums_.RemoveBelow(*Meta(block), DigestOf(block));
+    } catch (const std::bad_alloc&) {
+      DropDigest();
+    }
+  }
   changes_.Deleted(key);
   evictions_.Add({key, context_->step, context_->time, reason});
   CountEvicted(reason);

@@ -102,7 +102,7 @@ void Shard::Clear(Empty empty) {
   cursor_ = 0;
   sample_ = 0;
   digests_.clear();
-  digest_ = 0;
+  sums_.Clear();
 }
 
 }  // namespace msrec

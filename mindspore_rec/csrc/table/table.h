@@ -193,10 +193,14 @@ class Table {
   using TakeDigests = std::function<void(const int64_t*, const uint64_t*, size_t)>;
   void Digests(const TakeDigests& fn);
   // Keep the digest of all rows as they change, for KeptDigest, until nobody records changes.
-  // Whether that is possible: of tables whose rows are all in host memory, are not evicted by age
-  // and are not those of a vocabulary. Requires a mark.
-  bool KeepDigest();
+  // Reads the rows below host memory and hashes all, once. It ends where memory for it runs out,
+  // where a table of a vocabulary is cleared, where a limit of age is turned on or off, where a
+  // damaged row in a lower tier is replaced, and where a mark is taken while a row's newest value
+  // is out of the host's reach; ask anew after the next mark.
+  // Requires a mark. Throws as reading the rows does, and keeps none then.
+  void KeepDigest();
   // Return the digest that is kept, the same that the sum over Digests is; nothing without one.
+  // Throws std::runtime_error where a row's newest value is out of the host's reach.
   std::optional<uint64_t> KeptDigest();
   // Return the keys of rows whose values have changed in memory though nothing changed them since
   // the last mark. Looks at one of `parts` parts of the places of rows. Throws where no digest is
@@ -311,6 +315,13 @@ class Table {
                  const RowsOut& out);
   // Throw where rows are quantised.
   void RefuseQuantised(const char* what) const;
+  // Have every shard keep its digest, computed anew.
+  void RenewDigest();
+  // Whether a digest is kept. Brings rows in host memory up to date, if so.
+  bool DigestIsReady();
+  // Bring rows in host memory up to date before an epoch ends, if a digest is kept; drop it where
+  // that cannot be.
+  void WriteBackForDigest() noexcept;
   // Requires quantised rows, as the next three do. Null bags: each row by itself.
   void LookUpQuantised(const IdView& ids, const IdFilter& filter, const BagView* bags,
                        const float* unknown, const RowsOut& out) const;

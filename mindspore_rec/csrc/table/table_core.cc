@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table/table_core.h"
 
+#include <algorithm>
 #include <limits>
 #include <new>
 #include <stdexcept>
@@ -178,6 +179,15 @@ void TableCore::ReserveChanges(const std::vector<int64_t>& keys, bool all) {
   for (int s = 0; s < kNumShards; ++s) {
     shards[s]->ReserveChanges(more[s] + (all ? shards[s]->size() : 0));
   }
+}
+
+bool TableCore::KeepsDigest() const {
+  return std::all_of(shards.begin(), shards.end(),
+                     [](const auto& shard) { return shard->keeps_digest(); });
+}
+
+void TableCore::DropDigest() noexcept {
+  for (const auto& shard : shards) shard->DropDigest();
 }
 
 size_t TableCore::OwnedVocabulary() const {

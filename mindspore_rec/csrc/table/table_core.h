@@ -75,6 +75,10 @@ struct TableCore {
   // Let rows have that layout from now on. Requires: the shards' rows have it.
   void TakeLayout(const RowLayout& layout);
 
+  // Whether every shard keeps a digest; one that runs out of memory drops its own.
+  bool KeepsDigest() const;
+  void DropDigest() noexcept;
+
   // Make room in the change log for these keys and, with `all`, for all rows in host memory and the
   // vocabulary. Throws std::bad_alloc.
   void ReserveChanges(const std::vector<int64_t>& keys, bool all);

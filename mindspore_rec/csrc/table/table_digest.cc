@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "cache/row_cache.h"
 #include "serving/quantised_rows.h"
 #include "table/for_shards.h"
 #include "table/row_digests.h"
@@ -58,42 +59,76 @@ void Table::Digests(const TakeDigests& fn) {
   });
 }
 
-bool Table::KeepDigest() {
-  return Guard::Run(this, [&] {
+void Table::KeepDigest() {
+  Guard::Run(this, [&] {
     if (core_.oldest_mark == 0) {
       throw std::invalid_argument(
           core_.Where("no changes are recorded, of which a digest is kept"));
     }
-    const bool possible = core_.cache == nullptr && core_.device == nullptr &&
-                          core_.quantised == nullptr && !core_.context.is_static() &&
-                          !core_.context.eviction.by_age();
-    if (!possible) return false;
-    ForAllShards([&](int s) {
-      if (!core_.shards[s]->keeps_digest()) core_.shards[s]->KeepDigest();
-    });
-    return true;
+    if (!core_.KeepsDigest()) RenewDigest();
   });
+}
+
+void Table::RenewDigest() {
+  core_.DropDigest();
+  core_.RequireWrittenBack();
+  if (core_.device != nullptr) core_.device->WriteBackAll();
+  std::vector<DigestSums> elsewhere(kNumShards, DigestSums(core_.context.eviction));
+  std::vector<uint64_t> digests;
+  reader_.WalkBelow([&](const KeyedRows& rows) {
+    digests.resize(rows.size());
+    ForBlocks(rows.size(), kBlockRows, [&](size_t begin, size_t end) {
+      std::vector<const char*> of;
+      for (size_t i = begin; i < end; ++i) of.push_back(rows[i].second);
+      DigestRows(core_.context.layout, of.data(), of.size(), digests.data() + begin);
+    });
+    for (size_t i = 0; i < rows.size(); ++i) {
+      elsewhere[core_.ShardNumber(rows[i].first)].AddBelow(*Meta(rows[i].second), digests[i]);
+    }
+  });
+  try {
+    ForAllShards([&](int s) { core_.shards[s]->KeepDigest(std::move(elsewhere[s])); });
+  } catch (const std::bad_alloc&) {
+    core_.DropDigest();
+    throw;
+  }
+}
+
+bool Table::DigestIsReady() {
+  if (!core_.KeepsDigest()) {
+    core_.DropDigest();  // of some shards it may be left
+    return false;
+  }
+  core_.RequireWrittenBack();
+  if (core_.device != nullptr) core_.device->WriteBackAll();
+  return true;
 }
 
 std::optional<uint64_t> Table::KeptDigest() {
   return Guard::Run(this, [&]() -> std::optional<uint64_t> {
-    const bool kept = core_.shards[0]->keeps_digest() && core_.cache == nullptr &&
-                      core_.device == nullptr && !core_.context.eviction.by_age();
-    if (!kept) {
-      for (const auto& shard : core_.shards) shard->DropDigest();
-      return std::nullopt;
-    }
+    if (!DigestIsReady()) return std::nullopt;
     uint64_t of[kNumShards];
     ForAllShards([&](int s) { of[s] = core_.shards[s]->Digest(); });
+    if (!core_.KeepsDigest()) return std::nullopt;  // memory has run out for it
     uint64_t sum = 0;
     for (const uint64_t each : of) sum += each;
     return sum;
   });
 }
 
+void Table::WriteBackForDigest() noexcept {
+  if (core_.device == nullptr || !core_.KeepsDigest()) return;
+  try {
+    core_.RequireWrittenBack();
+    core_.device->WriteBackAll();
+  } catch (const std::exception&) {
+    core_.DropDigest();
+  }
+}
+
 std::vector<int64_t> Table::DamagedRows(uint32_t part, uint32_t parts) {
   return Guard::Run(this, [&] {
-    if (!core_.shards[0]->keeps_digest()) {
+    if (!core_.KeepsDigest()) {
       throw std::invalid_argument(core_.Where("keeps no digests to compare its rows with"));
     }
     std::vector<int64_t> of[kNumShards];

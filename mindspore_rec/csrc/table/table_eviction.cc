@@ -25,7 +25,15 @@ void Table::SetAdmissionThreshold(int64_t threshold) {
 }
 
 void Table::SetEviction(const Eviction& eviction) {
-  Guard::Run(this, [&] { evictor_.Set(eviction); });
+  Guard::Run(this, [&] {
+    const Eviction before = core_.context.eviction;
+    evictor_.Set(eviction);
+    // The digest is summed by the limits that there are.
+    if ((before.max_idle_steps >= 0) != (eviction.max_idle_steps >= 0) ||
+        (before.max_idle_seconds >= 0) != (eviction.max_idle_seconds >= 0)) {
+      core_.DropDigest();
+    }
+  });
 }
 
 size_t Table::SetScores(const IdView& keys, const float* scores) {

@@ -67,6 +67,7 @@ ExportedRows Table::ExportKeys(const IdView& keys, bool with_state) {
 uint64_t Table::Mark() {
   return Guard::Run(this, [&] {
     RefuseQuantised("recording changes");
+    WriteBackForDigest();
     ForAllShards([&](int s) { core_.shards[s]->BeginEpoch(core_.epoch + 1, 0); });
     ++core_.epoch;
     if (core_.oldest_mark == 0) core_.oldest_mark = core_.epoch;
@@ -244,6 +245,8 @@ void Table::Clear() {
     if (core_.device != nullptr) core_.device->Clear();
     for (int s = 0; s < kNumShards; ++s) core_.shards[s]->Clear(std::move(empty[s]));
     ++core_.relayouts;
+    // Every key of a vocabulary has its first row again. Whoever wants the digest asks anew.
+    if (core_.context.is_static()) core_.DropDigest();
     if (core_.cache == nullptr) return;
     try {
       core_.cache->tiers.Queue().Drain();

@@ -16,6 +16,8 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -210,6 +212,7 @@ class Life {
   void Live(int operations) {
     for (int i = 0; i < operations && !::testing::Test::HasFatalFailure(); ++i) {
       Operation();
+      if (rng_.OneIn(2)) CompareDigest();
       if (::testing::Test::HasFatalFailure()) FAIL() << "operation " << i << ": " << doing_;
     }
     std::string read_wrong;
@@ -234,8 +237,23 @@ class Life {
     }
   }
   int thrown() const { return thrown_; }
+  int compared_digests() const { return compared_digests_; }
 
  private:
+  // The digest that is kept, if there is one, is that of the rows.
+  void CompareDigest() {
+    if (mark_ == 0) return;
+    const std::optional<uint64_t> kept = table_.KeptDigest();
+    if (!kept.has_value()) return;
+    uint64_t sum = 0;
+    table_.Digests([&](const int64_t*, const uint64_t* digests, size_t n) {
+      sum = std::accumulate(digests, digests + n, sum);
+    });
+    ASSERT_EQ(*kept, sum) << "the digest";
+    ASSERT_TRUE(table_.DamagedRows(0, 1).empty());
+    ++compared_digests_;
+  }
+
   bool is_static() const { return table_.config().vocabulary > 0; }
   std::vector<int64_t> Ids(size_t most) {
     auto ids = rng_.Keys(rng_.Below(most), 400);
@@ -471,8 +489,15 @@ class Life {
         mark_ = mark;
         std::string wrong;
         base_ = TableState::Of(&table_, &wrong);
-        return;
+        return Do("keep digest", [&](Table* table) { table->KeepDigest(); });
       }
+      case 20:
+        if (mark_ == 0) return;
+        if (rng_.OneIn(2)) {
+          Do("delta", [&](Table* table) { table->ExportSince(mark_, true, false); });
+        }
+        Do("next mark", [&](Table* table) { table->Mark(); });
+        return Do("keep digest", [&](Table* table) { table->KeepDigest(); });
       case 19:
         if (n < 1) return;
         Do("discard", [&](Table* table) { table->DiscardGradients(); });
@@ -529,6 +554,7 @@ class Life {
   TableState base_;
   std::string doing_;
   int thrown_ = 0;
+  int compared_digests_ = 0;
 };
 
 class TableFaults : public ::testing::TestWithParam<Kind> {};
@@ -573,7 +599,7 @@ TEST_P(TableFaults, EveryCallDoesAllOrNothing) {
   const std::vector<int64_t> ids = Range(0, 20000);
   std::vector<float> out(ids.size() * 3);
   Table(of_all).LookupEval(View(ids), {}, out.data());
-  int thrown = 0;
+  int thrown = 0, compared_digests = 0;
   const uint64_t first = FromEnvironment("MINDSPORE_REC_LIVES_FIRST", 0);
   const uint64_t lives = FromEnvironment("MINDSPORE_REC_LIVES", kLives);
   for (uint64_t seed = first; seed < first + lives; ++seed) {
@@ -594,8 +620,10 @@ TEST_P(TableFaults, EveryCallDoesAllOrNothing) {
     life.Live(IsLong(seed) ? kLong : kShort);
     if (HasFatalFailure()) return;
     thrown += life.thrown();
+    compared_digests += life.compared_digests();
   }
   if (lives < kLives) return;
+  EXPECT_GT(compared_digests, kFewer > 1 ? 0 : 20);
   if (faults != "float_mode" && faults != "threads") EXPECT_GT(thrown, 20);
   if (all_threads) EXPECT_GT(AllocationFaults::on_other_threads(), before);
 }

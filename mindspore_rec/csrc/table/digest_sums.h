@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// DigestSums: the sum of the digests of a shard's rows. Rows that are due are there for nobody, and
+// become due without being written; so where rows are evicted by age, there is a sum for each time
+// at which rows were last seen, and those of rows that are not due make up the digest. A row in
+// host memory remembers in which sum it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "policy/eviction.h"
+
+namespace msrec {
+
+class DigestSums {
+ public:
+  DigestSums() = default;
+  // Keeps sums by the limits of age that these rules set.
+  explicit DigestSums(const Eviction& eviction)
+      : by_steps_(eviction.max_idle_steps >= 0), by_seconds_(eviction.max_idle_seconds >= 0) {}
+
+  void Clear() noexcept {
+    all_ = 0;
+    of_.clear();
+    std::vector<uint64_t>().swap(seen_);  // assigning {} would keep the memory
+  }
+
+  // Make room for places below `end`. Throws std::bad_alloc.
+  void Reserve(size_t end) {
+    if (by_age() && seen_.size() < end) seen_.resize(end);
+  }
+  // Replace the part of the row in a place, `before`, by `after`, which was last seen as `meta`
+  // says. Throws std::bad_alloc, and has changed nothing then.
+  void Replace(uint32_t place, uint64_t before, uint64_t after, const RowMeta& meta) {
+    if (!by_age()) {
+      all_ += after - before;
+      return;
+    }
+    const uint64_t seen = Seen(meta);
+    Add(seen, after);
+    Take(seen_[place], before);
+    seen_[place] = seen;
+  }
+  // Note where a row is counted that has come into that place, and was counted before.
+  void Place(uint32_t place, const RowMeta& meta) noexcept {
+    if (by_age()) seen_[place] = Seen(meta);
+  }
+  void Remove(uint32_t place, uint64_t digest) noexcept {
+    if (by_age()) {
+      Take(seen_[place], digest);
+    } else {
+      all_ -= digest;
+    }
+  }
+  // Count a row that has no place; or, below, no longer. Throw std::bad_alloc, and have changed
+  // nothing then.
+  void AddBelow(const RowMeta& meta, uint64_t digest) {
+    if (by_age()) {
+      Add(Seen(meta), digest);
+    } else {
+      all_ += digest;
+    }
+  }
+  void RemoveBelow(const RowMeta& meta, uint64_t digest) { AddBelow(meta, -digest); }
+
+  // Return the sum over the rows of which due(metadata) does not hold. Of the metadata there is
+  // what decides that: the last step or second, or both.
+  template <typename Fn>
+  uint64_t Sum(const Fn& due) const {
+    if (!by_age()) return all_;
+    uint64_t sum = 0;
+    for (const auto& [seen, each] : of_) {
+      RowMeta meta{};
+      meta.last_step = static_cast<uint32_t>(seen >> 32);
+      meta.last_time = static_cast<uint32_t>(seen);
+      if (!due(meta)) sum += each;
+    }
+    return sum;
+  }
+
+  size_t bytes() const {
+    constexpr size_t kNode = 4 * sizeof(void*) + 2 * sizeof(uint64_t);  // of a map
+    return seen_.capacity() * sizeof(uint64_t) + of_.size() * kNode;
+  }
+
+ private:
+  bool by_age() const { return by_steps_ || by_seconds_; }
+  // Only what decides whether the row is due, so that there are few sums.
+  uint64_t Seen(const RowMeta& meta) const {
+    return (by_steps_ ? uint64_t{meta.last_step} << 32 : 0) | (by_seconds_ ? meta.last_time : 0);
+  }
+  void Add(uint64_t seen, uint64_t digest) {
+    if (digest == 0) return;
+    const auto at = of_.try_emplace(seen, 0).first;
+    at->second += digest;
+    if (at->second == 0) of_.erase(at);
+  }
+  // Take a part out of a sum that it is in, which needs no memory.
+  void Take(uint64_t seen, uint64_t digest) noexcept { Add(seen, -digest); }
+
+  bool by_steps_ = false, by_seconds_ = false;
+  uint64_t all_ = 0;  // where nothing is evicted by age
+  // By the last step in the upper half and the last second in the lower one. Ordered, and not by a
+  // hash, since users choose the seconds. A sum of 0 has no entry: whatever rows are in it, it adds
+  // nothing.
+  std::map<uint64_t, uint64_t> of_;
+  std::vector<uint64_t> seen_;  // by place: the sum that the row is in
+};
+
+}  // namespace msrec
