@@ -24,7 +24,6 @@ import itertools
 import logging
 import os
 import random
-import shutil
 import sys
 import tempfile
 import threading
@@ -35,9 +34,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +55,7 @@ from mindspore_rec.stream import (
     pack,
     read_watch,
 )
+from tests.simulation.contents import batches_of, parsed
 from tests.simulation.disk import Disk, FileLock, make_directories
 from tests.simulation.model import (
     KEYS,
@@ -84,7 +84,7 @@ __all__ = ["FindingError", "Outcome", "simulate"]
 
 logger = logging.getLogger("mindspore_rec")
 
-_LEFT = ".tmp-"
+_ROOT = Path("/simulation")  # of the disk, which the system does not see
 
 
 class FindingError(AssertionError):
@@ -139,13 +139,12 @@ class World:
 
     Args:
         seed: of everything.
-        root: an empty directory in memory.
         keep_trace: whether to keep the trace.
         fixed: settings that the seed does not decide. Default: none.
     """
 
     def __init__(
-        self, seed: int, root: Path, keep_trace: bool, fixed: Mapping[str, Any] | None = None
+        self, seed: int, keep_trace: bool, fixed: Mapping[str, Any] | None = None
     ) -> None:
         self.seed = seed
         self.chance = random.Random(f"faults {seed}")
@@ -155,16 +154,17 @@ class World:
             setattr(self.settings, name, value)
         self.scheduler = Scheduler(seed, keep_trace=keep_trace)
         self.scheduler.on_step = self._maybe_kill
-        self.disk = Disk(root, self.scheduler)
+        self.disk = Disk(_ROOT, self.scheduler)
         self.disk.fails = self._fails
         self.disk.forgets_order = self.settings.forgets_order
-        self.run = root / "run"
+        self.run = _ROOT / "run"
         self.finding: str | None = None
         self.counts = dict.fromkeys(
             ("yields", "switches", "operations", "errors", "kills", "power", "lives", "steps",
              "answers", "restores"), 0,
         )  # fmt: skip
         self._quiet = False
+        self._may_kill = self.settings.death > 0
         self._deaths = self._errors = 0
         self._full_until = 0  # operations
         self._power = False
@@ -183,16 +183,15 @@ class World:
     # ---- faults
 
     def _maybe_kill(self) -> None:
+        if not self._may_kill or self.chance.random() >= self.settings.death:
+            return
         settings = self.settings
-        if self._quiet or self._deaths >= settings.most_deaths or not settings.death:
-            return
-        if self.chance.random() >= settings.death:
-            return
         task = current_task()
         assert task is not None
         if task.process is self._own:
             return
         self._deaths += 1
+        self._may_kill = self._deaths < settings.most_deaths
         if self.chance.random() < settings.power:
             self.scheduler.note("POWER LOSS")
             self._power = True
@@ -376,7 +375,7 @@ class World:
         self.scheduler.start(self._own, "producer", lambda: self._produce(topic, settings.steps, 0))
         self._until_trained(topic)
         self.scheduler.note("QUIET from here on")
-        self._quiet = True
+        self._quiet, self._may_kill = True, False
         first = len(self.sent) % settings.partitions
         self.target += settings.quiet_steps
         self.scheduler.start(
@@ -490,11 +489,11 @@ class World:
         """
         with _installed(self):
             self.scheduler.run(self._own, self._main)
-        if self._own.failure is not None:
-            raise self._own.failure
-        said = io.StringIO()
-        with redirect_stdout(said):
-            code = checkpoint_command(["verify", str(self.run)])
+            if self._own.failure is not None:
+                raise self._own.failure
+            said = io.StringIO()
+            with redirect_stdout(said):
+                code = checkpoint_command(["verify", str(self.run)])
         if code != 0:
             raise FindingError(f"verify finds a bad checkpoint in the end: {said.getvalue()}")
 
@@ -539,6 +538,22 @@ class _Lines(logging.Handler):
         self._scheduler.note(f"LOG {text}")
 
 
+def _put(values: list[tuple[Any, str, Any]]) -> None:
+    for owner, name, value in values:
+        setattr(owner, name, value)
+
+
+@lru_cache(1)
+def _users(modules: int) -> list[Any]:
+    """Return the library's modules that use `threading` or `time`, of so many that there are."""
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith("mindspore_rec.")
+        and (getattr(module, "threading", None) is threading or getattr(module, "time", None) is time)
+    ]
+
+
 @contextmanager
 def _installed(world: World) -> Iterator[None]:
     """Put the simulated parts in the place of the real ones."""
@@ -553,24 +568,26 @@ def _installed(world: World) -> Iterator[None]:
         (logger, "propagate", False),
         (read_watch, "_local", Local()),
     ]
-    for name, module in list(sys.modules.items()):
-        if name.startswith("mindspore_rec."):
-            if getattr(module, "threading", None) is threading:
-                replaced.append((module, "threading", fake_threading))
-            if getattr(module, "time", None) is time:
-                replaced.append((module, "time", fake_time))
+    for module in _users(len(sys.modules)):
+        if getattr(module, "threading", None) is threading:
+            replaced.append((module, "threading", fake_threading))
+        if getattr(module, "time", None) is time:
+            replaced.append((module, "time", fake_time))
     made = sys.modules
     replaced += [
         (made["mindspore_rec.checkpoint.worker"], "ThreadPoolExecutor",
          lambda _, thread_name_prefix, **__: Pool(scheduler, thread_name_prefix)),
+        (made["mindspore_rec.checkpoint.array_file"], "safe_open", disk.safe_open),
+        (made["mindspore_rec.checkpoint.arrow_file"], "_batches", batches_of),
+        (made["mindspore_rec.checkpoint.manifest"], "_parsed", parsed),
         (made["mindspore_rec.checkpoint.run_directory"], "FileLock", lambda p: FileLock(disk, p)),
         (made["mindspore_rec.checkpoint.run_directory"], "make_directories", make_directories),
         (made["mindspore_rec.stream.journal"], "make_directories", make_directories),
         (made["mindspore_rec.serving.following.predictor"], "NetworkOpener", Opener),
     ]  # fmt: skip
     with ExitStack() as stack:
-        for owner, name, value in replaced:
-            stack.enter_context(mock.patch.object(owner, name, value))
+        stack.callback(_put, [(owner, name, getattr(owner, name)) for owner, name, _ in replaced])
+        _put(replaced)
         logger.addHandler(handler)
         stack.callback(logger.removeHandler, handler)
         stack.enter_context(warnings.catch_warnings())
@@ -589,11 +606,9 @@ def simulate(
         keep_trace: whether to keep the trace. Default: False.
         fixed: settings of `_Settings`, by name, that the seed does not decide. Default: none.
     """
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    root = Path(tempfile.mkdtemp(prefix="simulation-", dir=memory))
     outcome = Outcome(seed)
     state = random.getstate(), np.random.get_state()  # noqa: NPY002
-    world = World(seed, root, keep_trace, fixed)
+    world = World(seed, keep_trace, fixed)
     try:
         world.live()
     except (Exception, Died) as error:
@@ -604,7 +619,6 @@ def simulate(
     finally:
         random.setstate(state[0])
         np.random.set_state(state[1])  # noqa: NPY002
-        shutil.rmtree(root, ignore_errors=True)
     world.end()
     outcome.counts = world.counts
     outcome.trace = list(world.scheduler.trace)
