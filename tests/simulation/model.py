@@ -40,6 +40,7 @@ SCHEMA = pa.schema(
 _ALL = np.array([MARK, *range(KEYS)])
 _NAME = "simulation.rows"
 _WIDTH = 2
+_LOSS = Tensor(0.0)
 
 Event = tuple[int, int, int]
 State = dict[int, tuple[float, ...]]
@@ -103,8 +104,8 @@ class TrainedModel(RecModel):
     def _caller(self, network: Any) -> Any:
         return _Call(self._step)
 
-    def _step(self, *columns: Tensor) -> Tensor:
-        key, number, gone, _ = (column.asnumpy() for column in columns)
+    def _step(self, *columns: np.ndarray) -> Tensor:
+        key, number, gone, _ = columns
         native = self.table._synchronised()
         _, ticket = native.lookup_train(np.append(key, MARK))
         ones = np.ones(len(key) + 1)
@@ -114,7 +115,7 @@ class TrainedModel(RecModel):
         self._dense.set_data(Tensor(self._dense.asnumpy() + np.float32(1)))
         events = zip(number.tolist(), key.tolist(), gone.tolist(), strict=True)
         self.on_step(list(events))
-        return Tensor(0.0)
+        return _LOSS
 
 
 class _Call:
@@ -125,7 +126,7 @@ class _Call:
     def __init__(self, step: Callable[..., Tensor]) -> None:
         self._step = step
 
-    def __call__(self, train: bool, *batch: Tensor) -> Tensor:
+    def __call__(self, train: bool, *batch: np.ndarray) -> Tensor:
         return self._step(*batch)
 
 

@@ -179,7 +179,9 @@ class Scheduler:
         process = task.process
         if process.dying:
             raise Died
-        self._count()
+        self.yields += 1
+        if self.yields > self._most:
+            self._too_many()
         self.now += TICK
         if self.keep_trace:
             self.note(what)
@@ -197,7 +199,9 @@ class Scheduler:
         assert task is not None
         if task.process.dying:
             raise Died
-        self._count()
+        self.yields += 1
+        if self.yields > self._most:
+            self._too_many()
         if self.keep_trace:
             self.note(what)
         task.ready = False
@@ -209,10 +213,8 @@ class Scheduler:
             raise Died
         return task.timed_out
 
-    def _count(self) -> None:
-        self.yields += 1
-        if self.yields > self._most:
-            self._hang(f"it has not ended after {self._most} yield points")
+    def _too_many(self) -> None:
+        self._hang(f"it has not ended after {self._most} yield points")
 
     def _give_turn(self, task: Task) -> None:
         chosen = self._pick()

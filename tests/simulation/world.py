@@ -42,8 +42,8 @@ import numpy as np
 import pyarrow as pa
 
 from mindspore_rec import RecCheckpoint
-from mindspore_rec.checkpoint.__main__ import main as checkpoint_command
-from mindspore_rec.checkpoint.chain import parse_entry_name
+from mindspore_rec.checkpoint.__main__ import _verify as verify_command
+from mindspore_rec.checkpoint.chain import entries, parse_entry_name
 from mindspore_rec.serving.following.predictor import Predictor
 from mindspore_rec.stream import (
     ArrowFormat,
@@ -493,7 +493,7 @@ class World:
                 raise self._own.failure
             said = io.StringIO()
             with redirect_stdout(said):
-                code = checkpoint_command(["verify", str(self.run)])
+                code = verify_command(entries(self.run))
         if code != 0:
             raise FindingError(f"verify finds a bad checkpoint in the end: {said.getvalue()}")
 
@@ -577,6 +577,8 @@ def _installed(world: World) -> Iterator[None]:
     replaced += [
         (made["mindspore_rec.checkpoint.worker"], "ThreadPoolExecutor",
          lambda _, thread_name_prefix, **__: Pool(scheduler, thread_name_prefix)),
+        # The train step is no graph, and needs no tensors.
+        (made["mindspore_rec.train.loop"], "as_tensors", lambda columns, copy: columns),
         (made["mindspore_rec.checkpoint.array_file"], "safe_open", disk.safe_open),
         (made["mindspore_rec.checkpoint.arrow_file"], "_batches", batches_of),
         (made["mindspore_rec.checkpoint.manifest"], "_parsed", parsed),
