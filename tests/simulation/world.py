@@ -63,8 +63,8 @@ from tests.simulation.model import (
     SCHEMA,
     Event,
     Opener,
+    Rows,
     State,
-    after,
     answered,
     trained,
 )
@@ -132,6 +132,13 @@ class _Settings:
         # Answers after which the predictor is closed and another one starts.
         self.answers = chance.choice((3, 10, 1000, 1000))
         self.poll_seconds = TICK * chance.choice((50, 200, 1000))
+        self.idle_steps = chance.choice((-1, -1, 2, 3))  # after which a row is evicted
+        self.idle_seconds = chance.choice((-1, -1, 3, 10))
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Both limits of ages."""
+        return self.idle_steps, self.idle_seconds
 
 
 class World:
@@ -143,9 +150,7 @@ class World:
         fixed: settings that the seed does not decide. Default: none.
     """
 
-    def __init__(
-        self, seed: int, keep_trace: bool, fixed: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, seed: int, keep_trace: bool, fixed: Mapping[str, Any] | None = None) -> None:
         self.seed = seed
         self.chance = random.Random(f"faults {seed}")
         self.settings = _Settings(random.Random(f"settings {seed}"))
@@ -173,7 +178,7 @@ class World:
         self._follower: Process | None = None
         # What was sent, trained and saved.
         self.sent: list[Event] = []
-        self.states: dict[int, State] = {0: {}}
+        self.states: dict[int, Rows] = {0: Rows()}
         self.events: dict[int, list[Event]] = {}
         self.step = 0
         self.announced = -1
@@ -232,12 +237,13 @@ class World:
         partition = first_partition
         # One event a message: then whole rounds of partitions are whole batches.
         while left:
-            event = (len(self.sent) + 1, chance.randrange(KEYS), int(chance.random() < 0.15))
+            number, gone = len(self.sent) + 1, int(chance.random() < 0.15)
+            # Some events come late; now and then nothing happens for long.
+            late, pause = chance.randrange(8), 20 * int(chance.random() < 0.03)
+            seconds = 1000 + number + pause - late * int(chance.random() < 0.2)
+            event = (number, chance.randrange(KEYS), gone, seconds)
             self.sent.append(event)
-            number, key, gone = event
-            rows = pa.table(
-                {"key": [key], "number": [number], "gone": [gone], "label": [0]}, schema=SCHEMA
-            )
+            rows = pa.record_batch([pa.array([each]) for each in _columns(event)], schema=SCHEMA)
             topic.append(pack(rows), partition)
             partition = (partition + 1) % self.settings.partitions
             left -= 1
@@ -250,7 +256,7 @@ class World:
         settings = self.settings
         self.counts["lives"] += 1
         model = trained()
-        model.renew()
+        model.renew(settings.limits)
         model.on_step = self._stepped
         options: dict[str, Any] = {}
         if settings.by_time:
@@ -260,6 +266,7 @@ class World:
                 "journal": Journal(self.run.parent / "journal"),
                 "stop": StopWhen(idle_seconds=5000 * TICK),
             }
+        options["event_time"] = "time"
         source = StreamSource(topic.client(3), ArrowFormat(SCHEMA), settings.batch, **options)
         stream = StreamingDataset(source)
         full: dict[str, Any] = (
@@ -308,13 +315,13 @@ class World:
         self.step += 1
         self.counts["steps"] += 1
         step = self.step
-        self.scheduler.note(f"STEP {step}: events {[number for number, _, _ in events]}")
+        self.scheduler.note(f"STEP {step}: events {[number for number, *_ in events]}")
         if self.events.get(step, events) != events:
             raise FindingError(
                 f"step {step} had the events {self.events[step]} before a restart, and now {events}"
             )
         self.events[step] = events
-        self.states[step] = after(self.states[step - 1], events)
+        self.states[step] = self.states[step - 1].after(events, step, self.settings.limits)
         model = trained()
         self._check("trained", step, model.state(), model.steps)
 
@@ -323,9 +330,9 @@ class World:
         self.announced = max(self.announced, message["step"])
 
     def _check(self, what: str, step: int, state: State, steps: int) -> None:
-        want = self.states.get(step)
-        if want is None:
+        if step not in self.states:
             raise FindingError(f"{what} is a state of step {step}, which nobody trained")
+        want = self.states[step].rows
         if state != want or steps != step:
             marks = state.get(MARK, (0.0,))[0]
             raise FindingError(
@@ -336,6 +343,7 @@ class World:
     # ---- the predictor
 
     def _follow(self) -> None:
+        Opener.limits = self.settings.limits
         Opener.pause = staticmethod(lambda: self.scheduler.step("between two reads"))
         predictor = Predictor(self.run, poll_seconds=self.settings.poll_seconds, wait_seconds=1e6)
         newest = -1
@@ -469,7 +477,7 @@ class World:
             raise FindingError(f"a training whose last state is saved ended by {error}") from error
 
     def _judge_end(self) -> None:
-        numbers = [n for step in range(1, self.step + 1) for n, _, _ in self.events[step]]
+        numbers = [n for step in range(1, self.step + 1) for n, *_ in self.events[step]]
         if sorted(numbers) != list(range(1, len(self.sent) + 1)):
             raise FindingError(f"events were trained {sorted(numbers)}, of 1 to {len(self.sent)}")
         names = sorted(os.listdir(self.run))
@@ -512,6 +520,11 @@ class World:
         self.counts["operations"] = self.disk.operations
 
 
+def _columns(event: Event) -> tuple[int, ...]:
+    number, key, gone, seconds = event
+    return key, number, gone, seconds, 0
+
+
 def _of_a_fault(error: BaseException, process: Process) -> bool:
     """Return whether an exception comes from an error that a file gave to the process."""
     seen: list[BaseException] = []
@@ -550,7 +563,9 @@ def _users(modules: int) -> list[Any]:
         module
         for name, module in list(sys.modules.items())
         if name.startswith("mindspore_rec.")
-        and (getattr(module, "threading", None) is threading or getattr(module, "time", None) is time)
+        and (
+            getattr(module, "threading", None) is threading or getattr(module, "time", None) is time
+        )
     ]
 
 
