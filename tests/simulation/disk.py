@@ -189,7 +189,7 @@ class Disk:
         return OSError(number, os.strerror(number), path)
 
     def _touch(self, node: _Node) -> None:
-        """Give a node its time of change, and its number if it is new: both are never used twice."""
+        """Give a node its time of change, and a number if it is new: none is used twice."""
         self._changes += 1
         node.changed_at = self._changes
         if not node.number:

@@ -31,14 +31,27 @@ from mindspore_rec.parameter.served_table import ServedTable
 from mindspore_rec.serving.network.opening import NetworkOpener
 from mindspore_rec.serving.network.runner import Runner
 from mindspore_rec.serving.network.shared_lock import SharedLock
+from tests.cache.table_twins import DictTier
 
-__all__ = ["KEYS", "MARK", "SCHEMA", "Event", "Opener", "Rows", "State", "TrainedModel", "trained"]
+__all__ = [
+    "KEYS",
+    "MARK",
+    "SCHEMA",
+    "Event",
+    "Opener",
+    "Rows",
+    "State",
+    "Tier",
+    "TrainedModel",
+    "trained",
+]
 
 KEYS = 8
 MARK = -1
 SCHEMA = pa.schema([(name, pa.int64()) for name in ("key", "number", "gone", "time", "label")])
 _ALL = np.array([MARK, *range(KEYS)])
-_NAME = "simulation.rows"
+_NAMES = {False: "simulation.rows", True: "simulation.tiered"}
+_HOST_ROWS = 5  # of the table with a tier: those of one step
 _WIDTH = 2
 _LOSS = Tensor(0.0)
 
@@ -93,10 +106,29 @@ def _eviction(limits: tuple[int, int]) -> Eviction | None:
     return None if limits == (-1, -1) else Eviction(*limits)
 
 
+class Tier(DictTier):
+    """Rows below host memory, whose reads may fail.
+
+    Attributes:
+        on_read: called at each read, may raise.
+    """
+
+    on_read: Callable[[], None] = staticmethod(lambda: None)
+
+    def read(self, keys: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
+        """Read rows."""
+        type(self).on_read()
+        super().read(keys, rows, found)
+
+
 class _Net(nn.Cell):
-    def __init__(self) -> None:
+    def __init__(self, tiered: bool) -> None:
         super().__init__()
-        self.rows = HashEmbeddingLookup(_WIDTH, ms.int64, param_init="zeros", name=_NAME)
+        self.rows = HashEmbeddingLookup(_WIDTH, ms.int64, param_init="zeros", name=_NAMES[tiered])
+        if tiered:
+            level = {"kind": "remote", "open": lambda row_bytes, _: Tier(row_bytes), "max_rows": -1}
+            native = self.rows.embedding_table._synchronised()
+            native.set_cache(host_rows=_HOST_ROWS, levels=[level])
         self.dense = Parameter(Tensor(np.zeros(1, np.float32)), name="simulation.dense")
 
     def construct(self, key: Tensor, *others: Tensor) -> Tensor:
@@ -171,10 +203,10 @@ class _Call:
 
 
 @cache
-def trained() -> TrainedModel:
-    """Return the one model of this process."""
+def trained(tiered: bool) -> TrainedModel:
+    """Return the one model of this process, with or without a tier below host memory."""
     ms.set_context(mode=ms.PYNATIVE_MODE)
-    return TrainedModel(_Net())
+    return TrainedModel(_Net(tiered))
 
 
 class _Dense:
@@ -183,7 +215,7 @@ class _Dense:
 
 @cache
 def _served_table() -> ServedTable:
-    return ServedTable({"name": f"{_NAME}.served", "dim": _WIDTH}, "Int64")
+    return ServedTable({"name": "simulation.served", "dim": _WIDTH}, "Int64")
 
 
 class ServedRunner(Runner):
@@ -192,7 +224,7 @@ class ServedRunner(Runner):
     name = "simulation"
     inputs = None
 
-    def __init__(self, limits: tuple[int, int]) -> None:
+    def __init__(self, name: str, limits: tuple[int, int]) -> None:
         self.lock = SharedLock()
         table = _served_table()
         table.clear_rows()
@@ -202,7 +234,7 @@ class ServedRunner(Runner):
         )
         table.drops_old_rows = eviction is not None
         table.set_clock(0, 0)
-        self.tables = {_NAME: table}
+        self.tables = {name: table}
         self.parameters = [_Dense()]
         self._owned = False
         self._steps = np.zeros(1, np.float32)
@@ -211,7 +243,7 @@ class ServedRunner(Runner):
 
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
         """Read all rows, in two parts."""
-        table = self.tables[_NAME]
+        (table,) = self.tables.values()
         half = len(_ALL) // 2
         first, there = table.read_rows(_ALL[:half]), table.has_rows(_ALL[:half])
         self.pause()
@@ -259,6 +291,7 @@ class Opener(NetworkOpener):
     def open(self, entry: Entry) -> Runner:
         """Return the network."""
         self.reason = None
-        runner = ServedRunner(self.limits)
+        (name,) = entry.manifest["tables"]
+        runner = ServedRunner(name, self.limits)
         runner.pause = type(self).pause
         return runner

@@ -10,7 +10,10 @@ a `Predictor` with its thread; what is theirs alone is replaced:
   fails; the native lock of a directory is one of these files;
 * the topic is a `MemoryTopic` that outlives everybody.
 
-Not covered: MindSpore's graphs and operators, tables with tiers, several workers (MPI, processes
+The table has a tier below host memory in some schedules, whose reads may fail; rows are evicted by
+age in steps, in event time or both, or not.
+
+Not covered: MindSpore's graphs and operators, the SSD tier's files, several workers (MPI, processes
 that share rows), Kafka's client, the process that writes the network as ONNX, and threads of the
 native core, each call of which is one step here. A trainer is killed by itself, a predictor too;
 a power loss takes both and what the disk had not synced.
@@ -65,6 +68,7 @@ from tests.simulation.model import (
     Opener,
     Rows,
     State,
+    Tier,
     answered,
     trained,
 )
@@ -84,6 +88,7 @@ __all__ = ["FindingError", "Outcome", "simulate"]
 
 logger = logging.getLogger("mindspore_rec")
 
+_OF_THE_TIER = "the tier cannot be read"
 _ROOT = Path("/simulation")  # of the disk, which the system does not see
 
 
@@ -132,6 +137,7 @@ class _Settings:
         # Answers after which the predictor is closed and another one starts.
         self.answers = chance.choice((3, 10, 1000, 1000))
         self.poll_seconds = TICK * chance.choice((50, 200, 1000))
+        self.tiered = chance.random() < 0.4  # rows below host memory
         self.idle_steps = chance.choice((-1, -1, 2, 3))  # after which a row is evicted
         self.idle_seconds = chance.choice((-1, -1, 3, 10))
 
@@ -157,6 +163,7 @@ class World:
         for name, value in (fixed or {}).items():
             assert hasattr(self.settings, name)
             setattr(self.settings, name, value)
+        self.model = trained(self.settings.tiered)
         self.scheduler = Scheduler(seed, keep_trace=keep_trace)
         self.scheduler.on_step = self._maybe_kill
         self.disk = Disk(_ROOT, self.scheduler)
@@ -229,6 +236,21 @@ class World:
             return self.chance.choice((errno.ENOSPC, errno.EIO))
         return errno.EIO
 
+    def _on_tier(self) -> None:
+        """Fail a read of the tier, ten times as often as an operation on files: there are few."""
+        settings, task = self.settings, current_task()
+        if task is None or task.process is not self._trainer:  # a thread of the table's own
+            return
+        if self._quiet or self._errors >= settings.most_errors:
+            return
+        if self.chance.random() < 10 * settings.error:
+            self._errors += 1
+            self.counts["errors"] += 1
+            error = OSError(errno.EIO, _OF_THE_TIER)
+            task.process.faults.append(error)
+            self.scheduler.note("FAILS: read of a tier")
+            raise error
+
     # ---- the producer
 
     def _produce(self, topic: MemoryTopic, steps: int, first_partition: int) -> None:
@@ -255,7 +277,8 @@ class World:
     def _train(self, topic: MemoryTopic) -> None:
         settings = self.settings
         self.counts["lives"] += 1
-        model = trained()
+        model = self.model
+        Tier.on_read = staticmethod(self._on_tier)
         model.renew(settings.limits)
         model.on_step = self._stepped
         options: dict[str, Any] = {}
@@ -297,7 +320,7 @@ class World:
         step = found or 0
         self.scheduler.note(f"RESTORED step {found}")
         self.counts["restores"] += found is not None
-        model = trained()
+        model = self.model
         if step < self.announced:
             raise FindingError(f"step {self.announced} was saved, and step {step} was restored")
         if step > self.step:
@@ -322,7 +345,7 @@ class World:
             )
         self.events[step] = events
         self.states[step] = self.states[step - 1].after(events, step, self.settings.limits)
-        model = trained()
+        model = self.model
         self._check("trained", step, model.state(), model.steps)
 
     def _saved(self, message: dict[str, Any]) -> None:
@@ -367,7 +390,7 @@ class World:
             self.scheduler.block("ask again later", self.settings.poll_seconds)
         if (error := predictor.status().error) is not None:
             raise FindingError(f"the predictor is at the last state, and says {error}")
-        mine, served = trained().table.digest(), predictor.digests(1)
+        mine, served = self.model.table.digest(), predictor.digests(1)
         if [each.digest for each in served.tables.values()] != [mine.digest]:
             raise FindingError(f"digests are {served} in the predictor and {mine} in the trainer")
         predictor.close()
@@ -534,7 +557,10 @@ def _of_a_fault(error: BaseException, process: Process) -> bool:
         if each in process.faults:
             return True
         each = each.__cause__ or each.__context__
-    return bool(process.faults) and isinstance(error, OSError)
+    if not process.faults:
+        return False
+    # The native table raises an error of its own with the tier's text.
+    return isinstance(error, OSError) or any(_OF_THE_TIER in str(each) for each in seen)
 
 
 class _Lines(logging.Handler):
