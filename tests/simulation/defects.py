@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from mindspore_rec.checkpoint import manifest, run_directory, run_writer, snapshot, state_file
+from mindspore_rec.checkpoint import (
+    load_tables,
+    manifest,
+    rows,
+    run_directory,
+    run_writer,
+    snapshot,
+    state_file,
+)
 from mindspore_rec.checkpoint import merge as merging
 from mindspore_rec.checkpoint.chain import verify
 from mindspore_rec.checkpoint.manifest import TEMPORARY
@@ -97,6 +105,16 @@ def answers_while_it_changes() -> list[Replaced]:
 def left_overs_stay() -> list[Replaced]:
     """Files that a killed process left are not removed."""
     return [(run_directory, "_remove_left_over", lambda root: None)]
+
+
+def clock_not_loaded() -> list[Replaced]:
+    """Rows that a checkpoint loads are of no age: step and watermark are not set."""
+    return [(load_tables, "_set_clock", lambda table, saved: None)]
+
+
+def merge_keeps_old_rows() -> list[Replaced]:
+    """A merge keeps rows whose age has reached the table's limit since they were saved."""
+    return [(rows, "_finished", lambda found, entry, name, first_time: found)]
 
 
 # ---- found
@@ -194,6 +212,8 @@ PLANTED: dict[Callable[[], list[Replaced]], dict[str, Any]] = {
     changes_of_a_failed_delta_lost: _MANY_ERRORS,
     answers_while_it_changes: {},
     left_overs_stay: _MANY_DEATHS,
+    clock_not_loaded: {"idle_steps": 2},
+    merge_keeps_old_rows: {"idle_seconds": 3},
 }
 FOUND: dict[Callable[[], list[Replaced]], dict[str, Any]] = {
     failed_name_stays: _MANY_ERRORS,
