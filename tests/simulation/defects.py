@@ -17,7 +17,6 @@ from unittest import mock
 from mindspore_rec.checkpoint import (
     load_tables,
     manifest,
-    rows,
     run_directory,
     run_writer,
     snapshot,
@@ -112,11 +111,6 @@ def clock_not_loaded() -> list[Replaced]:
     return [(load_tables, "_set_clock", lambda table, saved: None)]
 
 
-def merge_keeps_old_rows() -> list[Replaced]:
-    """A merge keeps rows whose age has reached the table's limit since they were saved."""
-    return [(rows, "_finished", lambda found, entry, name, first_time: found)]
-
-
 # ---- found
 
 
@@ -128,6 +122,14 @@ def failed_name_stays() -> list[Replaced]:
         sync(target.parent)
 
     return [(manifest, "put_in_place", put)]
+
+
+def failed_delta_stays() -> list[Replaced]:
+    """A delta that counts as failed and could not be renamed back is still there beside the next.
+
+    Source: seed 468, of a simulation with errors of `fsync` and `rename` one after the other.
+    """
+    return [(run_writer.RunWriter, "_remove_failed", lambda self: None)]
 
 
 def removal_not_synced() -> list[Replaced]:
@@ -213,10 +215,10 @@ PLANTED: dict[Callable[[], list[Replaced]], dict[str, Any]] = {
     answers_while_it_changes: {},
     left_overs_stay: _MANY_DEATHS,
     clock_not_loaded: {"idle_steps": 2},
-    merge_keeps_old_rows: {"idle_seconds": 3},
 }
 FOUND: dict[Callable[[], list[Replaced]], dict[str, Any]] = {
     failed_name_stays: _MANY_ERRORS,
+    failed_delta_stays: {**_MANY_ERRORS, "error": 0.05, "steps": 7, "delta_every": 1},
     removal_not_synced: {
         "death": 0.002, "most_deaths": 3, "power": 1.0, "error": 0.0, "delta_every": 1, "keep": 1,
         "by_clock": False,
