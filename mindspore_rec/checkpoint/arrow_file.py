@@ -15,7 +15,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -44,25 +43,30 @@ def read_batches(
         CheckpointError: the file is not such a file, or is compressed.
         OSError: the file cannot be read.
     """
-    with reading(path):
-        lengths = _lengths(path)
-        if rows is not None and sum(lengths) != rows:
-            raise CheckpointError(f"{path} is damaged: it has {sum(lengths)} rows of {rows}")
-        with pa.memory_map(str(path)) as source:
-            reader = pa.ipc.open_file(source)
-            if not reader.schema.equals(schema):
-                raise CheckpointError(
-                    f"{path} is damaged: its columns are {_columns(reader.schema)}, they must be "
-                    f"{_columns(schema)}"
-                )
-            if reader.num_record_batches != len(lengths):
-                raise CheckpointError(f"{path} is damaged: its footer contradicts itself")
-            for number, length in enumerate(lengths):
-                batch = reader.get_batch(number)
-                batch.validate(full=True)
-                if batch.num_rows != length or any(_has_nulls(each) for each in batch.columns):
-                    raise CheckpointError(f"{path} is damaged: batch {number} contradicts itself")
-                yield batch
+    with reading(path), pa.memory_map(str(path)) as source:
+        yield from _batches(source, path, schema, rows)
+
+
+def _batches(
+    source: pa.NativeFile, path: Path, schema: pa.Schema, rows: int | None
+) -> Iterator[pa.RecordBatch]:
+    lengths = _lengths(path, source)
+    if rows is not None and sum(lengths) != rows:
+        raise CheckpointError(f"{path} is damaged: it has {sum(lengths)} rows of {rows}")
+    reader = pa.ipc.open_file(source)
+    if not reader.schema.equals(schema):
+        raise CheckpointError(
+            f"{path} is damaged: its columns are {_columns(reader.schema)}, they must be "
+            f"{_columns(schema)}"
+        )
+    if reader.num_record_batches != len(lengths):
+        raise CheckpointError(f"{path} is damaged: its footer contradicts itself")
+    for number, length in enumerate(lengths):
+        batch = reader.get_batch(number)
+        batch.validate(full=True)
+        if batch.num_rows != length or any(_has_nulls(each) for each in batch.columns):
+            raise CheckpointError(f"{path} is damaged: batch {number} contradicts itself")
+        yield batch
 
 
 def _columns(schema: pa.Schema) -> str:
@@ -76,26 +80,25 @@ def _has_nulls(column: pa.Array) -> bool:
     return bool(column.null_count)
 
 
-def _lengths(path: Path) -> list[int]:
+def _lengths(path: Path, file: pa.NativeFile) -> list[int]:
     """Return the number of rows of each batch, from the headers that Arrow uses."""
-    with open(path, "rb") as file:
-        size = file.seek(0, 2)
-        tail = _part(file, size - 10, 10, size)
-        if tail[4:] != _MAGIC:
-            raise CheckpointError(f"{path} is damaged: it does not end as an Arrow file")
-        length = _number("<i", tail, 0)
-        footer = _part(file, size - 10 - length, length, size)
-        root = _number("<I", footer, 0)
-        if _vector(footer, root, 2)[1]:
-            raise CheckpointError(f"{path} is damaged: it has dictionaries")
-        first, count = _vector(footer, root, 3)
-        lengths = []
-        for number in range(count):
-            at = first + number * _BLOCK_BYTES
-            offset, metadata = _number("<q", footer, at), _number("<i", footer, at + 8)
-            if metadata > _MOST_METADATA:
-                raise CheckpointError(f"{path} is damaged: the header of a batch is too long")
-            lengths.append(_batch_length(path, _part(file, offset, metadata, size)))
+    size = file.size()
+    tail = _part(file, size - 10, 10, size)
+    if tail[4:] != _MAGIC:
+        raise CheckpointError(f"{path} is damaged: it does not end as an Arrow file")
+    length = _number("<i", tail, 0)
+    footer = _part(file, size - 10 - length, length, size)
+    root = _number("<I", footer, 0)
+    if _vector(footer, root, 2)[1]:
+        raise CheckpointError(f"{path} is damaged: it has dictionaries")
+    first, count = _vector(footer, root, 3)
+    lengths = []
+    for number in range(count):
+        at = first + number * _BLOCK_BYTES
+        offset, metadata = _number("<q", footer, at), _number("<i", footer, at + 8)
+        if metadata > _MOST_METADATA:
+            raise CheckpointError(f"{path} is damaged: the header of a batch is too long")
+        lengths.append(_batch_length(path, _part(file, offset, metadata, size)))
     return lengths
 
 
@@ -121,11 +124,10 @@ def _batch_length(path: Path, message: bytes) -> int:
     return rows
 
 
-def _part(file: BinaryIO, offset: int, length: int, size: int) -> bytes:
+def _part(file: pa.NativeFile, offset: int, length: int, size: int) -> bytes:
     if offset < 0 or length < 0 or offset + length > size:
         raise ValueError("a part is outside the file")
-    file.seek(offset)
-    return file.read(length)
+    return bytes(file.read_at(length, offset))
 
 
 # ---- flatbuffers

@@ -166,6 +166,11 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         ) from None
     except UnicodeDecodeError:
         raise CheckpointError(f"{path} is damaged: it is no text") from None
+    return _parsed(path, text)
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    """Return the manifest that a file's text is, after all checks."""
     try:
         manifest = json.loads(text)
         version = manifest["format_version"]

@@ -15,7 +15,7 @@ from mindspore import nn
 from mindspore_rec.checkpoint.chain import Entry, entry_name
 from mindspore_rec.checkpoint.manifest import new_id
 from mindspore_rec.checkpoint.merge import merge_chain
-from mindspore_rec.checkpoint.run_directory import chain_of_all, remove_old
+from mindspore_rec.checkpoint.run_directory import chain_of_all, remove_after, remove_old
 from mindspore_rec.checkpoint.snapshot import Delta, write_full
 from mindspore_rec.checkpoint.team import ALONE, Team
 from mindspore_rec.checkpoint.worker import Worker
@@ -92,6 +92,7 @@ class RunWriter:
         self._unsaved: list[tuple[TableParameter, int]] = []  # marks of what is being written
         self._writer: Worker | None = None
         self._merger: Worker | None = None
+        self._failed = False  # whether the last delta could not be written
         self._team = self._writers = self._mergers = ALONE
 
     @property
@@ -164,8 +165,13 @@ class RunWriter:
         marks = [(table, table.marks.new()) for table in tables.values()]
         delta.take_digests(tables)
         self._keep_digests_of(tables.values())  # where a digest was dropped since
-        fields = self._fields("delta", step, self._state, _watermark(tables.values()))
+        of_delta = self._fields("delta", step, self._state, _watermark(tables.values()))
         target = self._directory / entry_name(step, "delta")
+
+        def fields() -> dict[str, Any]:
+            self._remove_failed()
+            return of_delta()
+
         stall = time.perf_counter() - begin
 
         def write() -> None:
@@ -186,10 +192,23 @@ class RunWriter:
             self._writer.wait()
         except OSError as error:
             self.failures += 1
+            self._failed = True
             logger.warning("a delta could not be written to %s: %s", self._directory, error)
             return
         for table, mark in marks:
             table.marks.hold(_HOLDER, mark)
+
+    def _remove_failed(self) -> None:
+        """Remove a delta that counts as failed and could not be taken back, before the next one.
+
+        Both start from the same state: with both there, no chain leads past the first.
+
+        Raises:
+            OSError: it cannot be removed; then the next delta must not be written either.
+        """
+        if self._failed:
+            remove_after(self._directory, self.saved_step)
+            self._failed = False
 
     def finish_merge(self) -> None:
         """Wait for the full checkpoint that is being merged."""

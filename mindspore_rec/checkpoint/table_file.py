@@ -12,6 +12,7 @@ In memory rows are NumPy structured arrays with these fields.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,7 @@ KEYS = pa.schema([pa.field("key", pa.int64())])
 Arrays = dict[str, np.ndarray]
 
 
+@lru_cache(maxsize=256)
 def row_type(
     dim: int, state_width: int, value_dtype: str = "float32", state_dtype: str = "float32"
 ) -> np.dtype:
@@ -304,6 +306,7 @@ def read_keys(path: Path, rows: int, legal: tuple[int, int] = ALL_KEYS) -> np.nd
     return keys
 
 
+@lru_cache(maxsize=256)
 def _schema(dtype: np.dtype) -> pa.Schema:
     fields = [pa.field("key", pa.int64())]
     for column in ("value", "state"):

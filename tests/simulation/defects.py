@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from mindspore_rec.checkpoint import manifest, run_directory, run_writer, snapshot, state_file
+from mindspore_rec.checkpoint import (
+    load_tables,
+    manifest,
+    run_directory,
+    run_writer,
+    snapshot,
+    state_file,
+)
 from mindspore_rec.checkpoint import merge as merging
 from mindspore_rec.checkpoint.chain import verify
 from mindspore_rec.checkpoint.manifest import TEMPORARY
@@ -99,6 +106,11 @@ def left_overs_stay() -> list[Replaced]:
     return [(run_directory, "_remove_left_over", lambda root: None)]
 
 
+def clock_not_loaded() -> list[Replaced]:
+    """Rows that a checkpoint loads are of no age: step and watermark are not set."""
+    return [(load_tables, "_set_clock", lambda table, saved: None)]
+
+
 # ---- found
 
 
@@ -110,6 +122,14 @@ def failed_name_stays() -> list[Replaced]:
         sync(target.parent)
 
     return [(manifest, "put_in_place", put)]
+
+
+def failed_delta_stays() -> list[Replaced]:
+    """A delta that counts as failed and could not be renamed back is still there beside the next.
+
+    Source: seed 468, of a simulation with errors of `fsync` and `rename` one after the other.
+    """
+    return [(run_writer.RunWriter, "_remove_failed", lambda self: None)]
 
 
 def removal_not_synced() -> list[Replaced]:
@@ -194,9 +214,11 @@ PLANTED: dict[Callable[[], list[Replaced]], dict[str, Any]] = {
     changes_of_a_failed_delta_lost: _MANY_ERRORS,
     answers_while_it_changes: {},
     left_overs_stay: _MANY_DEATHS,
+    clock_not_loaded: {"idle_steps": 2},
 }
 FOUND: dict[Callable[[], list[Replaced]], dict[str, Any]] = {
     failed_name_stays: _MANY_ERRORS,
+    failed_delta_stays: {**_MANY_ERRORS, "error": 0.05, "steps": 7, "delta_every": 1},
     removal_not_synced: {
         "death": 0.002, "most_deaths": 3, "power": 1.0, "error": 0.0, "delta_every": 1, "keep": 1,
         "by_clock": False,

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A directory as a disk that fails, and that forgets in a power loss what was not synced.
 
-Files are real ones in a directory in memory, so that Arrow and others read them as ever. Functions
-of `os`, `open` and `pyarrow.OSFile` are wrapped for simulated threads: each is a yield point before
-which the process may be killed or at which the operation may fail, and a model keeps what the disk
-has for certain: a file's contents as of its last fsync, a directory's names as of its own. Of the
-rest a power loss keeps what the seed says:
+Files are bytes in memory: no call of the system is made, which would be most of the time of a
+schedule. Functions of `os`, `open`, `pyarrow.OSFile` and `pyarrow.memory_map` are wrapped for paths
+of the disk. In a simulated thread each is a yield point before which the process may be killed or
+at which the operation may fail. The disk keeps what it has for certain: a file's contents as of its
+last fsync, a directory's names as of its own. Of the rest a power loss keeps what the seed says:
 
 * of a file that changed since its fsync the old contents, the new ones, the beginning of the new
   ones, or as many zeros;
@@ -20,13 +20,16 @@ import io
 import os
 import random
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from safetensors import safe_open
 
+from tests.simulation.contents import Mapped, arrays_of
 from tests.simulation.scheduler import Died, Scheduler, current_task
 
 __all__ = ["Disk", "FileLock", "make_directories"]
@@ -42,28 +45,46 @@ _real = {
 _RealFile = pa.OSFile
 _memory_map = pa.memory_map
 
-_NEED_SPACE = ("open to write", "write", "mkdir", "link", "fsync")
-_NEVER_FAIL = ("stat", "lstat", "chmod", "close")
+_NEVER_FAIL = frozenset(("stat", "lstat", "chmod", "close"))
+_FIRST_DESCRIPTOR = 1 << 20  # of files on the disk, beyond those of the system
 
 
-class _File:
-    """Synced contents of a file, and whether it has changed since."""
+class _Node:
+    """What a name leads to: its number, its kind and permissions, the time of its last change."""
+
+    mode = 0
+    number = changed_at = 0
+
+    def size(self) -> int:
+        """Return the number of bytes."""
+        return 0
+
+
+class _File(_Node):
+    """Contents now and as of the last fsync, and whether they have changed since."""
+
+    mode = stat.S_IFREG | 0o644
 
     def __init__(self) -> None:
+        self.data = b""
         self.synced: bytes | None = None  # contents as of the last fsync
         self.changed = True  # since then
-        self.last: bytes | None = None  # contents when its last name was removed
+
+    def size(self) -> int:
+        return len(self.data)
 
 
-class _Directory:
+class _Directory(_Node):
     """Names in a directory, now and as of its last sync."""
 
-    def __init__(self) -> None:
-        self.names: dict[str, _File | _Directory] = {}
-        self.synced: dict[str, _File | _Directory] = {}
-        self.changes: list[dict[str, _File | _Directory | None]] = []  # since then
+    mode = stat.S_IFDIR | 0o755
 
-    def set(self, changes: dict[str, _File | _Directory | None]) -> None:
+    def __init__(self) -> None:
+        self.names: dict[str, _Node] = {}
+        self.synced: dict[str, _Node] = {}
+        self.changes: list[dict[str, _Node | None]] = []  # since then
+
+    def set(self, changes: dict[str, _Node | None]) -> None:
         """Change several names at once; None removes one."""
         self.changes.append(changes)
         for name, node in changes.items():
@@ -77,7 +98,7 @@ class Disk:
     """Disk of a simulation.
 
     Args:
-        root: an empty directory, in memory.
+        root: its path, which is not looked at.
         scheduler: whose yield points operations are.
 
     Attributes:
@@ -92,105 +113,122 @@ class Disk:
         self._prefix = self.root + "/"
         self._scheduler = scheduler
         self._top = _Directory()
-        self._descriptors: dict[int, str] = {}
+        self._descriptors: dict[int, tuple[str, _Node]] = {}
+        self._next_descriptor = _FIRST_DESCRIPTOR
+        self._changes = 0
         self.locks: dict[str, FileLock] = {}
         self.fails: Callable[[str, str], int] = lambda operation, path: 0
         self.operations = 0
-        self._off = False
         self.forgets_order = False
+        self._paths: dict[str, tuple[str, ...]] = {}
+        self._touch(self._top)
 
     # ---- operations
 
     def step(self, operation: str, path: str) -> None:
-        """Yield point of an operation, which may fail."""
+        """Yield point of an operation, which may fail; nothing outside of simulated threads."""
+        task = current_task()
+        if task is None:
+            return
         self.operations += 1
-        shown = path[len(self._prefix) :] or "."
-        self._scheduler.step(f"{operation} {shown}")
+        scheduler = self._scheduler
+        if scheduler.keep_trace:
+            scheduler.step(f"{operation} {self._shown(path)}")
+        else:
+            scheduler.step(operation)
         if operation in _NEVER_FAIL:
             return
         number = self.fails(operation, path)
         if number:
-            task = current_task()
-            assert task is not None
             error = OSError(number, os.strerror(number), path)
             task.process.faults.append(error)
-            self._scheduler.note(f"FAILS: {operation} {shown}: {os.strerror(number)}")
+            scheduler.note(f"FAILS: {operation} {self._shown(path)}: {os.strerror(number)}")
             raise error
 
+    def _shown(self, path: str) -> str:
+        return path[len(self._prefix) :] or "."
+
     def holds(self, path: Any) -> str | None:
-        """Return a path on this disk as a text; None for one elsewhere, or in a real thread."""
-        if isinstance(path, int) or self._off or current_task() is None:
-            return None
-        text = os.fspath(path)
-        if isinstance(text, str) and (text.startswith(self._prefix) or text == self.root):
-            return text
+        """Return a path on this disk as a text; None for one elsewhere."""
+        if type(path) is not str:
+            if isinstance(path, int):
+                return None
+            path = os.fspath(path)
+        if isinstance(path, str) and (path.startswith(self._prefix) or path == self.root):
+            return path
         return None
 
     def node(self, path: str) -> Any:
         """Return the file or directory at a path, or None."""
         node: Any = self._top
-        for name in path[len(self._prefix) :].split("/"):
-            if name:
-                node = node.names.get(name) if isinstance(node, _Directory) else None
+        names = self._paths.get(path)
+        if names is None:
+            names = tuple(name for name in path[len(self._prefix) :].split("/") if name)
+            self._paths[path] = names
+        for name in names:
+            if type(node) is not _Directory:
+                return None
+            node = node.names.get(name)
+        return node
+
+    def _found(self, path: str) -> Any:
+        node = self.node(path)
+        if node is None:
+            raise self._error(errno.ENOENT, path)
         return node
 
     def _parent(self, path: str) -> tuple[_Directory, str]:
         above, _, name = path.rpartition("/")
-        node = self._top if above == self.root else self.node(above)
-        assert isinstance(node, _Directory)
+        node = self._top if above == self.root else self._found(above)
+        if not isinstance(node, _Directory):
+            raise self._error(errno.ENOTDIR, path)
         return node, name
 
-    def synced(self, path: str) -> None:
-        """Note that a file or directory is on the disk as it is."""
-        node = self._top if path == self.root else self.node(path)
-        if isinstance(node, _Directory):
-            node.synced, node.changes = dict(node.names), []
-        elif isinstance(node, _File) and node.changed:
-            with _real_open(path, "rb") as file:
-                node.synced = file.read()
-            node.changed = False
+    @staticmethod
+    def _error(number: int, path: str) -> OSError:
+        return OSError(number, os.strerror(number), path)
 
-    def written(self, path: str) -> None:
-        """Note that a file was made or changed."""
+    def _touch(self, node: _Node) -> None:
+        """Give a node its time of change, and a number if it is new: none is used twice."""
+        self._changes += 1
+        node.changed_at = self._changes
+        if not node.number:
+            node.number = self._changes
+
+    def _name(self, path: str, node: _Node | None) -> None:
+        """Give a name to a node, or remove the name."""
         parent, name = self._parent(path)
-        node = parent.names.get(name)
-        if isinstance(node, _File):
-            node.changed = True
-        else:
-            parent.set({name: _File()})
+        parent.set({name: node})
+        self._touch(parent)
+
+    def files(self) -> dict[str, bytes]:
+        """Return the contents of all files by their paths on the disk."""
+        found: dict[str, bytes] = {}
+
+        def look(directory: _Directory, above: str) -> None:
+            for name, node in directory.names.items():
+                if isinstance(node, _Directory):
+                    look(node, f"{above}{name}/")
+                elif isinstance(node, _File):
+                    found[f"{above}{name}"] = node.data
+
+        look(self._top, "")
+        return found
 
     # ---- power
 
     def lose_power(self, chance: random.Random) -> None:
         """Forget what is not on the disk, as chance has it."""
-        contents: dict[_File, bytes] = {}
-        self._read(self._top, self.root, contents)
-        kept: dict[Any, Any] = {}
-        new = self._after(self._top, contents, chance, kept)
-        self._off = True
-        shutil.rmtree(self.root)
-        _real["mkdir"](self.root)
-        self._write(new, self.root, {})
-        self._off = False
-        self._top = new
+        self._top = self._after(self._top, chance, {})
 
-    def _read(self, node: _Directory, path: str, contents: dict[_File, bytes]) -> None:
-        for name, each in node.names.items():
-            if isinstance(each, _Directory):
-                self._read(each, f"{path}/{name}", contents)
-            elif each not in contents:
-                with _real_open(f"{path}/{name}", "rb") as file:
-                    contents[each] = file.read()
-
-    def _after(
-        self, node: Any, contents: dict[_File, bytes], chance: random.Random, kept: dict[Any, Any]
-    ) -> Any:
+    def _after(self, node: Any, chance: random.Random, kept: dict[Any, Any]) -> Any:
         if node in kept:
             return kept[node]
         if isinstance(node, _File):
             new = kept[node] = _File()
-            now = contents.get(node, node.last if node.last is not None else b"")
-            new.synced, new.changed = _torn(node, now, chance), False
+            new.data = new.synced = _torn(node, chance)
+            new.changed = False
+            self._touch(new)
             return new
         names = dict(node.synced)
         changes = node.changes
@@ -206,28 +244,16 @@ class Disk:
                     names[name] = child
         # A directory may be renamed without its old name having gone, where order is forgotten.
         made = kept[node] = _Directory()
+        self._touch(made)
         seen: set[int] = set()
         for name, child in names.items():
             if isinstance(child, _Directory):
                 if id(child) in seen:
                     continue
                 seen.add(id(child))
-            made.names[name] = self._after(child, contents, chance, kept)
+            made.names[name] = self._after(child, chance, kept)
         made.synced = dict(made.names)
         return made
-
-    def _write(self, node: _Directory, path: str, made: dict[_File, str]) -> None:
-        for name, each in node.names.items():
-            target = f"{path}/{name}"
-            if isinstance(each, _Directory):
-                _real["mkdir"](target)
-                self._write(each, target, made)
-            elif each in made:
-                _real["link"](made[each], target)
-            else:
-                made[each] = target
-                with _real_open(target, "wb") as file:
-                    file.write(each.synced or b"")
 
     def process_died(self) -> None:
         """Close what a process that was killed had open, of which there is only one that writes."""
@@ -254,9 +280,17 @@ class Disk:
             shutil._use_fd_functions = before_rmtree  # type: ignore[attr-defined]
             builtins.open = io.open = _real_open
             pa.OSFile, pa.memory_map = _RealFile, _memory_map
-            for descriptor in self._descriptors:
-                _real["close"](descriptor)
             self._descriptors.clear()
+
+    def descriptor(self, path: str, node: _Node) -> int:
+        """Return a new descriptor of a file or directory."""
+        self._next_descriptor += 1
+        self._descriptors[self._next_descriptor] = path, node
+        return self._next_descriptor
+
+    def closed(self, descriptor: int) -> None:
+        """Forget a descriptor."""
+        self._descriptors.pop(descriptor, None)
 
     def _open(self, path: Any, flags: int, mode: int = 0o777, **options: Any) -> int:
         text = self.holds(path)
@@ -264,43 +298,49 @@ class Disk:
             return int(_real["open"](path, flags, mode, **options))
         assert not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT), "use open()"
         self.step("open", text)
-        descriptor = int(_real["open"](path, flags, mode, **options))
-        self._descriptors[descriptor] = text
-        return descriptor
+        return self.descriptor(text, self._found(text))
 
     def _close(self, descriptor: int) -> None:
-        self._descriptors.pop(descriptor, None)
-        _real["close"](descriptor)
+        if self._descriptors.pop(descriptor, None) is None:
+            _real["close"](descriptor)
 
     def _fsync(self, file: Any) -> None:
-        if current_task() is None:
-            _real["fsync"](file)
-            return
         descriptor = file if isinstance(file, int) else file.fileno()
-        path = self._descriptors.get(descriptor)
-        if path is None:
+        opened = self._descriptors.get(descriptor)
+        if opened is None:
             _real["fsync"](descriptor)
             return
+        path, node = opened
         self.step("fsync", path)
-        self.synced(path)
+        if isinstance(node, _Directory):
+            node.synced, node.changes = dict(node.names), []
+        elif isinstance(node, _File):
+            node.synced, node.changed = node.data, False
 
     def _mkdir(self, path: Any, mode: int = 0o777, **options: Any) -> None:
         text = self.holds(path)
-        if text is not None:
-            self.step("mkdir", text)
-        _real["mkdir"](path, mode, **options)
-        if text is not None:
-            parent, name = self._parent(text)
-            parent.set({name: _Directory()})
+        if text is None:
+            _real["mkdir"](path, mode, **options)
+            return
+        self.step("mkdir", text)
+        if self.node(text) is not None:
+            raise self._error(errno.EEXIST, text)
+        made = _Directory()
+        self._touch(made)
+        self._name(text, made)
 
     def _rmdir(self, path: Any, **options: Any) -> None:
         text = self.holds(path)
-        if text is not None:
-            self.step("rmdir", text)
-        _real["rmdir"](path, **options)
-        if text is not None:
-            parent, name = self._parent(text)
-            parent.set({name: None})
+        if text is None:
+            _real["rmdir"](path, **options)
+            return
+        self.step("rmdir", text)
+        node = self._found(text)
+        if not isinstance(node, _Directory):
+            raise self._error(errno.ENOTDIR, text)
+        if node.names:
+            raise self._error(errno.ENOTEMPTY, text)
+        self._name(text, None)
 
     def _unlink(self, path: Any, **options: Any) -> None:
         text = self.holds(path)
@@ -308,13 +348,9 @@ class Disk:
             _real["unlink"](path, **options)
             return
         self.step("unlink", text)
-        node = self.node(text)
-        if isinstance(node, _File) and node.changed:
-            with _real_open(text, "rb") as file:
-                node.last = file.read()
-        _real["unlink"](path, **options)
-        parent, name = self._parent(text)
-        parent.set({name: None})
+        if isinstance(self._found(text), _Directory):
+            raise self._error(errno.EISDIR, text)
+        self._name(text, None)
 
     _remove = _unlink
 
@@ -324,68 +360,109 @@ class Disk:
             _real["rename"](source, target, **options)
             return
         self.step("rename", f"{texts[0]} {os.path.basename(texts[1])}")
-        _real["rename"](source, target, **options)
-        node = self.node(texts[0])
+        node = self._found(texts[0])
         (before, old), (after, new) = self._parent(texts[0]), self._parent(texts[1])
+        there = after.names.get(new)
+        if isinstance(node, _Directory):
+            if there is not None and not isinstance(there, _Directory):
+                raise self._error(errno.ENOTDIR, texts[1])
+            if isinstance(there, _Directory) and there.names and there is not node:
+                raise self._error(errno.ENOTEMPTY, texts[1])
+        elif isinstance(there, _Directory):
+            raise self._error(errno.EISDIR, texts[1])
+        if there is node:
+            return
         if before is after:
             before.set({old: None, new: node})
         else:
             before.set({old: None})
             after.set({new: node})
+            self._touch(after)
+        self._touch(before)
+        self._touch(node)
 
     _replace = _rename
 
     def _link(self, source: Any, target: Any, **options: Any) -> None:
-        text = self.holds(target)
-        if text is not None:
-            self.step("link", text)
-        _real["link"](source, target, **options)
-        if text is not None:
-            parent, name = self._parent(text)
-            parent.set({name: self.node(os.fspath(source))})
+        texts = self.holds(source), self.holds(target)
+        if texts[0] is None or texts[1] is None:
+            _real["link"](source, target, **options)
+            return
+        self.step("link", texts[1])
+        node = self._found(texts[0])
+        if self.node(texts[1]) is not None:
+            raise self._error(errno.EEXIST, texts[1])
+        self._name(texts[1], node)
+        self._touch(node)
+
+    def change(self, node: _File, data: bytes) -> None:
+        """Give a file other contents."""
+        node.data, node.changed = data, True
+        self._touch(node)
 
     def _truncate(self, path: Any, length: int) -> None:
         text = self.holds(path)
-        if text is not None:
-            self.step("write", text)
-        _real["truncate"](path, length)
-        if text is not None:
-            self.written(text)
+        if text is None:
+            _real["truncate"](path, length)
+            return
+        self.step("write", text)
+        node = self._found(text)
+        self.change(node, node.data[:length].ljust(length, b"\0"))
 
-    def _chmod(self, path: Any, *arguments: Any, **options: Any) -> None:
-        if (text := self.holds(path)) is not None:
-            self.step("chmod", text)
-        _real["chmod"](path, *arguments, **options)
+    def _chmod(self, path: Any, mode: int, **options: Any) -> None:
+        text = self.holds(path)
+        if text is None:
+            _real["chmod"](path, mode, **options)
+            return
+        self.step("chmod", text)
+        node = self._found(text)
+        node.mode = stat.S_IFMT(node.mode) | mode
+        self._touch(node)
 
     def _stat(self, path: Any, **options: Any) -> Any:
-        if (text := self.holds(path)) is not None:
-            self.step("stat", text)
-        return _real["stat"](path, **options)
+        text = self.holds(path)
+        if text is None:
+            return _real["stat"](path, **options)
+        self.step("stat", text)
+        return self.status(text)
 
     def _lstat(self, path: Any, **options: Any) -> Any:
-        if (text := self.holds(path)) is not None:
-            self.step("lstat", text)
-        return _real["lstat"](path, **options)
+        text = self.holds(path)
+        if text is None:
+            return _real["lstat"](path, **options)
+        self.step("lstat", text)
+        return self.status(text)
+
+    def status(self, path: str) -> os.stat_result:
+        """Return what `os.stat` says of a path."""
+        node = self._found(path)
+        at = node.changed_at
+        return os.stat_result(
+            (node.mode, node.number, 1, 1, 0, 0, node.size(), 0, 0, 0),
+            {"st_mtime_ns": at, "st_ctime_ns": at, "st_mtime": at * 1e-9, "st_ctime": at * 1e-9},
+        )
+
+    def _names(self, path: str) -> list[tuple[str, _Node]]:
+        self.step("list", path)
+        node = self._found(path)
+        if not isinstance(node, _Directory):
+            raise self._error(errno.ENOTDIR, path)
+        names = sorted(node.names.items(), key=lambda each: each[0])
+        self._scheduler.random.shuffle(names)
+        return names
 
     def _listdir(self, path: Any = ".") -> list[str]:
         text = self.holds(path)
-        if text is not None:
-            self.step("list", text)
-        names: list[str] = _real["listdir"](path)
-        if text is not None:
-            names.sort()
-            self._scheduler.random.shuffle(names)
-        return names
+        if text is None:
+            found: list[str] = _real["listdir"](path)
+            return found
+        return [name for name, _ in self._names(text)]
 
     def _scandir(self, path: Any = ".") -> Any:
         text = self.holds(path)
         if text is None:
             return _real["scandir"](path)
-        self.step("list", text)
-        with _real["scandir"](path) as found:
-            entries = sorted(found, key=lambda each: each.name)
-        self._scheduler.random.shuffle(entries)
-        return _Scanned(entries)
+        return _Scanned(_Entry(self, text, name, node) for name, node in self._names(text))
 
     def _open_file(self, path: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
         text = self.holds(path)
@@ -393,39 +470,95 @@ class Disk:
             return _real_open(path, mode, *arguments, **options)
         if not set(mode) & set("wax+"):
             self.step("open", text)
-            return _real_open(path, mode, *arguments, **options)
+            file = io.BytesIO(self._data(text))
+            return file if "b" in mode else io.TextIOWrapper(file, encoding="utf-8")
+        assert "+" not in mode
         self.step("open to write", text)
-        file = _real_open(path, mode, *arguments, **options)
-        self.written(text)
-        self._descriptors[file.fileno()] = text
-        return _Writing(self, text, file)
+        return _Writing(self, text, self._file_to_write(text, mode), "b" in mode)
 
-    def closed(self, descriptor: int) -> None:
-        """Forget a descriptor."""
-        self._descriptors.pop(descriptor, None)
+    def _data(self, path: str) -> bytes:
+        node = self._found(path)
+        if not isinstance(node, _File):
+            raise self._error(errno.EISDIR, path)
+        return node.data
+
+    def _file_to_write(self, path: str, mode: str) -> _File:
+        node = self.node(path)
+        if isinstance(node, _Directory):
+            raise self._error(errno.EISDIR, path)
+        if node is not None and "x" in mode:
+            raise self._error(errno.EEXIST, path)
+        if node is None:
+            node = _File()
+            self._touch(node)
+            self._name(path, node)
+        elif "w" in mode:
+            self.change(node, b"")
+        return node
 
     @contextmanager
     def _arrow_written(self, path: str) -> Iterator[Any]:
         self.step("open to write", path)
-        with _RealFile(path, "wb") as file:
-            self.written(path)
-            yield file
+        node, sink = self._file_to_write(path, "w"), pa.BufferOutputStream()
         try:
+            yield sink
             self.step("write", path)
-        except OSError:
-            _real["truncate"](path, _real["stat"](path).st_size // 2)
+        except BaseException:
+            data = sink.getvalue().to_pybytes()
+            self.change(node, data[: len(data) // 2])
             raise
+        self.change(node, sink.getvalue().to_pybytes())
 
     def _arrow_file(self, path: Any, mode: str = "r", **options: Any) -> Any:
         text = self.holds(path)
-        if text is None or "w" not in mode:
+        if text is None:
             return _RealFile(path, mode, **options)
-        return self._arrow_written(text)
+        if "w" in mode:
+            return self._arrow_written(text)
+        self.step("open", text)
+        return pa.BufferReader(pa.py_buffer(self._data(text)))
+
+    def safe_open(self, path: Any, framework: str) -> Any:
+        """Stand for `safetensors.safe_open`."""
+        text = self.holds(path)
+        return safe_open(path, framework) if text is None else arrays_of(self._data(text))
 
     def _mapped(self, path: Any, mode: str = "r") -> Any:
-        if (text := self.holds(path)) is not None:
-            self.step("open", text)
-        return _memory_map(path, mode)
+        text = self.holds(path)
+        if text is None:
+            return _memory_map(path, mode)
+        self.step("open", text)
+        return Mapped(self._data(text))
+
+
+class _Entry:
+    """Entry of a directory, as `os.scandir` returns them: its kind is as of then."""
+
+    def __init__(self, disk: Disk, above: str, name: str, node: _Node) -> None:
+        self._disk, self.name, self.path, self._node = disk, name, f"{above}/{name}", node
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether it is a directory."""
+        return isinstance(self._node, _Directory)
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether it is a file."""
+        return isinstance(self._node, _File)
+
+    def is_symlink(self) -> bool:
+        """Return that it is none: the disk has none."""
+        return False
+
+    def inode(self) -> int:
+        """Return its number."""
+        return self._node.number
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """Return what `os.stat` says now, which is no yield point."""
+        return self._disk.status(self.path)
 
 
 class _Scanned(list[Any]):
@@ -442,28 +575,37 @@ class _Scanned(list[Any]):
 
 
 class _Writing:
-    """File that is written to; each write is a step, which may fail halfway."""
+    """File that is written to, at its end; each write is a step, which may fail halfway."""
 
-    def __init__(self, disk: Disk, path: str, file: Any) -> None:
-        self._disk, self._path, self._file = disk, path, file
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
+    def __init__(self, disk: Disk, path: str, node: _File, binary: bool) -> None:
+        self._disk, self._path, self._node, self._binary = disk, path, node, binary
+        self._descriptor = disk.descriptor(path, node)
 
     def write(self, data: Any) -> int:
         """Write data, or the first half of it."""
+        written = bytes(data) if self._binary else data.encode("utf-8")
         try:
             self._disk.step("write", self._path)
         except (OSError, Died):
-            self._file.write(data[: len(data) // 2])
+            self._disk.change(self._node, self._node.data + written[: len(written) // 2])
             raise
-        return int(self._file.write(data))
+        self._disk.change(self._node, self._node.data + written)
+        return len(data)
+
+    def truncate(self, length: int) -> None:
+        """Cut it off."""
+        self._disk.change(self._node, self._node.data[:length].ljust(length, b"\0"))
+
+    def flush(self) -> None:
+        """Do nothing: nothing is held back."""
+
+    def fileno(self) -> int:
+        """Return its descriptor."""
+        return self._descriptor
 
     def close(self) -> None:
         """Close it."""
-        if not self._file.closed:
-            self._disk.closed(self._file.fileno())
-            self._file.close()
+        self._disk.closed(self._descriptor)
 
     def __enter__(self) -> _Writing:
         return self
@@ -509,9 +651,9 @@ def make_directories(path: Any) -> None:
             os.close(descriptor)
 
 
-def _torn(node: _File, now: bytes, chance: random.Random) -> bytes:
+def _torn(node: _File, chance: random.Random) -> bytes:
     """Return contents of a file after a power loss."""
     if not node.changed:
         return node.synced or b""
-    before = node.synced or b""
+    before, now = node.synced or b"", node.data
     return chance.choice((before, now, now[: chance.randint(0, len(now))], bytes(len(now))))

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The network that is trained and served, without a graph, and the dict that it must equal.
 
-An event is `(number, key, gone)`. A step adds 1 and the number to the key's row, through the native
-table's lookup, gradients and optimizer step; an event with `gone` then removes its row. The row of
-`MARK` and the dense parameter count the steps. So a row says which events it has seen, and any two
-rows whether they are of one state.
+An event is `(number, key, gone, time)`. A step adds 1 and the number to the key's row, through the
+native table's lookup, gradients and optimizer step; an event with `gone` then removes its row. Rows
+may be evicted by age, in steps or event time. The row of `MARK` and the dense parameter count the
+steps. So a row says which events it has seen, and any two rows whether they are of one state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -25,45 +26,112 @@ from mindspore_rec.checkpoint.contents import DENSE
 from mindspore_rec.checkpoint.load_tables import check_tables, check_whole_rows, load_tables
 from mindspore_rec.checkpoint.matching import matched
 from mindspore_rec.optim import SGD
+from mindspore_rec.parameter import Eviction
 from mindspore_rec.parameter.served_table import ServedTable
 from mindspore_rec.serving.network.opening import NetworkOpener
 from mindspore_rec.serving.network.runner import Runner
 from mindspore_rec.serving.network.shared_lock import SharedLock
+from tests.cache.table_twins import DictTier
 
-__all__ = ["KEYS", "MARK", "SCHEMA", "Event", "Opener", "State", "TrainedModel", "after", "trained"]
+__all__ = [
+    "KEYS",
+    "MARK",
+    "SCHEMA",
+    "Event",
+    "Opener",
+    "Rows",
+    "State",
+    "Tier",
+    "TrainedModel",
+    "trained",
+]
 
 KEYS = 8
 MARK = -1
-SCHEMA = pa.schema(
-    [("key", pa.int64()), ("number", pa.int64()), ("gone", pa.int64()), ("label", pa.int64())]
-)
+SCHEMA = pa.schema([(name, pa.int64()) for name in ("key", "number", "gone", "time", "label")])
 _ALL = np.array([MARK, *range(KEYS)])
-_NAME = "simulation.rows"
+_NAMES = {False: "simulation.rows", True: "simulation.tiered"}
+_HOST_ROWS = 5  # of the table with a tier: those of one step
 _WIDTH = 2
+_LOSS = Tensor(0.0)
 
-Event = tuple[int, int, int]
+Event = tuple[int, int, int, int]
 State = dict[int, tuple[float, ...]]
 
 
-def after(state: State, events: Sequence[Event]) -> State:
-    """Return the state after one more step."""
-    new = dict(state)
-    for key, number in [(MARK, 0), *((key, number) for number, key, _ in events)]:
-        before = new.get(key, (0.0, 0.0))
-        new[key] = (before[0] + 1.0, before[1] + number)
-    for _, key, gone in events:
-        if gone:
-            new.pop(key, None)
-    return new
+@dataclass(frozen=True)
+class Rows:
+    """All that the events up to a step lead to.
+
+    Attributes:
+        rows: values by key.
+        seen: step and watermark when each of them was last looked up.
+        watermark: latest time of an event.
+    """
+
+    rows: State = field(default_factory=dict)
+    seen: dict[int, tuple[int, int]] = field(default_factory=dict)
+    watermark: int = 0
+
+    def after(self, events: Sequence[Event], step: int, limits: tuple[int, int]) -> Rows:
+        """Return the rows after one more step, where a row is gone at an age of these limits.
+
+        Args:
+            events: of the step.
+            step: its number, from 1.
+            limits: steps and seconds; -1 for none.
+        """
+        watermark = max(self.watermark, *(time for *_, time in events))
+        before = self._young(step - 1, watermark, limits)
+        rows, seen = dict(before.rows), dict(before.seen)
+        for key, number in [(MARK, 0), *((key, number) for number, key, _, _ in events)]:
+            row = rows.get(key, (0.0, 0.0))
+            rows[key] = (row[0] + 1.0, row[1] + number)
+            seen[key] = step - 1, watermark
+        for _, key, gone, _ in events:
+            if gone:
+                rows.pop(key, None)
+        return Rows(rows, seen)._young(step, watermark, limits)
+
+    def _young(self, step: int, watermark: int, limits: tuple[int, int]) -> Rows:
+        def old(key: int) -> bool:
+            ages = step - self.seen[key][0], watermark - self.seen[key][1]
+            return any(0 <= limit <= age for age, limit in zip(ages, limits, strict=True))
+
+        rows = {key: row for key, row in self.rows.items() if not old(key)}
+        return Rows(rows, self.seen, watermark)
+
+
+def _eviction(limits: tuple[int, int]) -> Eviction | None:
+    return None if limits == (-1, -1) else Eviction(*limits)
+
+
+class Tier(DictTier):
+    """Rows below host memory, whose reads may fail.
+
+    Attributes:
+        on_read: called at each read, may raise.
+    """
+
+    on_read: Callable[[], None] = staticmethod(lambda: None)
+
+    def read(self, keys: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
+        """Read rows."""
+        type(self).on_read()
+        super().read(keys, rows, found)
 
 
 class _Net(nn.Cell):
-    def __init__(self) -> None:
+    def __init__(self, tiered: bool) -> None:
         super().__init__()
-        self.rows = HashEmbeddingLookup(_WIDTH, ms.int64, param_init="zeros", name=_NAME)
+        self.rows = HashEmbeddingLookup(_WIDTH, ms.int64, param_init="zeros", name=_NAMES[tiered])
+        if tiered:
+            level = {"kind": "remote", "open": lambda row_bytes, _: Tier(row_bytes), "max_rows": -1}
+            native = self.rows.embedding_table._synchronised()
+            native.set_cache(host_rows=_HOST_ROWS, levels=[level])
         self.dense = Parameter(Tensor(np.zeros(1, np.float32)), name="simulation.dense")
 
-    def construct(self, key: Tensor, number: Tensor, gone: Tensor, label: Tensor) -> Tensor:
+    def construct(self, key: Tensor, *others: Tensor) -> Tensor:
         return self.rows(key).sum()
 
 
@@ -83,9 +151,14 @@ class TrainedModel(RecModel):
         self._dense = network.dense
         self.on_step: Callable[[list[Event]], None] = lambda events: None
 
-    def renew(self) -> None:
-        """Make it as a new process has it: building it takes longer than a whole schedule."""
+    def renew(self, limits: tuple[int, int]) -> None:
+        """Make it as a new process has it: building it takes longer than a whole schedule.
+
+        Args:
+            limits: ages in steps and seconds at which rows are evicted; -1 for none.
+        """
         self.table.clear_rows()
+        self.table.set_eviction(_eviction(limits))
         self.table.set_clock(0, 0)
         self.table.marks.release("checkpoint")
         self._dense.set_data(Tensor(np.zeros(1, np.float32)))
@@ -103,8 +176,8 @@ class TrainedModel(RecModel):
     def _caller(self, network: Any) -> Any:
         return _Call(self._step)
 
-    def _step(self, *columns: Tensor) -> Tensor:
-        key, number, gone, _ = (column.asnumpy() for column in columns)
+    def _step(self, *columns: np.ndarray) -> Tensor:
+        key, number, gone, time, _ = columns
         native = self.table._synchronised()
         _, ticket = native.lookup_train(np.append(key, MARK))
         ones = np.ones(len(key) + 1)
@@ -112,9 +185,9 @@ class TrainedModel(RecModel):
         native.apply(1.0)
         native.erase(key[gone != 0])
         self._dense.set_data(Tensor(self._dense.asnumpy() + np.float32(1)))
-        events = zip(number.tolist(), key.tolist(), gone.tolist(), strict=True)
-        self.on_step(list(events))
-        return Tensor(0.0)
+        columns = (number, key, gone, time)
+        self.on_step(list(zip(*(column.tolist() for column in columns), strict=True)))
+        return _LOSS
 
 
 class _Call:
@@ -125,15 +198,15 @@ class _Call:
     def __init__(self, step: Callable[..., Tensor]) -> None:
         self._step = step
 
-    def __call__(self, train: bool, *batch: Tensor) -> Tensor:
+    def __call__(self, train: bool, *batch: np.ndarray) -> Tensor:
         return self._step(*batch)
 
 
 @cache
-def trained() -> TrainedModel:
-    """Return the one model of this process."""
+def trained(tiered: bool) -> TrainedModel:
+    """Return the one model of this process, with or without a tier below host memory."""
     ms.set_context(mode=ms.PYNATIVE_MODE)
-    return TrainedModel(_Net())
+    return TrainedModel(_Net(tiered))
 
 
 class _Dense:
@@ -142,7 +215,7 @@ class _Dense:
 
 @cache
 def _served_table() -> ServedTable:
-    return ServedTable({"name": f"{_NAME}.served", "dim": _WIDTH}, "Int64")
+    return ServedTable({"name": "simulation.served", "dim": _WIDTH}, "Int64")
 
 
 class ServedRunner(Runner):
@@ -151,12 +224,17 @@ class ServedRunner(Runner):
     name = "simulation"
     inputs = None
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, limits: tuple[int, int]) -> None:
         self.lock = SharedLock()
         table = _served_table()
         table.clear_rows()
+        eviction = _eviction(limits)
+        table._synchronised().set_eviction(
+            **({} if eviction is None else eviction.native_arguments())
+        )
+        table.drops_old_rows = eviction is not None
         table.set_clock(0, 0)
-        self.tables = {_NAME: table}
+        self.tables = {name: table}
         self.parameters = [_Dense()]
         self._owned = False
         self._steps = np.zeros(1, np.float32)
@@ -165,7 +243,7 @@ class ServedRunner(Runner):
 
     def start(self, arrays: Sequence[np.ndarray]) -> Callable[[], list[np.ndarray]]:
         """Read all rows, in two parts."""
-        table = self.tables[_NAME]
+        (table,) = self.tables.values()
         half = len(_ALL) // 2
         first, there = table.read_rows(_ALL[:half]), table.has_rows(_ALL[:half])
         self.pause()
@@ -204,13 +282,16 @@ class Opener(NetworkOpener):
 
     Attributes:
         pause: for the runner.
+        limits: of the rows' ages.
     """
 
     pause: Callable[[], None] = staticmethod(lambda: None)
+    limits = -1, -1
 
     def open(self, entry: Entry) -> Runner:
         """Return the network."""
         self.reason = None
-        runner = ServedRunner()
+        (name,) = entry.manifest["tables"]
+        runner = ServedRunner(name, self.limits)
         runner.pause = type(self).pause
         return runner

@@ -64,7 +64,7 @@ class Task:
         self.process = process
         self.name = f"{process.name}/{name}"
         self.work = work
-        self.turn: greenlet
+        self.turn: _Greenlet
         self.local: dict[str, Any] = {}  # of `Local` objects
         self.ready = True
         self.until: float | None = None  # the clock's time at which a wait ends by itself
@@ -73,9 +73,14 @@ class Task:
         self.joiners: list[Task] = []
 
 
+class _Greenlet(greenlet):
+    task: Task
+
+
 def current_task() -> Task | None:
     """Return the simulated thread that runs this, or None."""
-    return getattr(getcurrent(), "task", None)
+    current = getcurrent()
+    return current.task if type(current) is _Greenlet else None
 
 
 class Scheduler:
@@ -134,7 +139,7 @@ class Scheduler:
     def _begin(self, task: Task) -> None:
         task.process.tasks.add(task)
         self._tasks.append(task)
-        task.turn = greenlet(lambda: self._live(task), self._hub)
+        task.turn = _Greenlet(lambda: self._live(task), self._hub)
         task.turn.task = task
 
     def _live(self, task: Task) -> None:
@@ -170,21 +175,23 @@ class Scheduler:
 
     def step(self, what: str) -> None:
         """Yield point: maybe give the turn to another thread."""
-        task = current_task()
-        assert task is not None
-        if task.process.dying:
+        task = getcurrent().task
+        process = task.process
+        if process.dying:
             raise Died
-        self._count()
+        self.yields += 1
+        if self.yields > self._most:
+            self._too_many()
         self.now += TICK
         if self.keep_trace:
             self.note(what)
         self.on_step()
-        if task.process.dying:
+        if process.dying:
             raise Died
         if self._someone_dies or self.random.random() >= self._stay:
             self._give_turn(task)
-        if task.process.dying:
-            raise Died
+            if process.dying:
+                raise Died
 
     def block(self, what: str, seconds: float | None = None) -> bool:
         """Wait until someone makes this thread ready, or for a time; return whether that was it."""
@@ -192,7 +199,9 @@ class Scheduler:
         assert task is not None
         if task.process.dying:
             raise Died
-        self._count()
+        self.yields += 1
+        if self.yields > self._most:
+            self._too_many()
         if self.keep_trace:
             self.note(what)
         task.ready = False
@@ -204,10 +213,8 @@ class Scheduler:
             raise Died
         return task.timed_out
 
-    def _count(self) -> None:
-        self.yields += 1
-        if self.yields > self._most:
-            self._hang(f"it has not ended after {self._most} yield points")
+    def _too_many(self) -> None:
+        self._hang(f"it has not ended after {self._most} yield points")
 
     def _give_turn(self, task: Task) -> None:
         chosen = self._pick()

@@ -12,7 +12,8 @@ from tests.nightly import NIGHTLY
 from tests.simulation.run import first_finding
 from tests.simulation.world import simulate
 
-SCHEDULES = 100
+SCHEDULES = 1000
+PARTS = 4  # for processes of pytest-xdist
 NIGHTLY_SECONDS = 900.0
 
 
@@ -23,11 +24,12 @@ def _check(counts: Counter[str], seeds: range, seconds: float = float("inf")) ->
         pytest.fail(f"python -m tests.simulation.run --seeds {found.seed}: {found.finding}")
 
 
-def test_schedules_keep_all_promises() -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_schedules_keep_all_promises(part: int) -> None:
     counts = Counter[str]()
-    _check(counts, range(SCHEDULES))
+    _check(counts, range(part * SCHEDULES // PARTS, (part + 1) * SCHEDULES // PARTS))
     # Each kind of trouble was among them.
-    least = {"kills": 20, "power": 20, "errors": 50, "restores": 50, "switches": 10_000}
+    least = {"kills": 50, "power": 50, "errors": 250, "restores": 150, "switches": 50_000}
     assert all(counts[name] >= most for name, most in least.items()), counts
 
 
@@ -42,7 +44,4 @@ def test_other_schedules_keep_all_promises() -> None:
 def test_a_seed_is_one_schedule(seed: int) -> None:
     one, other = simulate(seed, keep_trace=True), simulate(seed, keep_trace=True)
     assert one.counts == other.counts
-    paths = ("/simulation-", "\0")  # what the library logs has the directory's own name
-    assert [line for line in one.trace if paths[0] not in line] == [
-        line for line in other.trace if paths[0] not in line
-    ]
+    assert one.trace == other.trace

@@ -10,7 +10,10 @@ a `Predictor` with its thread; what is theirs alone is replaced:
   fails; the native lock of a directory is one of these files;
 * the topic is a `MemoryTopic` that outlives everybody.
 
-Not covered: MindSpore's graphs and operators, tables with tiers, several workers (MPI, processes
+The table has a tier below host memory in some schedules, whose reads may fail; rows are evicted by
+age in steps, in event time or both, or not.
+
+Not covered: MindSpore's graphs and operators, the SSD tier's files, several workers (MPI, processes
 that share rows), Kafka's client, the process that writes the network as ONNX, and threads of the
 native core, each call of which is one step here. A trainer is killed by itself, a predictor too;
 a power loss takes both and what the disk had not synced.
@@ -24,7 +27,6 @@ import itertools
 import logging
 import os
 import random
-import shutil
 import sys
 import tempfile
 import threading
@@ -35,16 +37,16 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 
 from mindspore_rec import RecCheckpoint
-from mindspore_rec.checkpoint.__main__ import main as checkpoint_command
-from mindspore_rec.checkpoint.chain import parse_entry_name
+from mindspore_rec.checkpoint.__main__ import _verify as verify_command
+from mindspore_rec.checkpoint.chain import entries, parse_entry_name
 from mindspore_rec.serving.following.predictor import Predictor
 from mindspore_rec.stream import (
     ArrowFormat,
@@ -56,6 +58,7 @@ from mindspore_rec.stream import (
     pack,
     read_watch,
 )
+from tests.simulation.contents import batches_of, parsed
 from tests.simulation.disk import Disk, FileLock, make_directories
 from tests.simulation.model import (
     KEYS,
@@ -63,8 +66,9 @@ from tests.simulation.model import (
     SCHEMA,
     Event,
     Opener,
+    Rows,
     State,
-    after,
+    Tier,
     answered,
     trained,
 )
@@ -84,7 +88,8 @@ __all__ = ["FindingError", "Outcome", "simulate"]
 
 logger = logging.getLogger("mindspore_rec")
 
-_LEFT = ".tmp-"
+_OF_THE_TIER = "the tier cannot be read"
+_ROOT = Path("/simulation")  # of the disk, which the system does not see
 
 
 class FindingError(AssertionError):
@@ -132,6 +137,14 @@ class _Settings:
         # Answers after which the predictor is closed and another one starts.
         self.answers = chance.choice((3, 10, 1000, 1000))
         self.poll_seconds = TICK * chance.choice((50, 200, 1000))
+        self.tiered = chance.random() < 0.4  # rows below host memory
+        self.idle_steps = chance.choice((-1, -1, 2, 3))  # after which a row is evicted
+        self.idle_seconds = chance.choice((-1, -1, 3, 10))
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Both limits of ages."""
+        return self.idle_steps, self.idle_seconds
 
 
 class World:
@@ -139,32 +152,31 @@ class World:
 
     Args:
         seed: of everything.
-        root: an empty directory in memory.
         keep_trace: whether to keep the trace.
         fixed: settings that the seed does not decide. Default: none.
     """
 
-    def __init__(
-        self, seed: int, root: Path, keep_trace: bool, fixed: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, seed: int, keep_trace: bool, fixed: Mapping[str, Any] | None = None) -> None:
         self.seed = seed
         self.chance = random.Random(f"faults {seed}")
         self.settings = _Settings(random.Random(f"settings {seed}"))
         for name, value in (fixed or {}).items():
             assert hasattr(self.settings, name)
             setattr(self.settings, name, value)
+        self.model = trained(self.settings.tiered)
         self.scheduler = Scheduler(seed, keep_trace=keep_trace)
         self.scheduler.on_step = self._maybe_kill
-        self.disk = Disk(root, self.scheduler)
+        self.disk = Disk(_ROOT, self.scheduler)
         self.disk.fails = self._fails
         self.disk.forgets_order = self.settings.forgets_order
-        self.run = root / "run"
+        self.run = _ROOT / "run"
         self.finding: str | None = None
         self.counts = dict.fromkeys(
             ("yields", "switches", "operations", "errors", "kills", "power", "lives", "steps",
              "answers", "restores"), 0,
         )  # fmt: skip
         self._quiet = False
+        self._may_kill = self.settings.death > 0
         self._deaths = self._errors = 0
         self._full_until = 0  # operations
         self._power = False
@@ -173,7 +185,7 @@ class World:
         self._follower: Process | None = None
         # What was sent, trained and saved.
         self.sent: list[Event] = []
-        self.states: dict[int, State] = {0: {}}
+        self.states: dict[int, Rows] = {0: Rows()}
         self.events: dict[int, list[Event]] = {}
         self.step = 0
         self.announced = -1
@@ -183,16 +195,15 @@ class World:
     # ---- faults
 
     def _maybe_kill(self) -> None:
+        if not self._may_kill or self.chance.random() >= self.settings.death:
+            return
         settings = self.settings
-        if self._quiet or self._deaths >= settings.most_deaths or not settings.death:
-            return
-        if self.chance.random() >= settings.death:
-            return
         task = current_task()
         assert task is not None
         if task.process is self._own:
             return
         self._deaths += 1
+        self._may_kill = self._deaths < settings.most_deaths
         if self.chance.random() < settings.power:
             self.scheduler.note("POWER LOSS")
             self._power = True
@@ -225,6 +236,21 @@ class World:
             return self.chance.choice((errno.ENOSPC, errno.EIO))
         return errno.EIO
 
+    def _on_tier(self) -> None:
+        """Fail a read of the tier, ten times as often as an operation on files: there are few."""
+        settings, task = self.settings, current_task()
+        if task is None or task.process is not self._trainer:  # a thread of the table's own
+            return
+        if self._quiet or self._errors >= settings.most_errors:
+            return
+        if self.chance.random() < 10 * settings.error:
+            self._errors += 1
+            self.counts["errors"] += 1
+            error = OSError(errno.EIO, _OF_THE_TIER)
+            task.process.faults.append(error)
+            self.scheduler.note("FAILS: read of a tier")
+            raise error
+
     # ---- the producer
 
     def _produce(self, topic: MemoryTopic, steps: int, first_partition: int) -> None:
@@ -233,12 +259,13 @@ class World:
         partition = first_partition
         # One event a message: then whole rounds of partitions are whole batches.
         while left:
-            event = (len(self.sent) + 1, chance.randrange(KEYS), int(chance.random() < 0.15))
+            number, gone = len(self.sent) + 1, int(chance.random() < 0.15)
+            # Some events come late; now and then nothing happens for long.
+            late, pause = chance.randrange(8), 20 * int(chance.random() < 0.03)
+            seconds = 1000 + number + pause - late * int(chance.random() < 0.2)
+            event = (number, chance.randrange(KEYS), gone, seconds)
             self.sent.append(event)
-            number, key, gone = event
-            rows = pa.table(
-                {"key": [key], "number": [number], "gone": [gone], "label": [0]}, schema=SCHEMA
-            )
+            rows = pa.record_batch([pa.array([each]) for each in _columns(event)], schema=SCHEMA)
             topic.append(pack(rows), partition)
             partition = (partition + 1) % self.settings.partitions
             left -= 1
@@ -250,8 +277,9 @@ class World:
     def _train(self, topic: MemoryTopic) -> None:
         settings = self.settings
         self.counts["lives"] += 1
-        model = trained()
-        model.renew()
+        model = self.model
+        Tier.on_read = staticmethod(self._on_tier)
+        model.renew(settings.limits)
         model.on_step = self._stepped
         options: dict[str, Any] = {}
         if settings.by_time:
@@ -261,6 +289,7 @@ class World:
                 "journal": Journal(self.run.parent / "journal"),
                 "stop": StopWhen(idle_seconds=5000 * TICK),
             }
+        options["event_time"] = "time"
         source = StreamSource(topic.client(3), ArrowFormat(SCHEMA), settings.batch, **options)
         stream = StreamingDataset(source)
         full: dict[str, Any] = (
@@ -291,7 +320,7 @@ class World:
         step = found or 0
         self.scheduler.note(f"RESTORED step {found}")
         self.counts["restores"] += found is not None
-        model = trained()
+        model = self.model
         if step < self.announced:
             raise FindingError(f"step {self.announced} was saved, and step {step} was restored")
         if step > self.step:
@@ -309,14 +338,14 @@ class World:
         self.step += 1
         self.counts["steps"] += 1
         step = self.step
-        self.scheduler.note(f"STEP {step}: events {[number for number, _, _ in events]}")
+        self.scheduler.note(f"STEP {step}: events {[number for number, *_ in events]}")
         if self.events.get(step, events) != events:
             raise FindingError(
                 f"step {step} had the events {self.events[step]} before a restart, and now {events}"
             )
         self.events[step] = events
-        self.states[step] = after(self.states[step - 1], events)
-        model = trained()
+        self.states[step] = self.states[step - 1].after(events, step, self.settings.limits)
+        model = self.model
         self._check("trained", step, model.state(), model.steps)
 
     def _saved(self, message: dict[str, Any]) -> None:
@@ -324,9 +353,9 @@ class World:
         self.announced = max(self.announced, message["step"])
 
     def _check(self, what: str, step: int, state: State, steps: int) -> None:
-        want = self.states.get(step)
-        if want is None:
+        if step not in self.states:
             raise FindingError(f"{what} is a state of step {step}, which nobody trained")
+        want = self.states[step].rows
         if state != want or steps != step:
             marks = state.get(MARK, (0.0,))[0]
             raise FindingError(
@@ -337,6 +366,7 @@ class World:
     # ---- the predictor
 
     def _follow(self) -> None:
+        Opener.limits = self.settings.limits
         Opener.pause = staticmethod(lambda: self.scheduler.step("between two reads"))
         predictor = Predictor(self.run, poll_seconds=self.settings.poll_seconds, wait_seconds=1e6)
         newest = -1
@@ -360,7 +390,7 @@ class World:
             self.scheduler.block("ask again later", self.settings.poll_seconds)
         if (error := predictor.status().error) is not None:
             raise FindingError(f"the predictor is at the last state, and says {error}")
-        mine, served = trained().table.digest(), predictor.digests(1)
+        mine, served = self.model.table.digest(), predictor.digests(1)
         if [each.digest for each in served.tables.values()] != [mine.digest]:
             raise FindingError(f"digests are {served} in the predictor and {mine} in the trainer")
         predictor.close()
@@ -376,7 +406,7 @@ class World:
         self.scheduler.start(self._own, "producer", lambda: self._produce(topic, settings.steps, 0))
         self._until_trained(topic)
         self.scheduler.note("QUIET from here on")
-        self._quiet = True
+        self._quiet, self._may_kill = True, False
         first = len(self.sent) % settings.partitions
         self.target += settings.quiet_steps
         self.scheduler.start(
@@ -470,7 +500,7 @@ class World:
             raise FindingError(f"a training whose last state is saved ended by {error}") from error
 
     def _judge_end(self) -> None:
-        numbers = [n for step in range(1, self.step + 1) for n, _, _ in self.events[step]]
+        numbers = [n for step in range(1, self.step + 1) for n, *_ in self.events[step]]
         if sorted(numbers) != list(range(1, len(self.sent) + 1)):
             raise FindingError(f"events were trained {sorted(numbers)}, of 1 to {len(self.sent)}")
         names = sorted(os.listdir(self.run))
@@ -490,11 +520,11 @@ class World:
         """
         with _installed(self):
             self.scheduler.run(self._own, self._main)
-        if self._own.failure is not None:
-            raise self._own.failure
-        said = io.StringIO()
-        with redirect_stdout(said):
-            code = checkpoint_command(["verify", str(self.run)])
+            if self._own.failure is not None:
+                raise self._own.failure
+            said = io.StringIO()
+            with redirect_stdout(said):
+                code = verify_command(entries(self.run))
         if code != 0:
             raise FindingError(f"verify finds a bad checkpoint in the end: {said.getvalue()}")
 
@@ -513,6 +543,11 @@ class World:
         self.counts["operations"] = self.disk.operations
 
 
+def _columns(event: Event) -> tuple[int, ...]:
+    number, key, gone, seconds = event
+    return key, number, gone, seconds, 0
+
+
 def _of_a_fault(error: BaseException, process: Process) -> bool:
     """Return whether an exception comes from an error that a file gave to the process."""
     seen: list[BaseException] = []
@@ -522,7 +557,10 @@ def _of_a_fault(error: BaseException, process: Process) -> bool:
         if each in process.faults:
             return True
         each = each.__cause__ or each.__context__
-    return bool(process.faults) and isinstance(error, OSError)
+    if not process.faults:
+        return False
+    # The native table raises an error of its own with the tier's text.
+    return isinstance(error, OSError) or any(_OF_THE_TIER in str(each) for each in seen)
 
 
 class _Lines(logging.Handler):
@@ -539,6 +577,24 @@ class _Lines(logging.Handler):
         self._scheduler.note(f"LOG {text}")
 
 
+def _put(values: list[tuple[Any, str, Any]]) -> None:
+    for owner, name, value in values:
+        setattr(owner, name, value)
+
+
+@lru_cache(1)
+def _users(modules: int) -> list[Any]:
+    """Return the library's modules that use `threading` or `time`, of so many that there are."""
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith("mindspore_rec.")
+        and (
+            getattr(module, "threading", None) is threading or getattr(module, "time", None) is time
+        )
+    ]
+
+
 @contextmanager
 def _installed(world: World) -> Iterator[None]:
     """Put the simulated parts in the place of the real ones."""
@@ -553,24 +609,28 @@ def _installed(world: World) -> Iterator[None]:
         (logger, "propagate", False),
         (read_watch, "_local", Local()),
     ]
-    for name, module in list(sys.modules.items()):
-        if name.startswith("mindspore_rec."):
-            if getattr(module, "threading", None) is threading:
-                replaced.append((module, "threading", fake_threading))
-            if getattr(module, "time", None) is time:
-                replaced.append((module, "time", fake_time))
+    for module in _users(len(sys.modules)):
+        if getattr(module, "threading", None) is threading:
+            replaced.append((module, "threading", fake_threading))
+        if getattr(module, "time", None) is time:
+            replaced.append((module, "time", fake_time))
     made = sys.modules
     replaced += [
         (made["mindspore_rec.checkpoint.worker"], "ThreadPoolExecutor",
          lambda _, thread_name_prefix, **__: Pool(scheduler, thread_name_prefix)),
+        # The train step is no graph, and needs no tensors.
+        (made["mindspore_rec.train.loop"], "as_tensors", lambda columns, copy: columns),
+        (made["mindspore_rec.checkpoint.array_file"], "safe_open", disk.safe_open),
+        (made["mindspore_rec.checkpoint.arrow_file"], "_batches", batches_of),
+        (made["mindspore_rec.checkpoint.manifest"], "_parsed", parsed),
         (made["mindspore_rec.checkpoint.run_directory"], "FileLock", lambda p: FileLock(disk, p)),
         (made["mindspore_rec.checkpoint.run_directory"], "make_directories", make_directories),
         (made["mindspore_rec.stream.journal"], "make_directories", make_directories),
         (made["mindspore_rec.serving.following.predictor"], "NetworkOpener", Opener),
     ]  # fmt: skip
     with ExitStack() as stack:
-        for owner, name, value in replaced:
-            stack.enter_context(mock.patch.object(owner, name, value))
+        stack.callback(_put, [(owner, name, getattr(owner, name)) for owner, name, _ in replaced])
+        _put(replaced)
         logger.addHandler(handler)
         stack.callback(logger.removeHandler, handler)
         stack.enter_context(warnings.catch_warnings())
@@ -589,11 +649,9 @@ def simulate(
         keep_trace: whether to keep the trace. Default: False.
         fixed: settings of `_Settings`, by name, that the seed does not decide. Default: none.
     """
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    root = Path(tempfile.mkdtemp(prefix="simulation-", dir=memory))
     outcome = Outcome(seed)
     state = random.getstate(), np.random.get_state()  # noqa: NPY002
-    world = World(seed, root, keep_trace, fixed)
+    world = World(seed, keep_trace, fixed)
     try:
         world.live()
     except (Exception, Died) as error:
@@ -604,7 +662,6 @@ def simulate(
     finally:
         random.setstate(state[0])
         np.random.set_state(state[1])  # noqa: NPY002
-        shutil.rmtree(root, ignore_errors=True)
     world.end()
     outcome.counts = world.counts
     outcome.trace = list(world.scheduler.trace)
