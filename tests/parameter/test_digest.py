@@ -431,7 +431,8 @@ def test_it_is_that_of_the_rows_after_any_life(
             step += 1
             if kind.startswith("aged"):
                 # Before the first event time rows have none.
-                seconds += int(rng.integers(0, 9)) if step > 5 or "max_idle_seconds" in settings else 0
+                if step > 5 or "max_idle_seconds" in settings:
+                    seconds += int(rng.integers(0, 9))
                 if seconds:
                     table.set_event_time(seconds)
             else:
