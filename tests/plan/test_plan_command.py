@@ -52,7 +52,7 @@ def test_the_command_prints_every_choice_and_the_curve(log, tmp_path):
         "and 8 of its digest, 16 where rows leave with age"
     )
     for outcome in figures["outcomes"]:
-        row = 124 if outcome["idle"] is not None else 124 + 8
+        row = 124 + (8 if outcome["idle"] is None else 16)
         expected = outcome["final_rows"] * row + outcome["final_counters"] * 28
         assert outcome["final_bytes"] == expected
     head = next(i for i, line in enumerate(text) if line.split()[:1] == ["admission"])

@@ -136,8 +136,7 @@ Array<uint32_t> ChecksOf(const Array<uint64_t>& digests) {
 void BindTableDigest(TableClass* table) {
   table->def("digest", &DigestOfTable, py::arg("parts") = 1)
       .def("row_digests", &DigestsOfTable, py::arg("part") = 0, py::arg("parts") = 1)
-      .def("keep_digest",
-           [](const PyTable& self) { WithoutPython([&] { self->KeepDigest(); }); })
+      .def("keep_digest", [](const PyTable& self) { WithoutPython([&] { self->KeepDigest(); }); })
       .def("kept_digest",
            [](const PyTable& self) { return WithoutPython([&] { return self->KeptDigest(); }); })
       .def("damaged_rows", &DamagedRowsOf, py::arg("part") = 0, py::arg("parts") = 1);
