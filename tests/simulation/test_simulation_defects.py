@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.simulation.defects import FOUND, PLANTED, with_defect
+from mindspore_rec.checkpoint import CheckpointError
+from tests.simulation.defects import FOUND, PLANTED, failed_delta_stays, with_defect
 from tests.simulation.run import first_finding
+from tests.simulation.world import World
 
 MOST = 400  # schedules; the slowest takes about 40
 
@@ -25,3 +28,31 @@ def test_defects_are_found(defect: Callable[[], Any], settings: dict[str, Any]) 
     assert found.finding is not None
     assert not found.finding.startswith("AssertionError")  # which would be the simulation's own
     assert found.trace
+
+
+def _delta_that_cannot_be_taken_back() -> World:
+    """Return a schedule where the name of a delta is not synced, and cannot be changed back."""
+    # A predictor that looks meanwhile may serve the delta, and go back once it is removed.
+    rare = {"poll_seconds": 2.0}
+    quiet = {"death": 0.0, "steps": 7, "delta_every": 1, "by_clock": False, "by_time": False}
+    world = World(1, False, {**quiet, **rare})
+    renamed = [False]
+
+    def fails(operation: str, path: str) -> int:
+        if operation == "rename" and path.endswith(" 000000000003.delta"):
+            renamed[0] = True
+        elif renamed[0] and operation == "fsync" and path == str(world.run):
+            return errno.EIO
+        elif renamed[0] and operation == "rename" and "/000000000003.delta " in path:
+            renamed[0] = False
+            return errno.EIO
+        return 0
+
+    world.disk.fails = fails
+    return world
+
+
+def test_a_delta_that_cannot_be_taken_back_goes_before_the_next() -> None:
+    with with_defect(failed_delta_stays), pytest.raises(CheckpointError, match="out of order"):
+        _delta_that_cannot_be_taken_back().live()
+    _delta_that_cannot_be_taken_back().live()
