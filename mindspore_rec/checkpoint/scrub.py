@@ -15,6 +15,7 @@ __all__ = ["TableScrub"]
 
 _PART_ROWS = 8192  # about 0.2 ms
 _MOST_PARTS = 1 << 16
+_MOST_SHARE = 0.25  # of the time, after a part
 _MOST_NAMED = 10
 
 
@@ -26,7 +27,7 @@ class TableScrub:
 
     Args:
         tables: the tables.
-        seconds: for one round over all of them.
+        seconds: for one round over all of them, where a quarter of the time is enough for it.
 
     Attributes:
         rounds: number of rounds that have ended.
@@ -36,6 +37,7 @@ class TableScrub:
         self.rounds = 0
         self._tables = list(tables)
         self._seconds = seconds
+        self._last = time.monotonic()
         self._begin_round()
 
     @property
@@ -58,10 +60,15 @@ class TableScrub:
         Raises:
             RuntimeError: rows have changed by themselves.
         """
-        passed = (time.monotonic() - self._began) / self._seconds
-        due = min(int(passed * self._parts), self._parts)
+        began, last = time.monotonic(), self._last
+        passed = min((began - self._began) / self._seconds, 1.0)
+        due = int(passed * self._parts)
+        until = began + _MOST_SHARE * (began - last)
         while self._parts - len(self._left) < due:
             self._look(*self._left.popleft())
+            if time.monotonic() >= until:
+                break
+        self._last = time.monotonic()
         if passed >= 1 and not self._left:
             self.rounds += self._parts > 0
             self._begin_round()

@@ -244,7 +244,6 @@ class HostRows(NativeAccess):
             >>> table = MapParameter("doc.damaged_rows", value_shape=2)
             >>> table.marks.hold("doc", table.marks.new())
             >>> table.marks.keep_digest()
-            True
             >>> table.write_rows(np.array([5, 6]), np.ones((2, 2), np.float32))
             >>> table.marks.hold("doc", table.marks.new())
             >>> table.damaged_rows().tolist()

@@ -244,3 +244,33 @@ def test_a_tier_that_is_away_is_no_damage(
     training.scrub._not_before = 0.0
     training.finds_nothing()
     training.table.close()
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("fault", ["bit", "length"])
+def test_a_damaged_row_on_redis_can_be_replaced(
+    redis_url: str, unique: Callable[[], str], fault: str
+) -> None:
+    import redis
+
+    name, keys = unique(), np.arange(300)
+    cache = CacheConfig(host_rows=10, remote=redis_url)
+    table = MapParameter(name, value_shape=2, cache=cache)
+    table.marks.hold("test", table.marks.new())
+    table.write_rows(keys, np.ones((300, 2), np.float32))
+    table.flush()
+    table.marks.keep_digest()
+    client: Any = redis.Redis.from_url(redis_url)
+    for bucket in client.keys(f"emb{{{name}/*}}v"):
+        value = client.hget(bucket, keys[7].tobytes())
+        if value is not None:
+            damaged = bytes([value[0] ^ 1]) + value[1:] if fault == "bit" else value[:-1]
+            client.hset(bucket, keys[7].tobytes(), damaged)
+    with pytest.raises(_native.RowDamagedError, match=r"keys? 7\b"):
+        table.read_rows(keys[7:8])
+    table.import_rows(keys[7:8], np.full((1, 2), 3, np.float32))
+    assert (table.read_rows(keys[7:8]) == 3).all()
+    table.marks.hold("test", table.marks.new())
+    table.marks.keep_digest()  # it was dropped: what the row was is not known
+    assert table.marks.kept_digest() == int(table.digest().digest, 16)
+    table.close()

@@ -151,3 +151,29 @@ def test_wrong_settings_are_refused(tmp_path: Path) -> None:
         checkpoint_at(tmp_path, scrub_seconds="1")
     with pytest.raises(ValueError, match="scrub_seconds must be 0 with keep_digests=False"):
         checkpoint_at(tmp_path, scrub_seconds=1, keep_digests=False)
+
+
+def test_a_round_takes_a_quarter_of_the_time_at_most(
+    unique: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = HashEmbeddingLookup(1, ms.int64, name=unique()).embedding_table
+    table.marks.hold("test", table.marks.new())
+    table.write_rows(np.arange(100_000), np.ones((100_000, 1), np.float32))
+    table.marks.keep_digest()
+    now, looked = 0.0, []
+
+    def look(_: Any, part: int, parts: int) -> np.ndarray:
+        nonlocal now
+        now += 1.0
+        looked.append(part)
+        return np.zeros(0, np.int64)
+
+    monkeypatch.setattr("mindspore_rec.checkpoint.scrub.time.monotonic", lambda: now)
+    monkeypatch.setattr(type(table), "damaged_rows", look)
+    scrub = TableScrub([table], 1e-320)
+    for _ in range(200):
+        now += 9.0  # a step
+        scrub.step()
+    assert scrub.rounds > 3
+    assert len(looked) <= 200 * 4  # of 9 to 13 seconds, a quarter, and the part that was begun
+    table.close()

@@ -170,13 +170,29 @@ def test_rows_leave_it_as_they_become_due(tables: list[_native.Table], over: str
     assert digests[-1][0] == 0
 
 
-def new_from(tables: list[_native.Table], table: _native.Table) -> _native.Table:
+def new_from(tables: list[_native.Table], table: _native.Table, dim: int = 2) -> _native.Table:
     """A table with the rows that lookups of another one see, which stays as it is."""
     keys = np.arange(60)
     there = keys[table.contains(keys)]
-    copy = new(tables, dim=2)
+    copy = new(tables, dim=dim)
     copy.put(there, table.lookup(there))
     return copy
+
+
+def test_a_second_first_event_time_ends_it(tables: list[_native.Table]) -> None:
+    table = new(tables, dim=1, max_idle_seconds=50)
+    table.mark()
+    table.import_rows(np.arange(3), values=np.ones((3, 1), np.float32))  # of no event time
+    table.keep_digest()
+    table.set_event_time(100)
+    table.mark()
+    assert table.kept_digest() == whole(new_from(tables, table, 1)) != 0
+    table.set_clock(0, 0)
+    table.set_event_time(200)  # the rows have 100, and are due
+    assert table.kept_digest() is None
+    table.mark()
+    table.keep_digest()
+    assert table.kept_digest() == 0 == whole(table)
 
 
 def test_it_is_kept_anew_where_limits_of_age_are_turned_on(tables: list[_native.Table]) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from mindspore_rec import _native
-from mindspore_rec.cache.redis.link import RemoteError
 
 __all__ = ["CHECK_BYTES", "RowValues"]
 
@@ -43,8 +42,8 @@ class RowValues:
             Bytes of the values.
 
         Raises:
-            RemoteError: a value has a length that no row has.
-            RowDamagedError: rows do not match their checksums; the others are set.
+            RowDamagedError: values have a length that no row has, or rows do not match their
+                checksums.
         """
         if not rows.flags.c_contiguous:
             own = np.ascontiguousarray(rows)
@@ -83,8 +82,7 @@ class RowValues:
             legal.append(self._row_bytes)
         wrong = next((i for i, value in enumerate(values) if len(value) not in legal), None)
         if wrong is not None:
-            raise RemoteError(
+            raise _native.RowDamagedError(
                 f"{self._subject}: the row of key {keys[order[wrong]]} has {len(values[wrong])} "
-                f"bytes and not {legal[0]}, its checksum included; someone else writes to these "
-                "keys"
+                f"bytes, not {legal[0]} with its checksum; someone else writes to these keys"
             )

@@ -8,7 +8,8 @@ Worker w of several, N, has hashes of its own: `emb{t/w<w>of<N>/g...}v`. Each bu
 fields that mark it: `t`, the token of the opening that owns it, and `s`, the number of the last
 write to it. Version 0.1 wrote values without the checksum, of `row_bytes` bytes. With
 `leftover="keep"` they are read beside the others, which are 4 bytes longer, and each that is
-written again has a checksum from then on; any other opening finds no such value legal.
+written again has a checksum from then on; any other opening finds no such value legal. (So with
+`leftover="keep"` a value that lost just its checksum is taken for an older one.)
 
 Guarantees.
 * A bit of a row or its checksum that changed on the server, and a row under another key than it was
@@ -17,7 +18,7 @@ Guarantees.
 * A read never returns an old row. The marker is read with each read of rows, and on each
   new connection before rows go over it. A server that restarted empty or with an older state (a
   snapshot, a replica that had lagged) and a bucket that someone deleted raise `RowsLostError`; a
-  row of the wrong length raises `RemoteError`. None of them reads as "not found".
+  value of a length that no row has raises `RowDamagedError`. None of them reads as "not found".
 * A second writer is refused: the buckets carry the token of the first.
 * Calls are retried with growing pauses, up to `retry_seconds`, while a server is away, hangs, loads
   its data or is out of memory (`noeviction`), and while a cluster moves slots. A failed write may
@@ -157,13 +158,21 @@ class RedisTier:
             RowDamagedError: rows do not match their checksums.
         """
         self._check(keys, rows)
+        self._read_parts(keys, rows, found)
+
+    def contains(self, keys: np.ndarray, found: np.ndarray) -> None:
+        """Set `found[i]` to whether the server has a row of each key, damaged or not."""
+        self._check(keys)
+        self._read_parts(keys, None, found)
+
+    def _read_parts(self, keys: np.ndarray, rows: np.ndarray | None, found: np.ndarray) -> None:
         if found.dtype != np.bool_ or found.shape != keys.shape:
             raise TypeError(f"found must be bool{list(keys.shape)}")
         for start in range(0, len(keys), self._most_rows):
             part = slice(start, start + self._most_rows)
-            self._read(keys[part], rows[part], found[part])
+            self._read(keys[part], None if rows is None else rows[part], found[part])
 
-    def _read(self, keys: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
+    def _read(self, keys: np.ndarray, rows: np.ndarray | None, found: np.ndarray) -> None:
         order, pieces = self._packer.pieces(keys)
         forms = [is_fields(stop - start + MARKER_FIELDS) for _, start, stop in pieces]
         commands = self._commands(pieces, self._packer.reads(keys, order, pieces), forms)
@@ -182,6 +191,8 @@ class RedisTier:
             values = [value for value in values if value is not None]
         else:
             found[:] = True
+        if rows is None:
+            return
         taken = self._values.take(values, keys, order, rows) if values else 0
         hits = len(values)
         self._count(hits=hits, misses=missing, read_rows=hits, read_bytes=taken)

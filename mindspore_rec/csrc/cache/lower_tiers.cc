@@ -99,6 +99,7 @@ void LowerTiers::DrainIfPossible() {
   try {
     Queue().Drain();
   } catch (const std::runtime_error&) {
+  } catch (const std::bad_alloc&) {  // of the queue's thread too
   }
 }
 

@@ -67,8 +67,8 @@ class LowerTiers {
             std::unique_ptr<bool[]>* found);
   // Write rows, whose reads in flight are invalidated.
   void Write(std::vector<int64_t> keys, std::vector<char> rows);
-  // Have the tiers take what is queued, if they can. Where they cannot, being full or away, it
-  // stays in the queue: whole tables can be read all the same.
+  // Have the tiers take what is queued, if they can. Where they cannot, being full or away, or for
+  // want of memory, it stays in the queue: whole tables can be read all the same.
   void DrainIfPossible();
   // Call fn with the rows that are in a lower tier only, a part at a time, due ones among them.
   void Walk(const std::function<void(KeyedRows&)>& fn);

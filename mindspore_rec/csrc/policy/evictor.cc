@@ -89,6 +89,9 @@ void Evictor::SetEventTime(int64_t seconds) {
   context.time = static_cast<uint32_t>(seconds);
   // Rows from before there was a time are as old as the first time.
   if (first) {
+    // Put back to no time and on, a table has a second first time, which rows that were stamped do
+    // not have: they are no longer in the sum that is theirs.
+    if (context.first_time != 0) core_.DropDigest();
     context.first_time = context.time;
     ForAllShards([&](int s) { core_.shards[s]->StampTime(); });
     if (core_.quantised != nullptr) core_.quantised->StampTime(context.time);

@@ -32,8 +32,10 @@ class DigestSums {
   void Reserve(size_t end) {
     if (by_age() && seen_.size() < end) seen_.resize(end);
   }
+  // What changes a sum throws std::bad_alloc; the sums are of no use then.
+
   // Replace the part of the row in a place, `before`, by `after`, which was last seen as `meta`
-  // says. Throws std::bad_alloc, and has changed nothing then.
+  // says.
   void Replace(uint32_t place, uint64_t before, uint64_t after, const RowMeta& meta) {
     if (!by_age()) {
       all_ += after - before;
@@ -41,22 +43,21 @@ class DigestSums {
     }
     const uint64_t seen = Seen(meta);
     Add(seen, after);
-    Take(seen_[place], before);
+    Add(seen_[place], -before);
     seen_[place] = seen;
   }
   // Note where a row is counted that has come into that place, and was counted before.
   void Place(uint32_t place, const RowMeta& meta) noexcept {
     if (by_age()) seen_[place] = Seen(meta);
   }
-  void Remove(uint32_t place, uint64_t digest) noexcept {
+  void Remove(uint32_t place, uint64_t digest) {
     if (by_age()) {
-      Take(seen_[place], digest);
+      Add(seen_[place], -digest);
     } else {
       all_ -= digest;
     }
   }
-  // Count a row that has no place; or, below, no longer. Throw std::bad_alloc, and have changed
-  // nothing then.
+  // Count a row that has no place; or, below, no longer.
   void AddBelow(const RowMeta& meta, uint64_t digest) {
     if (by_age()) {
       Add(Seen(meta), digest);
@@ -98,8 +99,6 @@ class DigestSums {
     at->second += digest;
     if (at->second == 0) of_.erase(at);
   }
-  // Take a part out of a sum that it is in, which needs no memory.
-  void Take(uint64_t seen, uint64_t digest) noexcept { Add(seen, -digest); }
 
   bool by_steps_ = false, by_seconds_ = false;
   uint64_t all_ = 0;  // where nothing is evicted by age

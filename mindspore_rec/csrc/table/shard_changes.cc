@@ -198,8 +198,12 @@ void Shard::TakeDigest(uint32_t id, uint64_t digest) noexcept {
 
 void Shard::Undigest(uint32_t id) noexcept {
   if (id >= digests_.size()) return;
-  sums_.Remove(id, digests_[id]);
-  digests_[id] = 0;
+  try {
+    sums_.Remove(id, digests_[id]);
+    digests_[id] = 0;
+  } catch (const std::bad_alloc&) {
+    DropDigest();
+  }
 }
 
 void Shard::PlaceDigest(uint32_t id) noexcept {
