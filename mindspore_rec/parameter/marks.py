@@ -50,8 +50,9 @@ class ChangeMarks:
         of rows in lower tiers. Rows are hashed when they are exported, demoted, promoted, or when a
         mark is taken, not while they are trained. The first call hashes all rows, and reads those
         in lower tiers for it. The digest is dropped where memory for it runs out, where a table of
-        a vocabulary is cleared, where a limit of age is turned on or off, and where a damaged row
-        in a lower tier is replaced: call this again after the next mark, which does nothing where
+        a vocabulary is cleared, where a limit of age is turned on or off, where a clock that was
+        put back to no event time gets one again, and where a damaged row in a lower tier is
+        replaced: call this again after the next mark, which does nothing where
         it is kept yet.
 
         Raises:
