@@ -94,7 +94,7 @@ def test_tests_of_a_program_are_shared_out(tmp_path):
     code, lines = run(tmp_path, f"JOBS=3; run_shards {program} --gtest_filter='A*'")
     given = "--gtest_filter=A* --gtest_brief=1"
     assert code == 0
-    assert sorted(lines) == sorted(f"{i} of 24: {given}" for i in range(24))
+    assert sorted(lines) == sorted(f"{i} of 36: {given}" for i in range(36))
 
 
 def test_a_long_test_holds_up_no_other(tmp_path):
@@ -106,7 +106,7 @@ cd {tmp_path}
 echo $GTEST_SHARD_INDEX >>begun
 [ $GTEST_SHARD_INDEX = 0 ] || exit 0
 for i in $(seq 600); do
-  [ $(wc -l <begun) = 16 ] && echo all others && exit 0
+  [ $(wc -l <begun) = 24 ] && echo all others && exit 0
   sleep 0.1
 done
 exit 1
@@ -122,7 +122,7 @@ def test_all_tests_run_though_some_fail(tmp_path):
     program.chmod(0o755)
     code, lines = run(tmp_path, f"JOBS=2; run_shards {program}; echo never")
     assert code == 1
-    assert sorted(map(int, lines)) == list(range(16))
+    assert sorted(map(int, lines)) == list(range(24))
 
 
 @pytest.mark.parametrize(

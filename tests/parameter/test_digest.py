@@ -403,7 +403,7 @@ def test_a_row_that_cannot_be_read_can_be_replaced(tables: list[_native.Table]) 
 
 
 @pytest.mark.parametrize("kind", ["memory", "tier", "static", "static_tier", "aged", "aged_tier"])
-@pytest.mark.parametrize("seed", range(300 if NIGHTLY else 12))
+@pytest.mark.parametrize("seed", range(300 if NIGHTLY else 6))
 def test_it_is_that_of_the_rows_after_any_life(
     tables: list[_native.Table], seed: int, kind: str
 ) -> None:
