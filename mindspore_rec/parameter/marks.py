@@ -52,8 +52,7 @@ class ChangeMarks:
         in lower tiers for it. The digest is dropped where memory for it runs out, where a table of
         a vocabulary is cleared, where a limit of age is turned on or off, where a clock that was
         put back to no event time gets one again, and where a damaged row in a lower tier is
-        replaced: call this again after the next mark, which does nothing where
-        it is kept yet.
+        replaced: call this again after the next mark. It does nothing where a digest is kept.
 
         Raises:
             ValueError: no mark was taken.

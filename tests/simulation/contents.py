@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What files of a checkpoint hold, read once for each contents by the library's own readers.
+"""Contents of a checkpoint's files, parsed once by the library's own readers.
 
 A file is read up to ten times in a schedule: by the merger, each life of the trainer, each of the
 predictor. Its bytes decide what a reader returns, so the same bytes are not parsed again; bytes

@@ -50,7 +50,7 @@ _FIRST_DESCRIPTOR = 1 << 20  # of files on the disk, beyond those of the system
 
 
 class _Node:
-    """What a name leads to: its number, its kind and permissions, the time of its last change."""
+    """A file or folder: its number, its kind and permissions, the time of its last change."""
 
     mode = 0
     number = changed_at = 0

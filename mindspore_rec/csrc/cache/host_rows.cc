@@ -174,7 +174,7 @@ void HostRows::Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending
         trains ? &stats_.lookup_wait : (reads ? &stats_.evaluation_wait : &other);
     const Stopwatch watch(seconds);
     if (replaces && core_.KeepsDigest()) {
-      // What is replaced leaves the digest, so it is read.
+      // A row that is replaced leaves the digest, so it is read first.
       try {
         tiers_.Read(keys, &rows, &found);
         replaces = false;

@@ -32,7 +32,7 @@ class DigestSums {
   void Reserve(size_t end) {
     if (by_age() && seen_.size() < end) seen_.resize(end);
   }
-  // What changes a sum throws std::bad_alloc; the sums are of no use then.
+  // Methods that change a sum throw std::bad_alloc; the sums are of no use then.
 
   // Replace the part of the row in a place, `before`, by `after`, which was last seen as `meta`
   // says.

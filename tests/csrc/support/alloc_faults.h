@@ -23,7 +23,7 @@ class AllocationFaults {
 
   // Whether an allocation has failed since the last one of these was made on this thread.
   static bool happened();
-  // How many have failed so far on threads that had made none of these.
+  // Number of allocations that failed so far on threads that had made none of these.
   static size_t on_other_threads();
 
  private:

@@ -575,7 +575,7 @@ INSTANTIATE_TEST_SUITE_P(Lives, TableFaults,
                          });
 
 // Most lives are short: what one of them meets first depends on little, and there are more of them.
-// Where sanitizers make each ten times as slow, there are few.
+// Under sanitizers, which make each ten times as slow, there are few.
 constexpr uint64_t kLives = kFewer > 1 ? 10 : 160;
 constexpr int kShort = 12, kLong = kFewer > 1 ? 40 : 120;
 bool IsLong(uint64_t seed) { return seed % 23 == 0; }
@@ -595,7 +595,7 @@ TEST_P(TableFaults, EveryCallDoesAllOrNothing) {
   of_all.dim = 3;
   of_all.initializer.kind = InitKind::kNormal;
   of_all.initializer.b = 0.1f;
-  // What workers and their scratch need: the thread keeps it.
+  // Have the thread allocate what it keeps for workers and their scratch.
   const std::vector<int64_t> ids = Range(0, 20000);
   std::vector<float> out(ids.size() * 3);
   Table(of_all).LookupEval(View(ids), {}, out.data());

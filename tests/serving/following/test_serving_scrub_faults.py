@@ -238,7 +238,7 @@ def test_in_memory_that_processes_share(
     with mmap.mmap(fd, os.fstat(fd).st_size) as memory:
 
         def places(key: int) -> list[int]:
-            """Where the numbers of a row are, which come right after its key."""
+            """Return the place of a row's numbers, which come right after its key."""
             row = key.to_bytes(8, "little") + stored[PLACE[key]].tobytes()
             found: list[int] = []
             begin = 0
