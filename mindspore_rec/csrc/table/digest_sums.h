@@ -22,6 +22,9 @@ class DigestSums {
   explicit DigestSums(const Eviction& eviction)
       : by_steps_(eviction.max_idle_steps >= 0), by_seconds_(eviction.max_idle_seconds >= 0) {}
 
+  // Whether there is a sum for each time; else there is one, which needs no memory.
+  bool by_age() const { return by_steps_ || by_seconds_; }
+
   void Clear() noexcept {
     all_ = 0;
     of_.clear();
@@ -38,7 +41,7 @@ class DigestSums {
   // says.
   void Replace(uint32_t place, uint64_t before, uint64_t after, const RowMeta& meta) {
     if (!by_age()) {
-      all_ += after - before;
+      Replace(before, after);
       return;
     }
     const uint64_t seen = Seen(meta);
@@ -46,6 +49,8 @@ class DigestSums {
     Add(seen_[place], -before);
     seen_[place] = seen;
   }
+  // The same where it does not matter when the row was last seen. Requires !by_age().
+  void Replace(uint64_t before, uint64_t after) noexcept { all_ += after - before; }
   // Note where a row is counted that has come into that place, and was counted before.
   void Place(uint32_t place, const RowMeta& meta) noexcept {
     if (by_age()) seen_[place] = Seen(meta);
@@ -88,7 +93,6 @@ class DigestSums {
   }
 
  private:
-  bool by_age() const { return by_steps_ || by_seconds_; }
   // Only what decides whether the row is due, so that there are few sums.
   uint64_t Seen(const RowMeta& meta) const {
     return (by_steps_ ? uint64_t{meta.last_step} << 32 : 0) | (by_seconds_ ? meta.last_time : 0);

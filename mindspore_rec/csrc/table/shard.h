@@ -342,6 +342,7 @@ class Shard {
   // Replace what is kept of a row by its digest now. Where memory runs out, drop the digest; so
   // do those below.
   void TakeDigest(uint32_t id, uint64_t digest) noexcept;
+  void TakeAgedDigest(uint32_t id, uint64_t digest) noexcept;  // requires sums_.by_age()
   // Take a row that is about to be dropped out of the digest.
   void Undigest(uint32_t id) noexcept;
   // Note the digest of a row that has come to its place and is in the sums already.

@@ -188,6 +188,15 @@ uint64_t Shard::FirstDigest(int64_t key) noexcept {
 
 void Shard::TakeDigest(uint32_t id, uint64_t digest) noexcept {
   if (!keeps_digest_) return;
+  if (sums_.by_age()) {
+    TakeAgedDigest(id, digest);
+    return;
+  }
+  sums_.Replace(digests_[id], digest);
+  digests_[id] = digest;
+}
+
+__attribute__((noinline)) void Shard::TakeAgedDigest(uint32_t id, uint64_t digest) noexcept {
   try {
     sums_.Replace(id, digests_[id], digest, *Meta(store_.Row(id)));
     digests_[id] = digest;

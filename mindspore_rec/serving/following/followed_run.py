@@ -106,6 +106,11 @@ class FollowedRun:
 
     def _scrub(self, seconds: float) -> None:
         """Note the rows as they are, to scrub them; not with 0 seconds."""
+        self._make_scrubber(seconds)
+        if self._scrubber is not None:
+            self._scrubber.index()
+
+    def _make_scrubber(self, seconds: float) -> None:
         if seconds == 0:
             return
         self._scrubber = Scrubber(
@@ -115,7 +120,6 @@ class FollowedRun:
             self._state,
             lambda: not self._failed,
         )
-        self._scrubber.index()
 
     def _compared_rows(self) -> dict[str, ComparedRows]:
         below = () if self._tiers is None else self._tiers.names

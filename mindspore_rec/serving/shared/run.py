@@ -193,11 +193,13 @@ class PublishedRun(FollowedRun):
         made = _native.SharedMemory.is_created(fd)
         if made and _native.SharedMemory(fd).sequence:
             self._resume(path, opener, features, rows)
+            self._make_scrubber(scrub_seconds)
         else:
             super().__init__(path, opener, wait_seconds, poll_seconds, features, rows)
+            self._make_scrubber(scrub_seconds)  # the first status that readers see has its report
             self._publish()
-        self._scrub(scrub_seconds)
         if self._scrubber is not None:
+            self._scrubber.index()
             self._served = self._new_served(self._served.features)
             self._scrubber.start()
 

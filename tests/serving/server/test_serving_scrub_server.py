@@ -84,6 +84,7 @@ def test_a_row_that_changed_in_a_server_is_named(
         Server(exported, *OPTIONS, f"--workers={workers}", *ROWS[rows], errors=errors) as server,
     ):
         server.wait_ready()
+        assert scrub_of(server)["seconds"] > 0  # from the first answer on
         wait(lambda: scrub_of(server)["rounds"] >= 2)
         found = metrics(server)
         labels = f'{{model="model",table="{name}"}}'
