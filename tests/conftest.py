@@ -45,28 +45,36 @@ def old_objects_are_not_searched() -> None:
     gc.freeze()
 
 
-# Files that take longest, in order. Processes take files in the order of the collection: a long one
-# at the end would leave the others without work.
-LONGEST = (
-    "tests/online/test_online_workers.py",
+# Files that come first, in order: processes take files in the order of the collection.
+FIRST = (
+    # They search all memory of their process, of which there is little at first.
+    "tests/serving/following/test_serving_scrub.py",
+    "tests/serving/following/test_serving_scrub_faults.py",
+    "tests/parameter/test_digest.py",
+    "tests/checkpoint/test_checkpoint_scrub.py",
+    # They take longest: one at the end would leave the other processes without work.
     "tests/examples/test_examples_online_workers.py",
     "tests/parallel/test_parallel_networks.py",
-    "tests/models/test_mmoe_commands.py",
-    "tests/models/test_wide_deep_commands.py",
     "tests/online/test_online_effectively_once.py",
+    "tests/online/test_online_workers.py",
+    "tests/simulation/test_simulation.py",
+    "tests/parallel/test_parallel_loop_train.py",
+    "tests/cache/test_cache_device.py",
+    "tests/nn/test_nn_cross_fused.py",
+    "tests/serving/network/test_serving_onnx.py",
+    "tests/optim/test_optim_dense_step.py",
     "tests/optim/test_over_workers.py",
     "tests/checkpoint/test_checkpoint_workers.py",
-    "tests/parallel/test_parallel_loop_train.py",
     "tests/parallel/test_parallel_failures.py",
-    "tests/examples/test_examples_online_benchmarks.py",
+    "tests/models/test_mmoe_commands.py",
     "tests/online/test_online_combination.py",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest files first."""
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONGEST)))
+    """Puts some files first."""
+    places = {name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(FIRST)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

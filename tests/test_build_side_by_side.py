@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import LONGEST
+from tests.conftest import FIRST
 from tests.run_python import ROOT
 
 SCRIPT = (ROOT / "build.sh").read_text(encoding="utf-8")
@@ -142,4 +142,4 @@ def test_all_tests_are_shared_out_and_chosen_ones_are_not(tmp_path, arguments, s
 
 
 def test_the_files_that_begin_are_there():
-    assert [name for name in LONGEST if not (ROOT / name).is_file()] == []
+    assert [name for name in FIRST if not (ROOT / name).is_file()] == []

@@ -15,7 +15,9 @@ change less than the time that passes. Figures are medians of pairs: of steps, a
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import bench_common
@@ -24,9 +26,14 @@ import numpy as np
 from mindspore_rec import _native
 
 
-def new_table(name: str, args: argparse.Namespace) -> _native.Table:
+def new_table(name: str, args: argparse.Namespace, directory: Path) -> _native.Table:
     """Return a table with all rows."""
-    table = _native.Table(name=name, dim=args.dim)
+    table = _native.Table(name=name, dim=args.dim, max_idle_steps=args.max_idle_steps)
+    if args.host_rows:
+        path = directory / name
+        path.mkdir()
+        level = {"kind": "ssd", "open": lambda size, _: _native.SsdStore(path, size)}
+        table.set_cache(host_rows=args.host_rows, levels=[level])
     table.bind_optimizer("adam")
     for start in range(0, args.rows, 500_000):
         numbers = np.arange(start, min(start + 500_000, args.rows))
@@ -46,7 +53,25 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000, help="counted steps of each table")
     parser.add_argument("--delta-every", type=int, default=50, help="steps between two deltas")
     parser.add_argument("--batches", type=int, default=64, help="different batches")
+    parser.add_argument(
+        "--host-rows",
+        type=int,
+        default=0,
+        help="rows of each table in host memory, others on an SSD; default: all",
+    )
+    parser.add_argument(
+        "--max-idle-steps",
+        type=int,
+        default=-1,
+        help="steps after which a row that no batch has is evicted; default: never",
+    )
     args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="digest_cost.") as directory:
+        measure(args, Path(directory))
+
+
+def measure(args: argparse.Namespace, directory: Path) -> None:
+    """Measure, print and save the figures."""
     rng = np.random.default_rng(args.seed)
     shape = (args.batch, args.fields)
     zipf = bench_common.Zipf(args.rows, args.zipf, rng)
@@ -56,7 +81,9 @@ def main() -> None:
         for _ in range(args.batches)
     ]
     grad = rng.standard_normal((*shape, args.dim)).astype(np.float32)
-    tables = {name: new_table(f"digest_cost.{name}", args) for name in ("plain", "digest")}
+    tables = {
+        name: new_table(f"digest_cost.{name}", args, directory) for name in ("plain", "digest")
+    }
     marks = {name: table.mark() for name, table in tables.items()}
     begin = time.process_time()
     tables["digest"].keep_digest()
@@ -64,6 +91,7 @@ def main() -> None:
 
     def step(name: str, i: int) -> float:
         table, begin = tables[name], time.process_time()
+        table.set_clock(i + 1, 0)
         _, ticket = table.lookup_train(batches[i % len(batches)])
         table.accumulate(ticket, grad)
         table.apply(1e-3)
@@ -101,6 +129,8 @@ def main() -> None:
         "distinct": round(float(np.mean([len(np.unique(batch)) for batch in batches]))),
         "dim": args.dim,
         "rows": args.rows,
+        "host_rows": args.host_rows or args.rows,
+        "max_idle_steps": args.max_idle_steps,
         "delta_every": args.delta_every,
         "rows_of_a_delta": copied[-1],
         "step_cpu_ms": plain[step] * 1e3,

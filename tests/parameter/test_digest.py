@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -223,6 +224,28 @@ def test_it_ends_with_the_marks(tables: list[_native.Table]) -> None:
     assert table.kept_digest() == of_export(table)
 
 
+def resident_ranges() -> list[tuple[int, int]]:
+    """Begins and ends of this process's own memory of which pages are there."""
+    page = os.sysconf("SC_PAGESIZE")
+    ranges = []
+    with open("/proc/self/maps") as maps, open("/proc/self/pagemap", "rb", 0) as pagemap:
+        for line in maps.readlines():
+            place, rights, _, _, inode = line.split()[:5]
+            if rights != "rw-p" or inode != "0":
+                continue
+            begin, end = (int(each, 16) for each in place.split("-"))
+            pagemap.seek(begin // page * 8)
+            entries = np.frombuffer(pagemap.read((end - begin) // page * 8), np.uint64)
+            there = np.concatenate([[0], entries >> np.uint64(63), [0]]).astype(np.int8)
+            steps = np.diff(there)
+            first, last = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
+            ranges += [
+                (begin + page * int(a), begin + page * int(b))
+                for a, b in zip(first, last, strict=True)
+            ]
+    return ranges
+
+
 def addresses_of(
     table: _native.Table, keys: np.ndarray, values: np.ndarray, gap: int = 20
 ) -> dict[int, int]:
@@ -232,29 +255,28 @@ def addresses_of(
     some of it freed since: the table's own is where a changed bit changes what a lookup returns.
     """
     wanted = {
-        key: (key.to_bytes(8, "little"), row.tobytes())
+        key.to_bytes(8, "little"): (key, row.tobytes())
         for key, row in zip(keys.tolist(), values, strict=True)
     }
-    copies: dict[int, list[int]] = {key: [] for key in wanted}
-    with open("/proc/self/maps") as maps:
-        lines = maps.readlines()  # before memory for what is read is mapped
+    # Memory is searched once for what all keys begin with, if that is rare.
+    common = os.path.commonprefix(list(wanted))
+    patterns = [common] if len(common) >= 4 else list(wanted)
+    copies: dict[int, list[int]] = {key: [] for key in keys.tolist()}
+    ranges = resident_ranges()  # before memory for what is read is mapped
     with open("/proc/self/mem", "r+b", 0) as memory:
-        for line in lines:
-            place, rights, _, _, inode = line.split()[:5]
-            if rights != "rw-p" or inode != "0":
-                continue
-            begin, end = (int(each, 16) for each in place.split("-"))
+        for begin, end in ranges:
             memory.seek(begin)
             try:
                 content = memory.read(end - begin)
             except OSError:  # unmapped since
                 continue
-            for key, (first, row) in wanted.items():
-                at = content.find(first)
+            for pattern in patterns:
+                at = content.find(pattern)
                 while at >= 0:
-                    if content[at + gap : at + gap + len(row)] == row:
+                    key, row = wanted.get(content[at : at + 8], (None, b""))
+                    if key is not None and content[at + gap : at + gap + len(row)] == row:
                         copies[key].append(begin + at + gap)
-                    at = content.find(first, at + 1)
+                    at = content.find(pattern, at + 1)
 
         def is_the_tables(key: int, at: int) -> bool:
             before = table.lookup(np.array([key])).tobytes()
@@ -271,6 +293,11 @@ def addresses_of(
         }
 
 
+def keys_alike(rng: np.random.Generator, number: int) -> np.ndarray:
+    """Different keys that begin with the same bytes in memory, which `addresses_of` finds soon."""
+    return (rng.choice(1 << 28, number, replace=False) + 1 << 32) | 0x5EC7A11B
+
+
 def flip(memory: io.FileIO, at: int, bits: int) -> None:
     memory.seek(at)
     byte = memory.read(1)
@@ -285,7 +312,7 @@ def test_faults_of_one_bit_in_memory_are_found_and_named(
     rng = np.random.default_rng(40)
     table = new(tables, dim=16, value_dtype=dtype)
     table.bind_optimizer("adam")
-    keys = rng.integers(1 << 40, 1 << 60, 3000)
+    keys = keys_alike(rng, 3000)
     table.put(keys, rng.standard_normal((3000, 16)).astype(np.float32))
     with pytest.raises(ValueError, match="keeps no digests"):
         table.damaged_rows()
@@ -343,7 +370,7 @@ def test_faults_of_one_bit_are_found_over_tiers(tables: list[_native.Table]) -> 
     rng = np.random.default_rng(41)
     table, tiers = over_tier(tables, 64, dim=16)
     table.bind_optimizer("sgd")
-    keys = rng.integers(1 << 40, 1 << 60, 1000)
+    keys = keys_alike(rng, 1000)
     table.put(keys, rng.standard_normal((1000, 16)).astype(np.float32))
     table.mark()
     table.keep_digest()

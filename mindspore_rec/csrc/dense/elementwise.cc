@@ -8,14 +8,14 @@
 namespace msrec {
 
 extern const Elementwise kElementwiseBase;
-#if defined(__x86_64__)
+#ifdef MSREC_VECTOR_SETS
 extern const Elementwise kElementwiseAvx2;
 extern const Elementwise kElementwiseAvx512;
 #endif
 
 const Elementwise* FindElementwise(const char* name) {
   if (FindKernels(name) == nullptr) return nullptr;
-#if defined(__x86_64__)
+#ifdef MSREC_VECTOR_SETS
   if (std::strcmp(name, "avx2") == 0) return &kElementwiseAvx2;
   if (std::strcmp(name, "avx512") == 0) return &kElementwiseAvx512;
 #endif

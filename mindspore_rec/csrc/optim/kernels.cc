@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/kernels.h"
 
-#if defined(__x86_64__)
+#ifdef MSREC_VECTOR_SETS
 #include <cpuid.h>
 #endif
 
@@ -13,7 +13,7 @@
 namespace msrec {
 
 extern const Kernels kKernelsBase;
-#if defined(__x86_64__)
+#ifdef MSREC_VECTOR_SETS
 extern const Kernels kKernelsAvx2;
 extern const Kernels kKernelsAvx512;
 #endif
@@ -32,7 +32,7 @@ StepConstants MakeStepConstants(const Rule& rule, const StepInput& input) {
   return c;
 }
 
-#if defined(__x86_64__)
+#ifdef MSREC_VECTOR_SETS
 // Not by __builtin_cpu_supports, whose names of older clang do not have it.
 static bool HasF16c() {
   unsigned a, b, c, d;
@@ -42,7 +42,7 @@ static bool HasF16c() {
 
 const Kernels* FindKernels(const char* name) {
   if (std::strcmp(name, "base") == 0) return &kKernelsBase;
-#if defined(__x86_64__)
+#ifdef MSREC_VECTOR_SETS
   __builtin_cpu_init();
   if (std::strcmp(name, "avx2") == 0 && __builtin_cpu_supports("avx2") && HasF16c()) {
     return &kKernelsAvx2;

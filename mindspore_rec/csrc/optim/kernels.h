@@ -12,6 +12,11 @@
 #include "optim/rule.h"
 #include "util/number_type.h"
 
+// Whether there are sets for the vectors of x86-64 beside the one for all processors.
+#if defined(__x86_64__) && !defined(MSREC_BASE_SET_ONLY)
+#define MSREC_VECTOR_SETS
+#endif
+
 namespace msrec {
 
 // Constants of a row update, computed once a step.

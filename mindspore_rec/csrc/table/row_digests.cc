@@ -10,14 +10,14 @@
 namespace msrec {
 
 void RowDigestsBase(const int64_t*, const char* const*, size_t, size_t, uint64_t*);
-#if defined(__x86_64__)
+#ifdef MSREC_VECTOR_SETS
 void RowDigestsAvx2(const int64_t*, const char* const*, size_t, size_t, uint64_t*);
 void RowDigestsAvx512(const int64_t*, const char* const*, size_t, size_t, uint64_t*);
 #endif
 
 RowDigestsLoop FindRowDigests(const char* name) {
   if (FindKernels(name) == nullptr) return nullptr;
-#if defined(__x86_64__)
+#ifdef MSREC_VECTOR_SETS
   if (std::strcmp(name, "avx2") == 0) return RowDigestsAvx2;
   if (std::strcmp(name, "avx512") == 0) return RowDigestsAvx512;
 #endif

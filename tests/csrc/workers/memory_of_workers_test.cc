@@ -22,14 +22,8 @@ constexpr double kLimit = 20.0;  // seconds that a worker would wait for one tha
 constexpr size_t kMostAllocations = 600;  // then ids would leave the vocabulary
 
 // Returns the distance from the nth allocation to the next one that is to fail: 1, but under
-// ThreadSanitizer, which is slow, it grows with n. Threads meet in the same ways whichever fails.
-size_t Further(size_t nth) {
-#ifdef __SANITIZE_THREAD__
-  return 1 + nth / 8;
-#else
-  return static_cast<void>(nth), 1;
-#endif
-}
+// sanitizers, which are slow, it grows with n. Threads meet in the same ways whichever fails.
+size_t Further(size_t nth) { return kFewer > 1 ? 1 + nth / 8 : 1; }
 
 std::vector<TableConfig> Configs() {
   TableConfig plain = NormalConfig("plain", kDim);

@@ -36,15 +36,14 @@ from tests.cache.redis_server import RedisServer, need_server
 from tests.cache.test_cache_tier_faults import flip as flip_in_file
 from tests.cache.test_cache_tier_faults import records
 from tests.nightly import NIGHTLY
-from tests.parameter.test_digest import addresses_of, flip
+from tests.parameter.test_digest import addresses_of, flip, keys_alike
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
 FAULTS = 1000 if NIGHTLY else 20
 DIM, KEYS = 8, 400
 NAME = "faults.rows"
-# Of many digits, so that they are soon found in memory.
-ALL = np.arange(1, KEYS + 1) * 0x9E3779B97F4A7C1 % (1 << 62)
+ALL = keys_alike(np.random.default_rng(50), KEYS)
 PLACE = {key: place for place, key in enumerate(ALL.tolist())}
 BITS = {"int8": 8, "int4": 4}
 
@@ -114,8 +113,7 @@ def test_in_memory(rows_and_run: tuple[np.ndarray, Path], rows: str) -> None:
     with Predictor(
         root, network, inputs=["input_data:INT64:-1,2"], follow=False, rows=rows, scrub_seconds=1e-3
     ) as predictor:
-        # Looking for one takes a second or two.
-        drawn = rng.choice(KEYS, 12 if NIGHTLY else 2, replace=False)
+        drawn = rng.choice(KEYS, 12, replace=False)
         keys, some = ALL[drawn], values[drawn]
         native = predictor._runner.tables[NAME]._synchronised()
         if rows != "float32":
