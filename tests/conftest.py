@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests.missing import summary
+from tests.nightly_cases import skip_nightly_cases
 
 os.environ.setdefault("GLOG_v", "3")  # before MindSpore is imported: no deprecation noise
 
@@ -71,10 +72,11 @@ FIRST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts some files first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Puts some files first, and leaves cases to a nightly run."""
     places = {name: place for place, name in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(FIRST)))
+    skip_nightly_cases(config, items)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -11,8 +11,10 @@ import pytest
 from mindspore import Tensor, nn
 
 from mindspore_rec import SGD, SparseLookup, TrainStep, create_table
+from tests.nightly import NIGHTLY
 
-LOOKUPS = 300
+# MindSpore compiles a graph of 300 lookups for 18 seconds.
+LOOKUPS = {"graph": 300 if NIGHTLY else 90, "pynative": 300}
 
 
 class SumOfLookups(nn.Cell):
@@ -34,12 +36,13 @@ def train_once(table, lookups):
     return net
 
 
-def test_300_lookups_of_a_table_are_one_step(unique, mode):
+def test_any_number_of_lookups_of_a_table_is_one_step(unique, mode):
+    lookups = LOOKUPS[mode]
     table = create_table(ms.int64, 1, unique(), "zeros")
-    train_once(table, LOOKUPS)
+    train_once(table, lookups)
     keys, values, _ = table.export_data()
     found = dict(zip(keys.tolist(), values.ravel().tolist(), strict=True))
-    assert found == {7: -2 * LOOKUPS, 8: -LOOKUPS}
+    assert found == {7: -2 * lookups, 8: -lookups}
     assert table.step == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mindspore import Tensor, nn
 
@@ -86,7 +86,7 @@ def pair_of(kind: str, dropout: float, batch_norm: bool, training: bool) -> tupl
 KINDS = ("pairs", "dots", "vector", "matrix", "mixture")
 
 
-@examples(10, 25)
+@examples(5, 25)
 @given(
     kind=st.sampled_from(KINDS),
     dropout=st.sampled_from([0.0, 0.3]),
@@ -212,7 +212,7 @@ def test_a_step_nobody_reads_has_gradients_of_zero(mode):
     assert all((gradient == 0).all() for gradient in found[1 + count :])
 
 
-@settings(max_examples=20)
+@examples(8, 20)
 @given(
     numbers=st.integers(1, 20),
     dim=st.integers(1, 40),

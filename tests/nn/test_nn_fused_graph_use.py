@@ -13,12 +13,13 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mindspore import Tensor, nn
 
 from mindspore_rec import get_num_threads, set_num_threads
 from mindspore_rec.nn import MLP, FactorizationMachine, FusedGraph, NumberEmbedding, Sum
+from tests.nightly import examples
 from tests.nn.fused_cells import MODES, close, rows_of, run, unfuse
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +66,7 @@ def inputs_of(batch: int) -> list[np.ndarray]:
     return [rows_of(batch, 1, seed=3), rows_of(batch, F, D), rows_of(batch, N, seed=1)]
 
 
-@settings(max_examples=15)
+@examples(5, 15)
 @given(
     dropout=st.sampled_from([0.0, 0.3]),
     batch_norm=st.booleans(),

@@ -9,12 +9,13 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mindspore import Tensor, nn
 
 from mindspore_rec.nn import MMoE
 from mindspore_rec.nn.mlp import ACTIVATIONS
+from tests.nightly import examples
 from tests.nn.fused_cells import MODES, close, rows_of, run, unfuse
 
 
@@ -22,7 +23,7 @@ def weights_of(cell: MMoE, batch: int) -> list[np.ndarray]:
     return [rows_of(batch, cell.out_features, seed=50 + k) for k in range(cell.tasks)]
 
 
-@settings(max_examples=25)
+@examples(8, 25)
 @given(
     widths=st.lists(st.integers(1, 20), min_size=1, max_size=3),
     experts=st.integers(1, 6),

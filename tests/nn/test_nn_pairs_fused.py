@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mindspore import Tensor
 
 from mindspore_rec.nn import DotInteraction, FactorizationMachine
+from tests.nightly import examples
 from tests.nn.fused_cells import MODES, close, rows_of, run, unfuse
 
 BATCHES = st.sampled_from([1, 2, 7, 33, 300, 1000])
@@ -29,7 +30,7 @@ def check_against_unfused(cell: Any, inputs: list[np.ndarray]) -> None:
     close(fused[1], expected[1])
 
 
-@settings(max_examples=30)
+@examples(10, 30)
 @given(
     fields=st.integers(2, 40),
     dim=st.integers(1, 40),
@@ -52,7 +53,7 @@ def test_dots_are_those_of_mindspore(fields, dim, diagonal, dense, batch, mode, 
     check_against_unfused(cell, inputs)
 
 
-@settings(max_examples=30)
+@examples(10, 30)
 @given(
     fields=st.integers(2, 40),
     dim=st.integers(1, 40),

@@ -3,7 +3,7 @@
 
 FeatureSpecs with strings, admission, eviction by event time, timestamps, host memory for a part of
 the rows with the others on SSD, batches read ahead, a transform that learns, deltas, Kafka.
-MINDSPORE_REC_KILLS is how often the trainer is killed (default 8, 20 in a nightly run).
+MINDSPORE_REC_KILLS is how often the trainer is killed (default 5, 20 in a nightly run).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]
 
-KILLS = int(os.environ.get("MINDSPORE_REC_KILLS", "20" if NIGHTLY else "8"))
+KILLS = int(os.environ.get("MINDSPORE_REC_KILLS", "20" if NIGHTLY else "5"))
 BATCHES = 160
 
 

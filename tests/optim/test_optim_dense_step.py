@@ -11,12 +11,13 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mindspore import Parameter, Tensor, nn
 
 from mindspore_rec import get_num_threads, optim, set_num_threads
 from mindspore_rec.parameter import MapParameter
+from tests.nightly import examples
 
 _names = itertools.count()
 
@@ -111,7 +112,7 @@ SHAPES = st.lists(
 # MindSpore's m + (1 - beta)(g - m) cancels where a gradient is much smaller than the one before.
 @pytest.mark.usefixtures("graph_mode")
 @pytest.mark.parametrize("rule", [name for name in RULES if not name.endswith("-0")])
-@settings(max_examples=4, deadline=None)
+@examples(2, 4)
 @given(
     shapes=SHAPES,
     decay=st.sampled_from([0.0, 0.03]),

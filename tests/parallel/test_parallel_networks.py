@@ -96,7 +96,7 @@ def test_workers_train_what_one_process_trains(
         for case in cases if workers == 1 else ():
             assert_same_bits(many[case["seed"]], one[case["seed"]], f"case {case}")
         if workers == WORKERS[0]:
-            repeated = cases if NIGHTLY else cases[::2]
+            repeated = cases if NIGHTLY else cases[:1]
             again = run(tmp_path / "again", workers, repeated, redis_database(redis, 3))
             for case in repeated:
                 assert_same_bits(many[case["seed"]], again[case["seed"]], f"case {case}")

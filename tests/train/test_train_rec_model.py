@@ -8,7 +8,7 @@ import mindspore as ms
 import mindspore.dataset as ds
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mindspore import Tensor, nn
 from mindspore.amp import DynamicLossScaleManager, FixedLossScaleManager
@@ -17,6 +17,7 @@ from mindspore.train import Callback
 from mindspore_rec import HashEmbeddingLookup, RecModel, TrainStep
 from mindspore_rec.metrics import AUC
 from mindspore_rec.optim import LazyAdam
+from tests.nightly import examples
 
 FIELDS, NUMBERS = 3, 2
 
@@ -149,7 +150,7 @@ def test_a_key_is_counted_once_a_step(mode, unique):
     assert table_of(model).stats()["rows"] == 3
 
 
-@settings(max_examples=5)
+@examples(2, 5)
 @given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12))
 def test_batches_of_any_sizes_train_as_in_graphs_of_their_own(sizes):
     ms.set_context(mode=ms.GRAPH_MODE)

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of which every run has some cases only; a nightly run has all.
+
+Of each test: the ids of the cases that every run has, so that each kind of thing is tried once in
+the time that a run may take. What the others would find, a case that stays finds in most of its forms:
+another optimizer, model or number of workers, the same kill in a smaller program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from tests.nightly import NIGHTLY
+
+__all__ = ["EVERY_RUN", "skip_nightly_cases"]
+
+# Rules whose states have each number of columns, and all options of a step at once.
+_RULES = ("sgd", "adagrad", "lazy_adam", "ftrl", "clipped_scaled_decayed")
+_LAYERS = ("mlp", "cross-mix", "mmoe")
+
+EVERY_RUN: dict[str, tuple[str, ...]] = {
+    # Programs that are killed, over Kafka: those with the most parts stay.
+    "tests/online/test_online_effectively_once.py::test_kills_of_the_trainer": (),
+    "tests/online/test_online_combination.py::test_reading_ahead_changes_no_bit": (),
+    "tests/online/test_online_interrupted.py::test_sigterm": (),
+    "tests/serving/server/test_serving_process.py::"
+    "test_starts_without_checkpoint_follows_and_stops": ("15",),
+    "tests/serving/server/test_serving_scrub_server.py::test_nothing_is_found_while_deltas_come": (
+        "2",
+    ),
+    "tests/serving/following/test_serving_scrub.py::test_nothing_is_found_while_deltas_come": (
+        "int8",
+        "redis",
+    ),
+    "tests/serving/following/test_serving_scrub_faults.py::test_in_memory": ("float32", "int4"),
+    "tests/launch/test_launch_runs.py::test_a_signal_asks_all_workers_to_stop": ("15",),
+    "tests/train/test_train_interrupt.py::"
+    "test_a_signal_finishes_the_step_and_leaves_the_table_whole": ("dataset-2", "silent-15"),
+    "tests/stream/test_stream_clock.py::test_a_sender_whose_clock_is_wrong": ("2",),
+    # Several workers.
+    "tests/optim/test_over_workers.py::test_workers_train_what_one_process_does": (
+        "2-graph-bfloat16",
+    ),
+    "tests/parallel/test_parallel_rows.py::test_rows_of_all_workers_from_any": ("3",),
+    "tests/parallel/test_parallel_ends.py::test_operators_that_the_program_did_not_wait_for": (
+        "finish",
+    ),
+    "tests/parallel/test_parallel_exchanges.py::test_workers_of_a_plain_mpirun": (),
+    "tests/parallel/test_parallel_failures.py::"
+    "test_one_that_takes_its_time_at_the_end_is_waited_for": (),
+    "tests/parallel/test_parallel_loop_train.py::"
+    "test_what_does_not_fit_is_one_sentence_and_all_end": (
+        "differing-ValueError: train_dataset must be the same on all workers",
+    ),
+    # Trainings and benchmarks by their commands.
+    "tests/models/test_mmoe_commands.py::test_census_income_auc": (),
+    "tests/models/test_mmoe_commands.py::test_several_seeds_are_what_each_is_alone": (),
+    "tests/models/test_wide_deep_commands.py::test_the_same_seed_gives_the_same_figures": (),
+    "tests/models/test_criteo_x1.py::test_the_very_configuration_runs": ("deepfm",),
+    "tests/examples/test_examples_online_benchmarks.py::"
+    "test_learning_online_pays_where_users_are_new": (),
+    "tests/benchmarks/test_benchmarks_dynamic.py::test_the_policies_did_their_work": (),
+    "tests/benchmarks/test_benchmarks_dynamic.py::test_the_sweep_takes_nearly_all_rows": (),
+    "tests/benchmarks/test_benchmarks_cache.py::test_multi_level_cache": ("redis",),
+    "tests/benchmarks/test_peers.py::test_peers_that_are_missing_are_left_out": (),
+    "tests/docs/test_docs_your_first_model.py::test_from_file_to_prediction": ("csv",),
+    "tests/feature/test_feature_convert_example.py::test_the_examples_command_line": (),
+    # Models.
+    "tests/models/test_click_models_precision.py::test_half_precision_learns_as_single_does": (
+        "dcn-float16",
+        "dlrm-bfloat16",
+    ),
+    "tests/models/test_click_models_cache.py::test_rows_on_ssd_learn_the_same_bits": ("held1",),
+    "tests/models/test_mmoe_switches.py::test_rows_on_ssd_learn_the_same_bits": ("embedding1",),
+    "tests/models/test_mmoe_switches.py::test_half_precision_learns_as_single_does": (),
+    "tests/models/test_mmoe_switches.py::test_a_lookup_a_field_changes_no_bit": (),
+    "tests/models/test_click_models.py::test_learns_what_two_fields_decide_together": (
+        "wide_deep-hash",
+        "dcn_v2-hash",
+        "deepfm-static_per_field",
+        "dlrm-hash",
+    ),
+    "tests/models/test_click_models.py::test_admission_and_eviction_by_configuration": (
+        "one-held0-30",
+        "per_field-held2-12",
+    ),
+    "tests/models/test_wide_deep_net.py::test_logits_are_the_formula_after_training": (
+        "graph-2-hash",
+        "graph-0-static",
+        "graph-2-device",
+        "pynative-2-hash",
+    ),
+    "tests/models/test_mmoe_net.py::test_logits_are_the_formula_after_training": (
+        "graph-2",
+        "pynative-0",
+    ),
+    "tests/serving/network/test_serving_onnx.py::test_onnx_answers_are_those_of_mindspore": (
+        "wide_deep_multi",
+        "wide_deep_embed",
+        "dcn_bn",
+        "dcn_v2_mixture_bn",
+        "deepfm",
+        "dlrm_bn",
+        "mmoe",
+    ),
+    # Each optimizer, in graphs of its own.
+    "tests/optim/test_optim_dense_step.py::test_like_mindspores_operators": (
+        "SGD",
+        "RowWiseAdagrad",
+        "LazyAdam-nesterov",
+        "AdamW",
+        "FTRL-power",
+        "RMSProp-centered",
+    ),
+    "tests/optim/test_optim_mindspore.py::test_like_mindspores_dense_optimizer": (
+        "graph-SGD-decay",
+        "graph-Adam",
+        "graph-RMSProp-centered",
+        "pynative-Adagrad",
+        "pynative-Momentum",
+    ),
+    "tests/optim/test_optim_formulas.py::"
+    "test_any_batches_with_rate_list_decay_loss_scale_and_clip": (
+        "LazyAdam",
+        "AdamW",
+        "FTRL-power",
+        "RowWiseAdagrad",
+        "Momentum-nesterov",
+        "RMSProp-centered",
+    ),
+    "tests/cache/test_cache_device.py::test_every_optimizer_gives_the_same_bits": _RULES,
+    "tests/cache/test_cache_device_graph.py::test_every_optimizer_agrees": _RULES,
+    "tests/cache/test_cache_device.py::test_any_number_of_slots": (
+        "graph-1-lru",
+        "graph-3-lfu",
+        "pynative-1-lfu",
+        "pynative-20-lru",
+    ),
+    "tests/feature/test_feature_convert_training.py::"
+    "test_trains_with_the_loss_curve_of_the_ordinary_network": (
+        "DeepFM-hash-nn.Embedding-SGD",
+        "DeepFM-hash-mint.nn.Embedding-SGD",
+        "TwoTower-static-nn.EmbeddingLookup-SGD",
+        "TwoTower-static-nn.EmbeddingLookup CPU-SGD",
+        "DeepFM-hash-nn.Embedding-Adagrad",
+        "TwoTower-hash-nn.Embedding-Adam",
+    ),
+    "tests/feature/test_feature_many_lookups.py::"
+    "test_networks_made_again_do_not_use_lookups_up": (),
+    # Each fused layer, in graphs of its own.
+    "tests/nn/test_nn_fused_join.py::test_both_forms_read_the_same_rows": tuple(
+        f"{mode}-{batch}-{layer}"
+        for mode, batches in (("graph", (0, 3)), ("pynative", (0, 1, 3)))
+        for batch in batches
+        for layer in _LAYERS
+    ),
+    "tests/nn/test_nn_embedding.py::test_a_list_of_26_tables_learns": (
+        "graph-Model.train",
+        "pynative-TrainOneStepCell",
+    ),
+    "tests/nn/test_nn_batch_norm_fused.py::test_fused_is_mindspores_in_both_modes": (
+        "graph-0.5-gelu",
+        "pynative-0.0-relu",
+    ),
+    "tests/nn/test_nn_fused_fallback.py::test_a_library_that_cannot_be_used_is_one_warning": (
+        "missing",
+        "cut",
+    ),
+    "tests/nn/test_nn_grouped.py::test_grouped_equals_separate_bit_for_bit": ("2",),
+    "tests/nn/test_nn_dot_interaction.py::"
+    "test_learns_products_of_fields_that_a_linear_model_of_its_size_cannot": (),
+    # Training and checkpoints.
+    "tests/train/test_train_two_optimizers.py::test_mindrecs_wide_and_deep_cell_trains": (
+        "graph-online_train",
+        "pynative-train",
+    ),
+    "tests/train/test_train_admission_epochs.py::"
+    "test_a_threshold_is_of_the_data_where_one_epoch_counts": (
+        "1-callbacks0-rows0-CountAdmission",
+        "3-callbacks1-rows1-SketchAdmission",
+        "3-callbacks2-rows2-CountAdmission",
+        "1-callbacks3-rows3-SketchAdmission",
+    ),
+    "tests/checkpoint/test_checkpoint_run.py::test_it_goes_on_bit_for_bit": ("cadence1",),
+    "tests/checkpoint/test_checkpoint_of_mindspore.py::"
+    "test_weights_without_their_rows_are_an_error_at_the_first_lookup": (
+        "graph-load_by_safetensors",
+        "graph-load_by_state_dict",
+        "pynative-load_by_file",
+        "pynative-load_by_list",
+    ),
+    "tests/parameter/test_precision_tables.py::test_the_same_bits_wherever_rows_live": (
+        "value1-state1",
+    ),
+}
+
+
+def skip_nightly_cases(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Mark the cases that only a nightly run has.
+
+    Raises:
+        pytest.UsageError: a case that every run shall have is not there.
+    """
+    found: dict[str, set[str]] = {}
+    skip = pytest.mark.skip(reason="a case that MINDSPORE_REC_NIGHTLY=1 runs")
+    for item in items:
+        name, _, case = item.nodeid.partition("[")
+        if name not in EVERY_RUN:
+            continue
+        found.setdefault(name, set()).add(case[:-1])
+        if not NIGHTLY and case[:-1] not in EVERY_RUN[name]:
+            item.add_marker(skip)
+    if any("::" in argument for argument in config.args):
+        return  # not all cases were collected
+    for name, cases in found.items():
+        if missing := set(EVERY_RUN[name]) - cases:
+            raise pytest.UsageError(f"tests/nightly_cases.py: {name} has no case {sorted(missing)}")
