@@ -485,9 +485,12 @@ run_test() {
   start run_lint
   start fetch_kafka
   run_cpp_tests
-  if need_valgrind; then compare_counts; fi
+  if need_valgrind; then start compare_counts; fi  # counts do not depend on what else runs
   say "pytest"
-  run_pytest "$@"
+  local code=0
+  run_pytest "$@" || code=$?
+  join || code=$?
+  return "$code"
 }
 
 # What the names of tests that use threads have.

@@ -39,4 +39,4 @@ def test_a_case_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         )
         outputs.append(done.stdout + done.stderr)
     assert "1 passed, 1 skipped" in outputs[0], outputs[0]
-    assert "test_y has no case ['3']" in outputs[1], outputs[1]
+    assert "test_y has no case '3'" in outputs[1], outputs[1]
