@@ -28,6 +28,7 @@ class DigestSums {
   void Clear() noexcept {
     all_ = 0;
     of_.clear();
+    recent_.Clear();
     std::vector<uint64_t>().swap(seen_);  // assigning {} would keep the memory
   }
 
@@ -51,6 +52,10 @@ class DigestSums {
   }
   // The same where it does not matter when the row was last seen. Requires !by_age().
   void Replace(uint64_t before, uint64_t after) noexcept { all_ += after - before; }
+  // Load what Replace will change of that place.
+  void Prefetch(uint32_t place) const {
+    if (place < seen_.size()) __builtin_prefetch(seen_.data() + place, 1);
+  }
   // Note where a row is counted that has come into that place, and was counted before.
   void Place(uint32_t place, const RowMeta& meta) noexcept {
     if (by_age()) seen_[place] = Seen(meta);
@@ -99,10 +104,39 @@ class DigestSums {
   }
   void Add(uint64_t seen, uint64_t digest) {
     if (digest == 0) return;
-    const auto at = of_.try_emplace(seen, 0).first;
-    at->second += digest;
-    if (at->second == 0) of_.erase(at);
+    Recent::Sum& at = recent_.of(seen);
+    if (at.sum == nullptr || at.seen != seen) at = {seen, &of_.try_emplace(seen, 0).first->second};
+    *at.sum += digest;
+    if (*at.sum != 0) return;
+    at.sum = nullptr;
+    of_.erase(seen);
   }
+
+  // Where some sums of the map are, since most rows were last seen at the same few times. Others
+  // are found in the map.
+  class Recent {
+   public:
+    struct Sum {
+      uint64_t seen = 0;
+      uint64_t* sum = nullptr;
+    };
+    Recent() = default;
+    // The map of a copy has its sums elsewhere.
+    Recent(const Recent&) noexcept {}
+    Recent& operator=(const Recent&) noexcept {
+      Clear();
+      return *this;
+    }
+    void Clear() noexcept {
+      for (Sum& each : sums_) each = {};
+    }
+    // Successive steps and seconds have places of their own.
+    Sum& of(uint64_t seen) { return sums_[(seen ^ seen >> 32) % kSums]; }
+
+   private:
+    static constexpr size_t kSums = 64;
+    Sum sums_[kSums];
+  };
 
   bool by_steps_ = false, by_seconds_ = false;
   uint64_t all_ = 0;  // where nothing is evicted by age
@@ -110,6 +144,7 @@ class DigestSums {
   // hash, since users choose the seconds. A sum of 0 has no entry: whatever rows are in it, it adds
   // nothing.
   std::map<uint64_t, uint64_t> of_;
+  Recent recent_;
   std::vector<uint64_t> seen_;  // by place: the sum that the row is in
 };
 

@@ -54,7 +54,9 @@ void Shard::ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn)
       const char* row = store_.Row(ids[i]);
       for (size_t b = 0; b < bytes; b += kLine) __builtin_prefetch(row + b);
       __builtin_prefetch(row + bytes - 1);
-      if (keeps_digest_) __builtin_prefetch(digests_.data() + ids[i], 1);
+      if (!keeps_digest_) continue;
+      __builtin_prefetch(digests_.data() + ids[i], 1);
+      sums_.Prefetch(ids[i]);
     }
     for (size_t i = 0; i < some; ++i) {
       const int64_t key = keys[first + i];
