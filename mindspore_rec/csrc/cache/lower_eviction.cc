@@ -8,7 +8,6 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kScanRows = 4096;
 // Rows that one step's slice looks at: a 4096th of all, between these. Rows are invisible once they
 // are due, so this only frees space.
 constexpr size_t kLeastOfSlice = 64;
@@ -66,7 +65,7 @@ bool LowerEviction::EvictNext(size_t rows, bool norms) {
   const auto reason = [&](const char* row) { return any.Reason(row, norms); };
   size_t looked = 0;
   while (looked < rows) {
-    if (!tiers_.Sweep(std::min(rows, kScanRows), &keys, &blocks)) return true;
+    if (!tiers_.Sweep(std::min(rows, LowerTiers::kScanRows), &keys, &blocks)) return true;
     looked += keys.size();
     std::vector<int64_t> victims;
     for (size_t i = 0; i < keys.size(); ++i) {
@@ -86,7 +85,7 @@ void LowerEviction::EvictAll(bool norms) {
   tiers_.DrainIfPossible();
   const WriteBehind::Waiting waiting = tiers_.Queue().waiting();
   tiers_.RestartSweep();
-  while (!EvictNext(kScanRows, norms)) {
+  while (!EvictNext(LowerTiers::kScanRows, norms)) {
   }
   std::vector<int64_t> keys;
   for (const auto& [key, row] : waiting.rows) {
@@ -132,7 +131,7 @@ uint64_t LowerEviction::EvictOverCapacity(uint64_t rows) {
     std::vector<std::pair<double, int64_t>> candidates;  // priority and key
     bool ended = false;
     while (candidates.size() < wanted && !ended) {
-      ended = !tiers_.Sweep(kScanRows, &keys, &blocks);
+      ended = !tiers_.Sweep(LowerTiers::kScanRows, &keys, &blocks);
       for (size_t i = 0; !ended && i < keys.size(); ++i) {
         if (core_.ShardFor(keys[i]).Holds(keys[i])) continue;
         candidates.emplace_back(core_.shards[0]->Priority(blocks.data() + i * stride), keys[i]);

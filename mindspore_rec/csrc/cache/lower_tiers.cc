@@ -6,11 +6,6 @@
 #include <stdexcept>
 
 namespace msrec {
-namespace {
-
-constexpr size_t kScanRows = 4096;
-
-}  // namespace
 
 // ---------------------------------------------------------------- opening
 

@@ -30,6 +30,7 @@ namespace msrec {
 class LowerTiers {
  public:
   static constexpr size_t kPartRows = 16384;  // rows of one write
+  static constexpr size_t kScanRows = 4096;   // rows of one read of a walk
 
   // Requires: core outlives it.
   LowerTiers(TableCore* core, CacheSettings settings)

@@ -28,10 +28,10 @@ const float* Extra(const BatchRun& run, int extra) {
   return static_cast<const float*>(run.extras[extra]);
 }
 
-size_t Bytes(int64_t floats) { return sizeof(float) * static_cast<size_t>(floats); }
+size_t FloatBytes(int64_t floats) { return sizeof(float) * static_cast<size_t>(floats); }
 
 void AddMemory(int64_t width, DenseProgram* program, BatchNormMemory* memory) {
-  memory->packed = program->AddPacked(Bytes(5 * width));
+  memory->packed = program->AddPacked(FloatBytes(5 * width));
   memory->sums = program->AddPartialSums(4 * width);
 }
 
@@ -80,8 +80,8 @@ void BatchStatistics::Forward(const SliceRun& slice) const {
 void BatchStatistics::BetweenForward(const BatchRun& run) const {
   const int64_t w = width();
   const Vectors vectors = VectorsOf(run, *memory_, w);
-  std::memcpy(vectors.new_mean, Extra(run, norm_.mean), Bytes(w));
-  std::memcpy(vectors.new_variance, Extra(run, norm_.variance), Bytes(w));
+  std::memcpy(vectors.new_mean, Extra(run, norm_.mean), FloatBytes(w));
+  std::memcpy(vectors.new_variance, Extra(run, norm_.variance), FloatBytes(w));
   if (run.batch == 0) return;
   std::vector<double> means(static_cast<size_t>(w), 0.0);
   std::vector<double> squares(static_cast<size_t>(w), 0.0);
@@ -135,7 +135,7 @@ void BatchStatistics::Backward(const SliceRun& slice) const {
                                          vectors.mean, vectors.scale, found, found + w, gradient);
   // The rows that fill the slice were normalized, too, but are of no batch.
   for (int64_t r = slice.real_rows(); r < slice.rows(); ++r) {
-    std::memset(gradient.row(r), 0, Bytes(w));
+    std::memset(gradient.row(r), 0, FloatBytes(w));
   }
 }
 
@@ -167,7 +167,7 @@ void Normalization::Attach(DenseProgram* program) {
 
 void Normalization::Pack(const BatchRun& run, int64_t) const {
   const Vectors vectors = VectorsOf(run, *memory_, width());
-  std::memcpy(vectors.mean, Extra(run, norm_.mean), Bytes(width()));
+  std::memcpy(vectors.mean, Extra(run, norm_.mean), FloatBytes(width()));
   const float* variance = Extra(run, norm_.variance);
   for (int64_t j = 0; j < width(); ++j) SetScale(norm_, run, variance[j], j, vectors);
 }
@@ -205,7 +205,7 @@ void Normalization::Gradient(const BatchRun& run, int64_t, bool adds) const {
   std::vector<float> products(static_cast<size_t>(w));
   SumPartials(run, memory_->sums + w, w, false, products.data());
   float* gamma = run.parameter_gradients[norm_.gamma];
-  if (!adds) std::memset(gamma, 0, Bytes(w));
+  if (!adds) std::memset(gamma, 0, FloatBytes(w));
   if (run.batch == 0) return;
   const Vectors vectors = VectorsOf(run, *memory_, w);
   for (int64_t j = 0; j < w; ++j) gamma[j] += products[j] * vectors.inverse[j];

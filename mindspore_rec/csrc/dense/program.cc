@@ -10,6 +10,7 @@
 
 #include "dense/layer.h"
 #include "util/aligned.h"
+#include "util/bytes.h"
 
 namespace msrec {
 namespace {

@@ -42,8 +42,6 @@ enum class Precision : int32_t { kFloat32 = 0, kBFloat16, kRoundedFloat32 };
 // Bytes of an element of a rounded matrix.
 inline size_t RoundedSize(Precision precision) { return precision == Precision::kBFloat16 ? 2 : 4; }
 
-inline int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
 // Columns of a value.
 struct View {
   int value = -1;

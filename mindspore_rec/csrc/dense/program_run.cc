@@ -9,28 +9,30 @@
 #include "dense/program.h"
 #include "dense/rows.h"
 #include "util/aligned.h"
+#include "util/bytes.h"
 #include "util/number_type.h"
 #include "util/thread_pool.h"
 
 namespace msrec {
 namespace {
 
-constexpr int64_t kMostRows = 256;
-constexpr int64_t kLeastRows = 16;
+constexpr int64_t kMostSliceRows = 256;
+constexpr int64_t kLeastSliceRows = 16;
 
 }  // namespace
 
 int64_t SliceRows(int64_t batch) {
-  if (batch == 0) return kLeastRows;
-  if (batch > 8 * kMostRows) {
+  if (batch == 0) return kLeastSliceRows;
+  if (batch > 8 * kMostSliceRows) {
     // A multiple of 8 slices of even size: no thread waits for the last one, and few rows are there
     // to fill it.
-    const int64_t slices = RoundUp((batch + kMostRows - 1) / kMostRows, 8);
+    const int64_t slices = RoundUp((batch + kMostSliceRows - 1) / kMostSliceRows, 8);
     return RoundUp((batch + slices - 1) / slices, 2);
   }
   // About 8 slices of a small batch.
-  const int64_t even = RoundUp((batch + 7) / 8, kLeastRows);
-  return std::clamp(even, std::min(RoundUp(batch, kLeastRows), 4 * kLeastRows), kMostRows);
+  const int64_t even = RoundUp((batch + 7) / 8, kLeastSliceRows);
+  return std::clamp(even, std::min(RoundUp(batch, kLeastSliceRows), 4 * kLeastSliceRows),
+                    kMostSliceRows);
 }
 
 void SumPartials(const BatchRun& run, int64_t column, int64_t width, bool adds, float* target) {
@@ -46,7 +48,8 @@ void DenseProgram::Cut(BatchRun* run) const {
   run->slice_rows = SliceRows(run->batch);
   // A prediction of few rows, which nothing keeps, need not be filled up: products of 16 rows take
   // several times as long as those of one.
-  if (!run->training && run->batch > 0 && run->batch < kLeastRows) run->slice_rows = run->batch;
+  if (!run->training && run->batch > 0 && run->batch < kLeastSliceRows)
+    run->slice_rows = run->batch;
   run->slices = (run->batch + run->slice_rows - 1) / run->slice_rows;
   run->partial_width = partial_width_;
 }

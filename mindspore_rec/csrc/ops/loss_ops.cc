@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kLoss = "BCEWithLogitsLoss: ";
 
-const float* Floats(const Args& args, int i, const char* name) {
+const float* LossInput(const Args& args, int i, const char* name) {
   if (!args.IsType(i, "float32")) {
     throw std::invalid_argument(std::string(kLoss) + name + " must be float32, got " +
                                 args.dtypes[i]);
@@ -45,8 +45,8 @@ MSREC_OP(MsrLogisticLoss) {
   args.RequireCount(5);
   LogisticBatch batch;
   batch.n = static_cast<int64_t>(args.Size(1));
-  batch.logits = msrec::Floats(args, 1, "input");
-  batch.labels = msrec::Floats(args, 2, "target");
+  batch.logits = msrec::LossInput(args, 1, "input");
+  batch.labels = msrec::LossInput(args, 2, "target");
   msrec::CheckSameShape(args, 2, 1, "target", "input");
   const msrec::DefaultFloatMode float_mode;
   const bool is_mean = msrec::IsMean(args);
@@ -69,8 +69,8 @@ MSREC_OP(MsrLogisticLossGradient) {
   args.RequireCount(6);
   LogisticBatch batch;
   batch.n = static_cast<int64_t>(args.Size(1));
-  batch.logits = msrec::Floats(args, 1, "input");
-  const float* gradient = msrec::Floats(args, 2, "the gradient");
+  batch.logits = msrec::LossInput(args, 1, "input");
+  const float* gradient = msrec::LossInput(args, 2, "the gradient");
   msrec::CheckSameShape(args, 2, 1, "the gradient", "input");
   const float given = args.Number<float>(3, "the gradient of the loss");
   float* of_logits = args.Data<float>(4, "the gradient of the logits", args.Size(1));

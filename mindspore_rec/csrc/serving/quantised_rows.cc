@@ -16,7 +16,7 @@
 namespace msrec {
 namespace {
 
-constexpr int64_t kMostRows = std::numeric_limits<uint32_t>::max() - 1;  // of a store
+constexpr int64_t kMostRowsOfStore = std::numeric_limits<uint32_t>::max() - 1;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ QuantisedRows::QuantisedRows(int32_t dim, int32_t bits, int64_t vocabulary, bool
   if (bits != 8 && bits != 4) {
     throw std::invalid_argument("bits must be 8 or 4, got " + std::to_string(bits));
   }
-  if (vocabulary < 0 || vocabulary > kMostRows) {
+  if (vocabulary < 0 || vocabulary > kMostRowsOfStore) {
     throw std::invalid_argument("vocabulary must be in [0, 2^32 - 2], got " +
                                 std::to_string(vocabulary));
   }

@@ -18,6 +18,7 @@
 #include <system_error>
 
 #include "table/row_layout.h"
+#include "util/bytes.h"
 #include "util/hash.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -27,12 +28,9 @@
 namespace msrec {
 namespace {
 
-constexpr uint64_t kHugePage = 2 << 20;
 constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of the file: half of the address space
 constexpr int64_t kMostClock = int64_t{1} << 62;
 constexpr uint64_t kLeft = 64 << 20;  // bytes that are left to other programs
-
-uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 [[noreturn]] void Fail(const char* what) {
   throw std::system_error(errno, std::generic_category(), std::string("shared memory: ") + what);
@@ -81,7 +79,7 @@ uint64_t AvailableBytes() {
   return found ? uint64_t{kib} * 1024 : std::numeric_limits<uint64_t>::max();
 }
 
-uint64_t RandomSeed() {
+uint64_t NewHashSeed() {
   uint64_t seed = 0;
   if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) == sizeof(seed)) return seed;
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
@@ -120,7 +118,7 @@ void SharedMemory::Create(int fd, const std::vector<SharedTableSpec>& specs, uin
   control->bytes = bytes;
   control->arena_offset = arena;
   control->arena_bytes = most;
-  control->hash_seed = RandomSeed();
+  control->hash_seed = NewHashSeed();
   control->tables = specs.size();
   for (size_t i = 0; i < specs.size(); ++i) {
     control->specs[i] = specs[i];

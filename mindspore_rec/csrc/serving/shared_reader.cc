@@ -15,7 +15,7 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kBlock = 4096;  // ids of a task
+constexpr size_t kTaskIds = 4096;  // of a task
 
 // The age limit of a table in one state.
 class RowAge {
@@ -285,10 +285,10 @@ void SharedReader::Lookup(int place, size_t table, const IdView& ids, const IdFi
       pool(&row, nullptr, row == &kDroppedRow ? 0 : 1, unknown, 1.0f, spec.dim, out + i * step);
     }
   };
-  if (ids.size <= kBlock) {
+  if (ids.size <= kTaskIds) {
     read(0, ids.size);
   } else {
-    ForBlocks(ids.size, kBlock, read);
+    ForBlocks(ids.size, kTaskIds, read);
   }
 }
 

@@ -13,7 +13,7 @@
 namespace msrec {
 namespace {
 
-constexpr uint32_t kDroppedRow = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t kDroppedId = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
@@ -57,7 +57,7 @@ void BagPooling::Pool(Batch* batch, const IdView& ids, const BagView& bags, cons
   const size_t num_bags = bags.offsets.size;
   uint32_t* row_of_pos = row_of_pos_.data();
   if (batch->begin[kNumShards] < batch->n) {
-    std::fill_n(row_of_pos, batch->n, kDroppedRow);
+    std::fill_n(row_of_pos, batch->n, kDroppedId);
   }
   ForShards(*batch, [&](int s) {
     const size_t first = batch->begin[s];
@@ -88,7 +88,7 @@ void BagPooling::PoolBag(Batch* batch, size_t bag, size_t first, size_t last, co
   size_t pooled = 0;
   double total = 0.0;
   for (size_t i = first; i < last; ++i) {
-    if (row_of_pos[i] == kDroppedRow) continue;
+    if (row_of_pos[i] == kDroppedId) continue;
     const float w = bags.weights != nullptr ? bags.weights[i] : 1.0f;
     total += bags.combiner == Combiner::kSqrtN ? static_cast<double>(w) * w : w;
     rows[pooled] = row_of_pos[i];

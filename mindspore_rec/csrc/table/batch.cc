@@ -15,7 +15,7 @@ namespace {
 
 // Positions a task of the partition handles: small enough to share out, large enough that a shard's
 // histogram is cheap beside it. Fixed, so that the result does not depend on the number of threads.
-constexpr size_t kBlock = 16384;
+constexpr size_t kTaskPositions = 16384;
 
 constexpr int kDropped = kNumShards;  // a pseudo shard for ids that read zeros
 
@@ -62,12 +62,12 @@ void ZeroRows(const RowsOut& out, size_t n, size_t stride, size_t dim) {
 }
 
 void Batch::Partition(const IdView& ids, const IdFilter& filter) {
-  const size_t blocks = (ids.size + kBlock - 1) / kBlock;
+  const size_t blocks = (ids.size + kTaskPositions - 1) / kTaskPositions;
   std::vector<Histogram> histograms(blocks);
   ThreadPool::Global().ParallelFor(static_cast<int64_t>(blocks), [&](int64_t b) {
     Histogram& histogram = histograms[b];
-    const size_t first = b * kBlock;
-    const size_t last = std::min(ids.size, first + kBlock);
+    const size_t first = b * kTaskPositions;
+    const size_t last = std::min(ids.size, first + kTaskPositions);
     VisitShards(ids, first, last, filter,
                 [&](size_t, int64_t, int shard) { ++histogram.count[shard]; });
   });
@@ -94,8 +94,8 @@ void Batch::Partition(const IdView& ids, const IdFilter& filter) {
   begin[kNumShards] = total;
   ThreadPool::Global().ParallelFor(static_cast<int64_t>(blocks), [&](int64_t b) {
     Histogram& next = histograms[b];
-    const size_t first = b * kBlock;
-    const size_t last = std::min(ids.size, first + kBlock);
+    const size_t first = b * kTaskPositions;
+    const size_t last = std::min(ids.size, first + kTaskPositions);
     VisitShards(ids, first, last, filter, [&](size_t i, int64_t k, int shard) {
       if (shard == kDropped) return;
       const uint32_t at = next.count[shard]++;

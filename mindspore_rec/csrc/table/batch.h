@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "table/row_numbers.h"
 #include "util/buffer.h"
@@ -41,6 +42,8 @@ struct IdView {
     return is_int64 ? static_cast<const int64_t*>(data)[at] : static_cast<const int32_t*>(data)[at];
   }
 };
+
+inline IdView ViewOf(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
 
 // The ids of a batch that are not looked up: they read zeros and are never trained.
 struct IdFilter {

@@ -10,7 +10,7 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kPartRows = 4096;
+constexpr size_t kUnseenRows = 4096;
 
 }  // namespace
 
@@ -100,7 +100,7 @@ void RowReader::Walk(const std::function<void(const KeyedRows&)>& fn) {
 void RowReader::WalkUnseen(const std::vector<bool>& seen,
                            const std::function<void(const KeyedRows&)>& fn) {
   const size_t stride = core_.context.layout.stride();
-  std::vector<char> blocks(kPartRows * stride);
+  std::vector<char> blocks(kUnseenRows * stride);
   KeyedRows rows;
   for (size_t key = 0; key < seen.size(); ++key) {
     if (!seen[key] && core_.Owns(static_cast<int64_t>(key))) {
@@ -108,7 +108,7 @@ void RowReader::WalkUnseen(const std::vector<bool>& seen,
       core_.ShardFor(static_cast<int64_t>(key)).FirstRow(block, static_cast<int64_t>(key));
       rows.emplace_back(key, block);
     }
-    if (rows.size() < kPartRows && key + 1 < seen.size()) continue;
+    if (rows.size() < kUnseenRows && key + 1 < seen.size()) continue;
     fn(rows);
     rows.clear();
   }

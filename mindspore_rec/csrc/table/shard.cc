@@ -5,13 +5,9 @@
 #include <cmath>
 
 #include "table/row_values.h"
+#include "util/bytes.h"
 
 namespace msrec {
-namespace {
-
-constexpr size_t kLine = 64;
-
-}  // namespace
 
 Shard::Shard(const ShardContext* context, int number)
     : context_(context),
@@ -138,7 +134,7 @@ void Shard::Probe(Batch* batch) {
   if (context_->identity()) {
     for (size_t i = 0; i < n; ++i) {
       rows[i] = store_.Row(static_cast<uint32_t>(keys[i] / kNumShards));
-      for (size_t b = 0; b < ahead; b += kLine) __builtin_prefetch(rows[i] + b);
+      for (size_t b = 0; b < ahead; b += kCacheLine) __builtin_prefetch(rows[i] + b);
     }
     return;
   }
@@ -155,7 +151,7 @@ void Shard::Probe(Batch* batch) {
     rows[i] = id == Index::kNone ? nullptr : store_.Row(id);
     places_[i] = id;
     if (rows[i] == nullptr) continue;
-    for (size_t b = 0; b < ahead; b += kLine) __builtin_prefetch(rows[i] + b);
+    for (size_t b = 0; b < ahead; b += kCacheLine) __builtin_prefetch(rows[i] + b);
     __builtin_prefetch(rows[i] + ahead - 1);
     // A training lookup also counts in the row's last float.
     if (scored) __builtin_prefetch(rows[i] + store_.stride() - sizeof(float));

@@ -15,12 +15,12 @@
 #include "table/row_digests.h"
 #include "table/row_values.h"
 #include "table/shard.h"
+#include "util/bytes.h"
 
 namespace msrec {
 namespace {
 
-constexpr size_t kLine = 64;
-constexpr size_t kBlock = 64;  // keys whose rows are loaded at the same time
+constexpr size_t kKeysAtOnce = 64;  // keys whose rows are loaded at the same time
 
 // Past this the hardware's own prefetcher has caught on.
 size_t PrefetchedBytes(size_t bytes) { return std::min<size_t>(bytes, 512); }
@@ -29,15 +29,15 @@ size_t PrefetchedBytes(size_t bytes) { return std::min<size_t>(bytes, 512); }
 
 template <typename Fn>
 void Shard::ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn) const {
-  uint64_t hashes[kBlock];
-  const void* chunks[kBlock];
-  uint32_t ids[kBlock];
-  for (size_t first = 0; first < n; first += kBlock) {
-    const size_t some = std::min(kBlock, n - first);
+  uint64_t hashes[kKeysAtOnce];
+  const void* chunks[kKeysAtOnce];
+  uint32_t ids[kKeysAtOnce];
+  for (size_t first = 0; first < n; first += kKeysAtOnce) {
+    const size_t some = std::min(kKeysAtOnce, n - first);
     if (context_->identity()) {
       for (size_t i = first; i < first + some; ++i) {
         const char* row = store_.Row(static_cast<uint32_t>(keys[i] / kNumShards));
-        for (size_t b = 0; b < bytes; b += kLine) __builtin_prefetch(row + b);
+        for (size_t b = 0; b < bytes; b += kCacheLine) __builtin_prefetch(row + b);
       }
       for (size_t i = first; i < first + some; ++i) {
         fn(i, static_cast<uint32_t>(keys[i] / kNumShards));
@@ -52,7 +52,7 @@ void Shard::ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn)
       ids[i] = Index::Candidate(chunks[i], hashes[i]);
       if (ids[i] == Index::kNone) continue;
       const char* row = store_.Row(ids[i]);
-      for (size_t b = 0; b < bytes; b += kLine) __builtin_prefetch(row + b);
+      for (size_t b = 0; b < bytes; b += kCacheLine) __builtin_prefetch(row + b);
       __builtin_prefetch(row + bytes - 1);
       if (!keeps_digest_) continue;
       __builtin_prefetch(digests_.data() + ids[i], 1);
@@ -68,10 +68,10 @@ void Shard::ForPlaces(const int64_t* keys, size_t n, size_t bytes, const Fn& fn)
 
 template <typename Fn>
 void Shard::ForTouched(size_t bytes, const Fn& fn) const {
-  int64_t keys[kBlock];
+  int64_t keys[kKeysAtOnce];
   const AppendLog<int64_t>& log = *changes_.current();
-  for (size_t first = 0; first < log.size(); first += kBlock) {
-    const size_t n = std::min(kBlock, log.size() - first);
+  for (size_t first = 0; first < log.size(); first += kKeysAtOnce) {
+    const size_t n = std::min(kKeysAtOnce, log.size() - first);
     for (size_t i = 0; i < n; ++i) keys[i] = log[first + i];
     ForPlaces(keys, n, bytes, [&](size_t, uint32_t id) {
       if (id != Index::kNone) fn(id, store_.Row(id));

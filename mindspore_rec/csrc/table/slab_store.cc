@@ -10,10 +10,10 @@
 #include <new>
 #include <utility>
 
+#include "util/bytes.h"
+
 namespace msrec {
 namespace {
-
-constexpr size_t kHugePage = size_t{2} << 20;
 
 // Zeroed memory. Blocks of a huge page and more are mapped aligned and advised, since random row
 // access over small pages spends much of its time in TLB misses.
@@ -42,8 +42,6 @@ void UnmapBlock(char* block, size_t bytes) {
     munmap(block, bytes);
   }
 }
-
-size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
 }  // namespace
 

@@ -16,8 +16,8 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kPartRows = size_t{1} << 17;  // whose digests are held
-constexpr size_t kBlockRows = 4096;            // of a task
+constexpr size_t kDigestsHeld = size_t{1} << 17;
+constexpr size_t kBlockRows = 4096;  // of a task
 
 }  // namespace
 
@@ -29,9 +29,9 @@ void Table::Digests(const TakeDigests& fn) {
     if (core_.quantised != nullptr) {
       const AgeLimit limit = Ages();
       keys = core_.quantised->Keys(&limit);
-      digests.resize(std::min(keys.size(), kPartRows));
-      for (size_t first = 0; first < keys.size(); first += kPartRows) {
-        const size_t n = std::min(kPartRows, keys.size() - first);
+      digests.resize(std::min(keys.size(), kDigestsHeld));
+      for (size_t first = 0; first < keys.size(); first += kDigestsHeld) {
+        const size_t n = std::min(kDigestsHeld, keys.size() - first);
         ForBlocks(n, kBlockRows, [&](size_t begin, size_t end) {
           core_.quantised->Digests(keys.data() + first + begin, end - begin,
                                    digests.data() + begin);
@@ -40,12 +40,12 @@ void Table::Digests(const TakeDigests& fn) {
       }
       return;
     }
-    keys.resize(kPartRows);
-    digests.resize(kPartRows);
-    std::vector<const char*> of(kPartRows);
+    keys.resize(kDigestsHeld);
+    digests.resize(kDigestsHeld);
+    std::vector<const char*> of(kDigestsHeld);
     reader_.Walk([&](const KeyedRows& rows) {
-      for (size_t first = 0; first < rows.size(); first += kPartRows) {
-        const size_t n = std::min(kPartRows, rows.size() - first);
+      for (size_t first = 0; first < rows.size(); first += kDigestsHeld) {
+        const size_t n = std::min(kDigestsHeld, rows.size() - first);
         ForBlocks(n, kBlockRows, [&](size_t begin, size_t end) {
           for (size_t i = begin; i < end; ++i) {
             keys[i] = rows[first + i].first;

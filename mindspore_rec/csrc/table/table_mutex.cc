@@ -6,11 +6,11 @@
 namespace msrec {
 namespace {
 
-thread_local TableMutex::Hold* innermost = nullptr;  // of the calls this thread is inside
+thread_local TableMutex::Hold* innermost_hold = nullptr;  // of the calls this thread is inside
 
 }  // namespace
 
-TableMutex::Hold::Hold(TableMutex* mutex) : mutex_(mutex), outer_(innermost) {
+TableMutex::Hold::Hold(TableMutex* mutex) : mutex_(mutex), outer_(innermost_hold) {
   mutex->owner_.Require(mutex->subject_);
   for (const Hold* each = outer_; each != nullptr; each = each->outer_) {
     if (each->mutex_ != mutex) continue;
@@ -19,11 +19,11 @@ TableMutex::Hold::Hold(TableMutex* mutex) : mutex_(mutex), outer_(innermost) {
                              "by the function that takes exported parts), which would never end");
   }
   lock_ = std::unique_lock<std::mutex>(mutex->mutex_);
-  innermost = this;
+  innermost_hold = this;
 }
 
-TableMutex::Hold::~Hold() { innermost = outer_; }
+TableMutex::Hold::~Hold() { innermost_hold = outer_; }
 
-bool TableMutex::InsideCall() { return innermost != nullptr; }
+bool TableMutex::InsideCall() { return innermost_hold != nullptr; }
 
 }  // namespace msrec

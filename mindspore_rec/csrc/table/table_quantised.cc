@@ -12,7 +12,7 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kPartRows = 4096;
+constexpr size_t kQuantisedRows = 4096;
 constexpr size_t kImportRows = size_t{1} << 18;
 
 // Return ids `first` and on, at most so many.
@@ -78,9 +78,9 @@ void Table::WriteFirstRows(QuantisedRows* rows) const {
   const auto dim = static_cast<size_t>(core_.config.dim);
   const NumberType type = core_.config.precision.value;
   std::vector<int64_t> keys;
-  std::vector<float> values(dim * std::min(vocabulary, kPartRows)), kept(dim);
-  for (size_t first = 0; first < vocabulary; first += kPartRows) {
-    keys.resize(std::min(kPartRows, vocabulary - first));
+  std::vector<float> values(dim * std::min(vocabulary, kQuantisedRows)), kept(dim);
+  for (size_t first = 0; first < vocabulary; first += kQuantisedRows) {
+    keys.resize(std::min(kQuantisedRows, vocabulary - first));
     for (size_t i = 0; i < keys.size(); ++i) {
       keys[i] = static_cast<int64_t>(first + i);
       float* value = values.data() + i * dim;
@@ -110,9 +110,9 @@ void Table::LookUpQuantised(const IdView& ids, const IdFilter& filter, const Bag
   }
   // Numbers of int8 and int4 rows are float32, which are rounded.
   const auto dim = static_cast<size_t>(core_.config.dim);
-  std::vector<float> rows(std::min(kPartRows, ids.size) * ids.stride * dim);
-  for (size_t first = 0; first < ids.size; first += kPartRows) {
-    const IdView part = PartOf(ids, first, kPartRows);
+  std::vector<float> rows(std::min(kQuantisedRows, ids.size) * ids.stride * dim);
+  for (size_t first = 0; first < ids.size; first += kQuantisedRows) {
+    const IdView part = PartOf(ids, first, kQuantisedRows);
     core_.quantised->Lookup(part, full, unknown, &limit, rows.data());
     for (size_t i = 0; i < part.size; ++i) {
       const size_t at = i * ids.stride * dim;
@@ -177,8 +177,8 @@ void Table::ExportQuantisedParts(bool with_state,
                                  const std::function<void(ExportedRows)>& fn) const {
   const AgeLimit limit = Ages();
   const std::vector<int64_t> keys = core_.quantised->Keys(&limit);
-  for (size_t first = 0; first < keys.size(); first += kPartRows) {
-    const size_t n = std::min(kPartRows, keys.size() - first);
+  for (size_t first = 0; first < keys.size(); first += kQuantisedRows) {
+    const size_t n = std::min(kQuantisedRows, keys.size() - first);
     fn(ExportQuantised({keys.data() + first, n, true}, with_state));
   }
 }

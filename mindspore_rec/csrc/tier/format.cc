@@ -23,7 +23,7 @@ constexpr uint64_t kMaxId = uint64_t{1} << 62;
 #endif
 
 // The start of a header, mark or trailer block; the rest of the block is zeros.
-struct Block {
+struct BlockStart {
   char magic[8];
   uint32_t version;
   uint32_t crc;  // of what follows
@@ -32,7 +32,7 @@ struct Block {
 };
 
 void EncodeBlock(const char* magic, uint64_t segment, const uint64_t (&values)[4], char* block) {
-  Block b{};
+  BlockStart b{};
   std::memcpy(b.magic, magic, sizeof b.magic);
   b.version = kVersion;
   b.segment = segment;
@@ -42,7 +42,7 @@ void EncodeBlock(const char* magic, uint64_t segment, const uint64_t (&values)[4
   std::memcpy(block, &b, sizeof b);
 }
 
-bool DecodeBlock(const char* magic, const char* block, Block* b) {
+bool DecodeBlock(const char* magic, const char* block, BlockStart* b) {
   std::memcpy(b, block, sizeof *b);
   return std::memcmp(b->magic, magic, sizeof b->magic) == 0 && b->version == kVersion &&
          b->crc == Crc32c(0, &b->segment, sizeof b->segment + sizeof b->values);
@@ -97,7 +97,7 @@ void EncodeHeader(const SegmentHeader& header, char* block) {
 }
 
 SegmentHeader DecodeHeader(const char* block, const std::string& path) {
-  Block b;
+  BlockStart b;
   if (!DecodeBlock(kHeaderMagic, block, &b)) {
     throw Corruption("this is not the header of a segment", path, 0);
   }
@@ -113,7 +113,7 @@ SyncMark DecodeMarks(uint64_t segment, const char* blocks, const std::string& pa
   int bad = 0;
   for (int i = 0; i < 2; ++i) {
     const char* block = blocks + i * kBlock;
-    Block b;
+    BlockStart b;
     if (DecodeBlock(kMarkMagic, block, &b) && b.segment == segment) {
       if (b.values[0] > best.epoch) best = {b.values[0], b.values[1]};
     } else if (std::any_of(block, block + kBlock, [](char c) { return c != 0; })) {
@@ -135,7 +135,7 @@ void EncodeTrailer(uint64_t segment, const Trailer& trailer, char* block) {
 }
 
 bool DecodeTrailer(uint64_t segment, const char* block, Trailer* trailer) {
-  Block b;
+  BlockStart b;
   if (!DecodeBlock(kTrailerMagic, block, &b) || b.segment != segment) return false;
   *trailer = {b.values[0], b.values[1], b.values[2], static_cast<uint32_t>(b.values[3])};
   return true;

@@ -216,7 +216,9 @@ void SsdTier::CollectRows(const Segment& victim, size_t ordinal, const SegmentKe
     const size_t end = std::min(live.size(), begin + kBatch);
     const std::lock_guard<std::mutex> lock(state_mutex_);
     for (size_t slot = begin; slot < end; ++slot) {
-      if (slot + 16 < end) index_.Prefetch(keys.keys[slot + 16]);
+      if (slot + KeyPositions::kAhead < end) {
+        index_.Prefetch(keys.keys[slot + KeyPositions::kAhead]);
+      }
       live[slot] = index_.Find(keys.keys[slot]) == PositionOf(ordinal, slot);
     }
   }

@@ -52,7 +52,7 @@ unsigned Depth(const SsdOptions& options, const RecordShape& shape) {
   return static_cast<unsigned>(std::min<size_t>(options.queue_depth, most));
 }
 
-void Require(bool good, const std::string& what) {
+void RequireOption(bool good, const std::string& what) {
   if (!good) throw std::invalid_argument(what);
 }
 
@@ -60,14 +60,14 @@ void Require(bool good, const std::string& what) {
 
 // Checks the options that do not depend on the directory.
 SsdOptions SsdTier::Checked(SsdOptions o) {
-  Require(!o.path.empty(), "path must not be empty");
+  RequireOption(!o.path.empty(), "path must not be empty");
   while (o.path.size() > 1 && o.path.back() == '/') o.path.pop_back();
-  Require(o.row_bytes <= kMaxRowBytes,
-          "row_bytes must be at most 16 MiB, got " + std::to_string(o.row_bytes));
-  Require(o.queue_depth >= 1 && o.queue_depth <= 4096,
-          "queue_depth must be in [1, 4096], got " + std::to_string(o.queue_depth));
-  Require(o.gc_ratio > 1.05 && o.gc_ratio <= 100,
-          "gc_ratio must be in (1.05, 100], got " + std::to_string(o.gc_ratio));
+  RequireOption(o.row_bytes <= kMaxRowBytes,
+                "row_bytes must be at most 16 MiB, got " + std::to_string(o.row_bytes));
+  RequireOption(o.queue_depth >= 1 && o.queue_depth <= 4096,
+                "queue_depth must be in [1, 4096], got " + std::to_string(o.queue_depth));
+  RequireOption(o.gc_ratio > 1.05 && o.gc_ratio <= 100,
+                "gc_ratio must be in (1.05, 100], got " + std::to_string(o.gc_ratio));
   return o.row_bytes == 0 ? o : Sized(o);
 }
 
@@ -81,12 +81,13 @@ SsdOptions SsdTier::Sized(SsdOptions o) {
   }
   o.segment_bytes = RoundUp(o.segment_bytes);
   const uint64_t slots = RecordShape(o.row_bytes).SlotsIn(o.segment_bytes);
-  Require(slots >= 4 && slots <= kMaxSlots,
-          "segment_bytes must have room for 4 rows and at most 2^32, got " +
-              std::to_string(o.segment_bytes));
-  Require(o.max_bytes == 0 || o.max_bytes >= (kSpareForWrite + 4) * o.segment_bytes,
-          "max_bytes must be at least " + std::to_string(kSpareForWrite + 4) + " segments of " +
-              std::to_string(o.segment_bytes) + " bytes, got " + std::to_string(o.max_bytes));
+  RequireOption(slots >= 4 && slots <= kMaxSlots,
+                "segment_bytes must have room for 4 rows and at most 2^32, got " +
+                    std::to_string(o.segment_bytes));
+  RequireOption(o.max_bytes == 0 || o.max_bytes >= (kSpareForWrite + 4) * o.segment_bytes,
+                "max_bytes must be at least " + std::to_string(kSpareForWrite + 4) +
+                    " segments of " + std::to_string(o.segment_bytes) + " bytes, got " +
+                    std::to_string(o.max_bytes));
   return o;
 }
 
@@ -111,8 +112,8 @@ SsdTier::Opening SsdTier::Open(const SsdOptions& options, Env* env) {
     o.row_bytes = there;
     o = Sized(o);
   }
-  Require(o.row_bytes == there, "row_bytes must be " + std::to_string(there) + ", as " + o.path +
-                                    " has, got " + std::to_string(o.row_bytes));
+  RequireOption(o.row_bytes == there, "row_bytes must be " + std::to_string(there) + ", as " +
+                                          o.path + " has, got " + std::to_string(o.row_bytes));
   const RecordShape shape(there);
   for (const Manifest::Entry& entry : out.manifest.segments) {
     const std::string segment_path = o.path + "/" + SegmentName(entry.id);
@@ -230,13 +231,12 @@ std::vector<Corruption> SsdTier::VerifyFiles(const std::string& path, Env* env) 
 }
 
 void SsdTier::Replay(size_t ordinal, const SegmentKeys& keys) {
-  constexpr size_t kAhead = 16;
   Segment& segment = *(*segments_)[ordinal];
   segment.tombstone_slots = keys.tombstone_slots.size();
   const size_t n = keys.keys.size();
   size_t tombstone = 0;
   for (size_t slot = 0; slot < n; ++slot) {
-    if (slot + kAhead < n) index_.Prefetch(keys.keys[slot + kAhead]);
+    if (slot + KeyPositions::kAhead < n) index_.Prefetch(keys.keys[slot + KeyPositions::kAhead]);
     if (tombstone < keys.tombstone_slots.size() && keys.tombstone_slots[tombstone] == slot) {
       for (const Tombstone& each : keys.tombstones[tombstone]) {
         const uint64_t before = index_.Erase(each.key);

@@ -25,9 +25,8 @@ namespace msrec {
 namespace {
 
 constexpr size_t kReadBytes = size_t{2} << 20;
-constexpr size_t kLookupChunk = 2048;  // records looked up under the lock at a time
-constexpr size_t kAhead = 16;          // index entries requested before they are needed
-constexpr uint64_t kIndexShare = 64;   // entries walked through a record read, at most
+constexpr size_t kLookupRecords = 2048;  // records looked up under the lock at a time
+constexpr uint64_t kIndexShare = 64;     // entries walked through a record read, at most
 
 }  // namespace
 
@@ -222,13 +221,15 @@ void SsdScan::NextOfLog(size_t most, std::vector<int64_t>* keys, std::vector<cha
 // Drops the rows of records that are no longer live. The segment may have been removed meanwhile,
 // and another one may have its ordinal.
 void SsdScan::KeepLive(const std::shared_ptr<Segment>& segment, size_t ordinal) {
-  for (size_t begin = 0; begin < records_.size(); begin += kLookupChunk) {
-    const size_t end = std::min(records_.size(), begin + kLookupChunk);
+  for (size_t begin = 0; begin < records_.size(); begin += kLookupRecords) {
+    const size_t end = std::min(records_.size(), begin + kLookupRecords);
     const std::lock_guard<std::mutex> lock(tier_->state_mutex_);
     const SsdTier::SegmentTable& segments = *tier_->segments_;
     const bool there = ordinal < segments.size() && segments[ordinal] == segment;
     for (size_t i = begin; i < end; ++i) {
-      if (i + kAhead < end) tier_->index_.Prefetch(records_[i + kAhead].key);
+      if (i + KeyPositions::kAhead < end) {
+        tier_->index_.Prefetch(records_[i + KeyPositions::kAhead].key);
+      }
       Record& each = records_[i];
       if (!there || tier_->index_.Find(each.key) != tier_->PositionOf(ordinal, each.slot)) {
         each.row = nullptr;

@@ -11,14 +11,12 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kAhead = 16;  // index entries requested before they are needed
-
 // Two records no farther apart are read in one go: measured, a disk takes about as long for two
 // more blocks as for half a read, and the processor saves a whole one.
 constexpr uint64_t kMergeGap = 2 * kBlock;
 
 // Keys whose presence is looked up under a lock at a time.
-constexpr size_t kLookupChunk = 4096;
+constexpr size_t kLookupKeys = 4096;
 
 }  // namespace
 
@@ -50,9 +48,9 @@ void SsdTier::Read(const int64_t* keys, size_t n, char* rows, bool* found) {
     const std::lock_guard<std::mutex> lock(state_mutex_);
     CheckOpen();
     segments = segments_;
-    for (size_t i = 0; i < std::min(n, kAhead); ++i) index_.Prefetch(keys[i]);
+    for (size_t i = 0; i < std::min(n, KeyPositions::kAhead); ++i) index_.Prefetch(keys[i]);
     for (size_t i = 0; i < n; ++i) {
-      if (i + kAhead < n) index_.Prefetch(keys[i + kAhead]);
+      if (i + KeyPositions::kAhead < n) index_.Prefetch(keys[i + KeyPositions::kAhead]);
       const uint64_t position = index_.Find(keys[i]);
       found[i] = position != KeyPositions::kNone;
       if (!found[i]) continue;
@@ -141,7 +139,7 @@ void SsdTier::Erase(const int64_t* keys, size_t n) {
   std::vector<Tombstone> tombstones;
   for (size_t done = 0; done < n;) {
     WaitForCollector();
-    const size_t chunk = std::min(kLookupChunk, n - done);
+    const size_t chunk = std::min(kLookupKeys, n - done);
     bool all = true;
     {
       const std::lock_guard<std::mutex> lock(write_mutex_);
@@ -186,9 +184,9 @@ size_t SsdTier::AppendRows(const int64_t* keys, size_t n, const char* rows, uint
   }
   const std::lock_guard<std::mutex> lock(state_mutex_);
   Segment& segment = *head_->segment();
-  for (size_t i = 0; i < std::min(count, kAhead); ++i) index_.Prefetch(keys[i]);
+  for (size_t i = 0; i < std::min(count, KeyPositions::kAhead); ++i) index_.Prefetch(keys[i]);
   for (size_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) index_.Prefetch(keys[i + kAhead]);
+    if (i + KeyPositions::kAhead < count) index_.Prefetch(keys[i + KeyPositions::kAhead]);
     const uint64_t before = index_.Put(keys[i], PositionOf(head_ordinal_, head_->slots()));
     if (before != KeyPositions::kNone) --SegmentOf(before).live;
     head_->Publish();
@@ -304,13 +302,15 @@ std::vector<int64_t> SsdTier::Keys() const {
 }
 
 void SsdTier::Contains(const int64_t* keys, size_t n, bool* found) const {
-  for (size_t begin = 0; begin < n; begin += kLookupChunk) {
-    const size_t end = std::min(n, begin + kLookupChunk);
+  for (size_t begin = 0; begin < n; begin += kLookupKeys) {
+    const size_t end = std::min(n, begin + kLookupKeys);
     const std::lock_guard<std::mutex> lock(state_mutex_);
     CheckOpen();
-    for (size_t i = begin; i < std::min(end, begin + kAhead); ++i) index_.Prefetch(keys[i]);
+    for (size_t i = begin; i < std::min(end, begin + KeyPositions::kAhead); ++i) {
+      index_.Prefetch(keys[i]);
+    }
     for (size_t i = begin; i < end; ++i) {
-      if (i + kAhead < end) index_.Prefetch(keys[i + kAhead]);
+      if (i + KeyPositions::kAhead < end) index_.Prefetch(keys[i + KeyPositions::kAhead]);
       found[i] = index_.Find(keys[i]) != KeyPositions::kNone;
     }
   }

@@ -25,7 +25,7 @@ uint64_t Inverse(uint64_t odd) {
 }
 
 // Odd, with neither few nor many bits set: such a number hardly mixes.
-uint64_t Factor(uint64_t* state) {
+uint64_t MixFactor(uint64_t* state) {
   for (;;) {
     const uint64_t factor = Mix64(*state += kStride) | 1;
     const int bits = __builtin_popcountll(factor);
@@ -33,7 +33,7 @@ uint64_t Factor(uint64_t* state) {
   }
 }
 
-uint64_t RandomSeed() {
+uint64_t ProcessSeed() {
   if (const char* text = std::getenv("MINDSPORE_REC_HASH_SEED")) {
     return HashBytes(text, std::strlen(text));
   }
@@ -53,7 +53,7 @@ uint64_t RandomSeed() {
 }
 
 ProcessHashers NewHashers() {
-  const uint64_t seed = RandomSeed();
+  const uint64_t seed = ProcessSeed();
   return {BucketHasher(Mix64(seed + 1 * kStride)), BucketHasher(Mix64(seed + 2 * kStride)),
           BucketHasher(Mix64(seed + 3 * kStride))};
 }
@@ -63,9 +63,9 @@ ProcessHashers NewHashers() {
 BucketHasher::BucketHasher(uint64_t seed) {
   uint64_t state = seed;
   flip_ = Mix64(state += kStride);
-  first_ = Factor(&state);
-  second_ = Factor(&state);
-  third_ = Factor(&state);
+  first_ = MixFactor(&state);
+  second_ = MixFactor(&state);
+  third_ = MixFactor(&state);
   first_inverse_ = Inverse(first_);
   second_inverse_ = Inverse(second_);
   third_inverse_ = Inverse(third_);

@@ -3,8 +3,13 @@
 
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 namespace msrec {
+
+// Bytes of what the processor loads at a time, and of the larger pages of memory.
+inline constexpr size_t kCacheLine = 64;
+inline constexpr size_t kHugePage = size_t{2} << 20;
 
 // std::memcpy and std::memset that take null where there are no bytes, as empty buffers have it.
 inline void CopyBytes(void* to, const void* from, size_t bytes) {
@@ -13,6 +18,12 @@ inline void CopyBytes(void* to, const void* from, size_t bytes) {
 
 inline void ZeroBytes(void* to, size_t bytes) {
   if (bytes > 0) std::memset(to, 0, bytes);
+}
+
+// Return the least multiple of `unit` that is at least n.
+template <typename Integer>
+constexpr Integer RoundUp(Integer n, std::common_type_t<Integer> unit) {
+  return (n + unit - 1) / unit * unit;
 }
 
 // Return the bytes of a message's part in front of one that must begin at a multiple of 8.

@@ -11,8 +11,6 @@
 namespace msrec {
 namespace {
 
-IdView View(const std::vector<int64_t>& keys) { return {keys.data(), keys.size(), true}; }
-
 void CopyRows(const ExportedRows& from, size_t at, size_t rows, size_t to, ExportedRows* out) {
   const size_t dim = from.dim, width = from.state_width;
   std::copy_n(from.keys.get() + at, rows, out->keys.get() + to);
@@ -88,7 +86,7 @@ void AllRows::Get(const IdView& ids, const IdFilter& filter, bool insert, float*
   ForParts(insert ? ByChanged(ids, filter) : ByOwner(ids, filter),
            [&](int, const Part& part, auto& rows) {
              values.resize(part.keys.size() * dim);
-             rows.Get(View(part.keys), filter, insert, values.data());
+             rows.Get(ViewOf(part.keys), filter, insert, values.data());
              for (size_t i = 0; i < part.at.size(); ++i) {
                std::copy_n(values.data() + i * dim, dim, out + part.at[i] * dim);
              }
@@ -103,14 +101,14 @@ void AllRows::Put(const IdView& ids, const float* values, size_t value_rows) {
   }
   table_.CheckIds(ids, {});
   ForParts(ByChanged(ids, {}), [&](int, const Part& part, auto& rows) {
-    rows.Put(View(part.keys), Gather(part, values).data(), part.keys.size());
+    rows.Put(ViewOf(part.keys), Gather(part, values).data(), part.keys.size());
   });
 }
 
 void AllRows::Import(const IdView& ids, const float* values) {
   table_.CheckIds(ids, {});
   ForParts(ByChanged(ids, {}), [&](int, const Part& part, auto& rows) {
-    rows.Import(View(part.keys), Gather(part, values).data());
+    rows.Import(ViewOf(part.keys), Gather(part, values).data());
   });
 }
 
@@ -118,7 +116,7 @@ size_t AllRows::Erase(const IdView& ids) {
   table_.CheckIds(ids, {});
   size_t erased = 0;
   ForParts(ByChanged(ids, {}), [&](int worker, const Part& part, auto& rows) {
-    const size_t there = rows.Erase(View(part.keys));
+    const size_t there = rows.Erase(ViewOf(part.keys));
     if (Mine(worker) || !placement().replicated()) erased += there;
   });
   return erased;
@@ -127,7 +125,7 @@ size_t AllRows::Erase(const IdView& ids) {
 void AllRows::Contains(const IdView& ids, bool* out) {
   ForParts(ByOwner(ids, {}), [&](int, const Part& part, auto& rows) {
     const auto found = std::make_unique<bool[]>(part.keys.size());
-    rows.Contains(View(part.keys), found.get());
+    rows.Contains(ViewOf(part.keys), found.get());
     for (size_t i = 0; i < part.at.size(); ++i) out[part.at[i]] = found[i];
   });
 }
@@ -169,7 +167,7 @@ ExportedRows AllRows::ExportKeys(const IdView& keys, bool with_state) {
   const ExportedRows none = table_.ExportKeys({nullptr, 0, true}, with_state);
   ExportedRows all = NewRows(keys.size, none.dim, none.state_width);
   ForParts(ByOwner(keys, {}), [&](int, const Part& part, auto& rows) {
-    const ExportedRows some = rows.ExportKeys(View(part.keys), with_state);
+    const ExportedRows some = rows.ExportKeys(ViewOf(part.keys), with_state);
     for (size_t i = 0; i < part.at.size(); ++i) CopyRows(some, i, 1, part.at[i], &all);
   });
   return all;

@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-thread_local ExchangeScope* innermost = nullptr;
+thread_local ExchangeScope* innermost_scope = nullptr;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -32,16 +32,18 @@ std::string RankList(const std::vector<int>& ranks) {
 }  // namespace
 
 ExchangeScope::ExchangeScope(const char* what, const char* table)
-    : what_(what), table_(table), outer_(innermost) {
-  innermost = this;
+    : what_(what), table_(table), outer_(innermost_scope) {
+  innermost_scope = this;
 }
 
-ExchangeScope::~ExchangeScope() { innermost = outer_; }
+ExchangeScope::~ExchangeScope() { innermost_scope = outer_; }
 
 std::string ExchangeScope::Text() {
-  if (innermost == nullptr) return "";
-  std::string text = innermost->what_;
-  if (*innermost->table_ != '\0') text += std::string(" of table '") + innermost->table_ + "'";
+  if (innermost_scope == nullptr) return "";
+  std::string text = innermost_scope->what_;
+  if (*innermost_scope->table_ != '\0') {
+    text += std::string(" of table '") + innermost_scope->table_ + "'";
+  }
   return text;
 }
 

@@ -13,16 +13,16 @@
 namespace msrec {
 namespace {
 
-constexpr size_t kTask = 1 << 15;  // floats of one task of the pool
-constexpr size_t kLine = 16;       // floats of a cache line
+constexpr size_t kTask = 1 << 15;   // floats of one task of the pool
+constexpr size_t kLineFloats = 16;  // floats of a cache line
 
 float Load(const float* from) { return *from; }
 float Load(const uint16_t* from) { return FromBfloat16(*from); }
 
 // Returns the beginning of a worker's part of n: whole cache lines, as even as they can be.
 size_t PartStart(size_t n, int part, int parts) {
-  const size_t lines = (n + kLine - 1) / kLine;
-  return std::min(n, lines * static_cast<size_t>(part) / parts * kLine);
+  const size_t lines = (n + kLineFloats - 1) / kLineFloats;
+  return std::min(n, lines * static_cast<size_t>(part) / parts * kLineFloats);
 }
 
 // Writes sum over r of weights[r] * received[r * n + i] to sum[i].
@@ -40,14 +40,14 @@ void AddUp(const T* received, size_t n, int size, const float* weights, float* s
 }
 
 // Memory of a calling thread, kept from call to call.
-struct Scratch {
+struct ReduceMemory {
   AlignedMemory joined, sent, received, sum;
   std::vector<size_t> part_bytes, mine_bytes;  // by worker
 };
 
-Scratch& ThreadScratch() {
-  thread_local Scratch scratch;
-  return scratch;
+ReduceMemory& ThreadMemory() {
+  thread_local ReduceMemory memory;
+  return memory;
 }
 
 // Sums `n` values, which travel as T: `values` has this worker's and gets the sums.
@@ -57,7 +57,7 @@ void SumParts(Communicator& channel, T* values, size_t n, const float* weights) 
   const int rank = channel.rank();
   const auto count = [&](int r) { return PartStart(n, r + 1, size) - PartStart(n, r, size); };
   const size_t mine = count(rank);
-  Scratch& scratch = ThreadScratch();
+  ReduceMemory& scratch = ThreadMemory();
   scratch.mine_bytes.assign(size, mine * sizeof(T));
   scratch.part_bytes.resize(size);
   for (int r = 0; r < size; ++r) scratch.part_bytes[r] = count(r) * sizeof(T);
@@ -87,7 +87,7 @@ size_t TotalSize(const std::vector<SummedSpan>& spans) {
 void WeightedSum(Communicator& channel, float* data, size_t n, const float* weights,
                  WireType wire) {
   if (wire == WireType::kFloat32) return SumParts(channel, data, n, weights);
-  auto* rounded = static_cast<uint16_t*>(ThreadScratch().sent.AtLeast(n * sizeof(uint16_t) + 1));
+  auto* rounded = static_cast<uint16_t*>(ThreadMemory().sent.AtLeast(n * sizeof(uint16_t) + 1));
   ForBlocks(n, kTask, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) rounded[i] = ToBfloat16(data[i]);
   });
@@ -108,7 +108,7 @@ void WeightedSum(Communicator& channel, const std::vector<SummedSpan>& spans, co
 void WeightedSum(Communicator& channel, const std::vector<const float*>& from,
                  const std::vector<SummedSpan>& spans, const float* weights, WireType wire) {
   const size_t n = TotalSize(spans);
-  auto* joined = static_cast<float*>(ThreadScratch().joined.AtLeast(n * sizeof(float) + 1));
+  auto* joined = static_cast<float*>(ThreadMemory().joined.AtLeast(n * sizeof(float) + 1));
   float* at = joined;
   for (size_t i = 0; i < spans.size(); ++i) at = std::copy_n(from[i], spans[i].size, at);
   WeightedSum(channel, joined, n, weights, wire);
@@ -123,7 +123,7 @@ void ReserveSum(const Communicator& channel, const std::vector<SummedSpan>& span
   const int size = channel.size();
   const size_t n = TotalSize(spans);
   const size_t mine = PartStart(n, channel.rank() + 1, size) - PartStart(n, channel.rank(), size);
-  Scratch& scratch = ThreadScratch();
+  ReduceMemory& scratch = ThreadMemory();
   scratch.joined.AtLeast(n * sizeof(float) + 1);
   scratch.received.AtLeast(mine * size * sizeof(float) + 1);
   scratch.mine_bytes.reserve(size);

@@ -24,8 +24,6 @@ constexpr auto kTableLimit = std::chrono::seconds(10);
 std::mutex the_mutex;
 std::unique_ptr<RowService> the_service;
 
-IdView View(const std::vector<int64_t>& ids) { return {ids.data(), ids.size(), true}; }
-
 // Run the request on the table, and write the reply.
 void Handle(Table& table, RowRequest what, MessageReader* in, MessageWriter* out) {
   const size_t dim = table.dim();
@@ -35,27 +33,27 @@ void Handle(Table& table, RowRequest what, MessageReader* in, MessageWriter* out
       const std::vector<int64_t> ids = ReadIds(in);
       const IdFilter filter = ReadFilter(in);
       std::vector<float> values(ids.size() * dim);
-      table.Get(View(ids), filter, what == RowRequest::kInsert, values.data());
+      table.Get(ViewOf(ids), filter, what == RowRequest::kInsert, values.data());
       out->PutBytes(values.data(), values.size() * sizeof(float));
       return;
     }
     case RowRequest::kPut: {
       const std::vector<int64_t> ids = ReadIds(in);
-      table.Put(View(ids), in->TakeArray<float>(ids.size() * dim).get(), ids.size());
+      table.Put(ViewOf(ids), in->TakeArray<float>(ids.size() * dim).get(), ids.size());
       return;
     }
     case RowRequest::kImport: {
       const std::vector<int64_t> ids = ReadIds(in);
-      table.Import(View(ids), in->TakeArray<float>(ids.size() * dim).get());
+      table.Import(ViewOf(ids), in->TakeArray<float>(ids.size() * dim).get());
       return;
     }
     case RowRequest::kErase:
-      out->Put(static_cast<uint64_t>(table.Erase(View(ReadIds(in)))));
+      out->Put(static_cast<uint64_t>(table.Erase(ViewOf(ReadIds(in)))));
       return;
     case RowRequest::kContains: {
       const std::vector<int64_t> ids = ReadIds(in);
       const auto found = std::make_unique<bool[]>(ids.size());
-      table.Contains(View(ids), found.get());
+      table.Contains(ViewOf(ids), found.get());
       out->PutBytes(found.get(), ids.size());
       return;
     }
@@ -72,7 +70,7 @@ void Handle(Table& table, RowRequest what, MessageReader* in, MessageWriter* out
       return;
     case RowRequest::kExportKeys: {
       const bool with_state = in->TakeBool();
-      WriteRows(table.ExportKeys(View(ReadIds(in)), with_state), out);
+      WriteRows(table.ExportKeys(ViewOf(ReadIds(in)), with_state), out);
       return;
     }
     case RowRequest::kExplain:
