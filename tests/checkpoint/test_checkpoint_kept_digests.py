@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,29 @@ from tests.cache.redis_server import RedisServer, need_server
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
 
-def lookup_of(kind: str, name: str, path: Path) -> Any:
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Function that starts a server, which the test's end ends, and returns its URL."""
+    servers: list[RedisServer] = []
+
+    def start() -> str:
+        need_server()
+        servers.append(RedisServer(tmp_path / "redis"))
+        return servers[-1].url
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def lookup_of(kind: str, name: str, path: Path, redis: Callable[[], str]) -> Any:
     if kind == "static":
         return EmbeddingLookup(400, 16, name=name)
     if kind == "aged":
         eviction = Eviction(max_idle_steps=8)
         return HashEmbeddingLookup(16, ms.int64, name=name, eviction=eviction)
     if kind == "redis":
-        need_server()
-        cache = CacheConfig(host_rows=64, remote=RedisServer(path / "redis").url)
+        cache = CacheConfig(host_rows=64, remote=redis())
     elif kind == "static_ssd":
         cache = CacheConfig(host_rows=64, ssd_path=path / "ssd")
         return EmbeddingLookup(400, 16, name=name, cache=cache)
@@ -49,10 +64,14 @@ def lookup_of(kind: str, name: str, path: Path) -> Any:
 
 @pytest.mark.parametrize("kind", ["aged", "ssd", "redis", "static", "static_ssd"])
 def test_deltas_have_the_digest_of_their_state(
-    tmp_path: Path, unique: Any, kind: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    unique: Any,
+    kind: str,
+    redis: Callable[[], str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = unique()
-    net = nn.SequentialCell(lookup_of(kind, name, tmp_path), nn.Flatten(), nn.Dense(32, 1))
+    net = nn.SequentialCell(lookup_of(kind, name, tmp_path, redis), nn.Flatten(), nn.Dense(32, 1))
     model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params(), 0.1))
     rng = np.random.default_rng(5)
     batches = [(rng.integers(0, 400, (16, 2)), np.ones((16, 1), np.float32)) for _ in range(60)]
