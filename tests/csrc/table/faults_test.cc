@@ -625,7 +625,8 @@ TEST_P(TableFaults, EveryCallDoesAllOrNothing) {
   if (lives < kLives) return;
   EXPECT_GT(compared_digests, kFewer > 1 ? 0 : 20);
   if (faults != "float_mode" && faults != "threads") EXPECT_GT(thrown, 20);
-  if (all_threads) EXPECT_GT(AllocationFaults::on_other_threads(), before);
+  // Of the few lives under sanitizers, none may have workers that allocate.
+  if (all_threads && kFewer == 1) EXPECT_GT(AllocationFaults::on_other_threads(), before);
 }
 
 }  // namespace
