@@ -26,6 +26,9 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
     "tests/online/test_online_effectively_once.py::test_kills_of_the_trainer": (),
     "tests/online/test_online_combination.py::test_reading_ahead_changes_no_bit": (),
     "tests/online/test_online_interrupted.py::test_sigterm": (),
+    "tests/online/test_online_full_disk.py::test_a_disk_that_fills_up": (),
+    "tests/stream/test_stream_worker.py::test_kills_lose_and_double_nothing": (),
+    "tests/stream/test_stream_writer.py::test_a_broker_that_dies_and_comes_back": (),
     "tests/serving/server/test_serving_process.py::"
     "test_starts_without_checkpoint_follows_and_stops": ("15",),
     "tests/serving/server/test_serving_scrub_server.py::test_nothing_is_found_while_deltas_come": (
@@ -42,6 +45,9 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
     "tests/stream/test_stream_clock.py::test_a_sender_whose_clock_is_wrong": ("2",),
     "tests/stream/test_stream_broker.py::test_messages_survive_kill_and_restart": (),
     # Several workers.
+    "tests/parallel/test_parallel_networks.py::test_another_number_of_workers_goes_on": (),
+    "tests/parallel/test_two_hosts.py::"
+    "test_two_hosts_have_the_losses_of_two_workers_of_one_host": (),
     "tests/optim/test_over_workers.py::test_workers_train_what_one_process_does": (
         "2-graph-bfloat16",
     ),
@@ -50,6 +56,7 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "finish",
     ),
     "tests/parallel/test_parallel_exchanges.py::test_workers_of_a_plain_mpirun": (),
+    "tests/parallel/test_parallel_failures.py::test_one_that_ends": ("kill-*", "fewer steps-*"),
     "tests/parallel/test_parallel_failures.py::"
     "test_one_that_takes_its_time_at_the_end_is_waited_for": (),
     "tests/parallel/test_parallel_loop_train.py::"
