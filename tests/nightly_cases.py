@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of which every run has some cases only; a nightly run has all.
 
-Of each test: the ids of the cases that every run has (`*` is any text), so that each kind of thing
-is tried once in the time that a run may take. What the others would find, a case that stays finds
-in most of its forms: another optimizer, model or number of workers, the same kill in a smaller
-program.
+`EVERY_RUN` has the ids of the cases that every run has (`*` is any text), so that each kind of
+thing is tried once in the time that a run may take. What the others would find, a case that stays
+finds in most of its forms: another optimizer, model or number of workers, the same kill in a
+smaller program.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.nightly_cases import EVERY_RUN
-
-ROOT = Path(__file__).parents[1]
+from tests.run_python import ROOT
 
 
 def test_all_are_there() -> None:

@@ -112,8 +112,8 @@ class DigestSums {
     of_.erase(seen);
   }
 
-  // Where some sums of the map are, since most rows were last seen at the same few times. Others
-  // are found in the map.
+  // Keeps pointers to sums of the map that were used lately: most rows were last seen at the same
+  // few times, so that few sums are searched for.
   class Recent {
    public:
     struct Sum {

@@ -625,7 +625,7 @@ TEST_P(TableFaults, EveryCallDoesAllOrNothing) {
   if (lives < kLives) return;
   EXPECT_GT(compared_digests, kFewer > 1 ? 0 : 20);
   if (faults != "float_mode" && faults != "threads") EXPECT_GT(thrown, 20);
-  // Of the few lives under sanitizers, none may have workers that allocate.
+  // Under sanitizers there are so few lives that perhaps no worker allocates in them.
   if (all_threads && kFewer == 1) EXPECT_GT(AllocationFaults::on_other_threads(), before);
 }
 
