@@ -12,23 +12,33 @@ from typing import Any
 
 from mindspore import nn
 
-from mindspore_rec.checkpoint.chain import Entry, entry_name
+from mindspore_rec.checkpoint.chain import Entry, entry_at, entry_name
 from mindspore_rec.checkpoint.manifest import new_id
 from mindspore_rec.checkpoint.merge import merge_chain
-from mindspore_rec.checkpoint.run_directory import chain_of_all, remove_after, remove_old
+from mindspore_rec.checkpoint.run_directory import chain_of_all, remove_old
 from mindspore_rec.checkpoint.snapshot import Delta, write_full
 from mindspore_rec.checkpoint.team import ALONE, Team
 from mindspore_rec.checkpoint.worker import Worker
-from mindspore_rec.checkpoint.write import write_checkpoint
+from mindspore_rec.checkpoint.write import summary, write_checkpoint
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.parallel.group import WorkerGroup
 from mindspore_rec.parameter import TableParameter
+from mindspore_rec.sync import sync
 
 __all__ = ["RunWriter", "Save"]
 
 logger = logging.getLogger("mindspore_rec")
 
 _HOLDER = "checkpoint"  # of marks
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """A delta that could not be written: where it was to be, and the seconds that it took."""
+
+    path: Path
+    stall_seconds: float
+    write_seconds: float
 
 
 @dataclass(frozen=True)
@@ -92,7 +102,7 @@ class RunWriter:
         self._unsaved: list[tuple[TableParameter, int]] = []  # marks of what is being written
         self._writer: Worker | None = None
         self._merger: Worker | None = None
-        self._failed = False  # whether the last delta could not be written
+        self._failed: _Failed | None = None  # the last delta, if it could not be written
         self._team = self._writers = self._mergers = ALONE
 
     @property
@@ -130,7 +140,7 @@ class RunWriter:
         self._run = self._team.first(new_id)
         self._mark(tables.values())
         target = self._directory / entry_name(step, "full")
-        fields = self._fields("full", step, None, None)
+        fields = self._fields("full", step, None)
         shares = self._team.shares
 
         def write(directory: Path) -> dict[str, Any]:
@@ -165,19 +175,20 @@ class RunWriter:
         marks = [(table, table.marks.new()) for table in tables.values()]
         delta.take_digests(tables)
         self._keep_digests_of(tables.values())  # where a digest was dropped since
-        of_delta = self._fields("delta", step, self._state, _watermark(tables.values()))
+        fields = self._fields("delta", step, _watermark(tables.values()))
         target = self._directory / entry_name(step, "delta")
-
-        def fields() -> dict[str, Any]:
-            self._remove_failed()
-            return of_delta()
-
         stall = time.perf_counter() - begin
 
         def write() -> None:
-            begin = time.perf_counter()
-            written = write_checkpoint(target, fields, delta.write, self._writers)
-            self._written(target, written, stall, time.perf_counter() - begin)
+            self._take_failed()
+            if self.saved_step != step:
+                begin = time.perf_counter()
+                try:
+                    written = write_checkpoint(target, fields, delta.write, self._writers)
+                except OSError:
+                    self._failed = _Failed(target, stall, time.perf_counter() - begin)
+                    raise
+                self._written(target, written, stall, time.perf_counter() - begin)
             if full:
                 self._merge()
 
@@ -192,23 +203,31 @@ class RunWriter:
             self._writer.wait()
         except OSError as error:
             self.failures += 1
-            self._failed = True
             logger.warning("a delta could not be written to %s: %s", self._directory, error)
             return
         for table, mark in marks:
             table.marks.hold(_HOLDER, mark)
 
-    def _remove_failed(self) -> None:
-        """Remove a delta that counts as failed and could not be taken back, before the next one.
+    def _take_failed(self) -> None:
+        """Take a failed delta for saved if it is there nevertheless, before the next is written.
 
-        Both start from the same state: with both there, no chain leads past the first.
+        Its name could be neither synced nor changed back. A predictor may answer by its state
+        already, so it must stay, and the next delta must start from it: no chain leads past two
+        deltas that start from one state.
 
         Raises:
-            OSError: it cannot be removed; then the next delta must not be written either.
+            OSError: its name still cannot be synced; then the next delta must not be written either.
         """
-        if self._failed:
-            remove_after(self._directory, self.saved_step)
-            self._failed = False
+        failed, team = self._failed, self._writers
+        if failed is None:
+            return
+        if team.first(failed.path.is_dir):
+            team.first(lambda: sync(self._directory))
+            manifest = team.each(lambda: entry_at(failed.path)).manifest
+            self._written(
+                failed.path, summary(manifest), failed.stall_seconds, failed.write_seconds
+            )
+        self._failed = None
 
     def finish_merge(self) -> None:
         """Wait for the full checkpoint that is being merged."""
@@ -284,16 +303,19 @@ class RunWriter:
             logger.warning("announcing %s failed", path, exc_info=True)
 
     def _fields(
-        self, kind: str, step: int, parent: str | None, watermark: int | None
+        self, kind: str, step: int, watermark: int | None
     ) -> Callable[[], dict[str, Any]]:
-        """Return a function that gives a manifest's fields, with a new id of the state."""
+        """Return a function that gives a manifest's fields, with a new id of the state.
+
+        A delta's parent is the newest state at the time of the call.
+        """
         now = time.time()
         return lambda: {
             "kind": kind,
             "step": step,
             "run": self._run,
             "state": new_id(),
-            "parent": parent,
+            "parent": self._state if kind == "delta" else None,
             "saved_at": now,
             "watermark": watermark,
             "model": self._model,

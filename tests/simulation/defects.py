@@ -129,7 +129,7 @@ def failed_delta_stays() -> list[Replaced]:
 
     Two errors have to meet, which few seeds do (468): a test of its own makes them.
     """
-    return [(run_writer.RunWriter, "_remove_failed", lambda self: None)]
+    return [(run_writer.RunWriter, "_take_failed", lambda self: None)]
 
 
 def removal_not_synced() -> list[Replaced]:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ def export_network(
                 Tensor(np.zeros((_exported_rows(spec), *spec.shape[1:]), spec.dtype))
                 for spec in inputs
             )
-            ms.export(Served(cell), *arrays, file_name=str(file), file_format="ONNX")
+            with _syntax_level_kept():
+                ms.export(Served(cell), *arrays, file_name=str(file), file_format="ONNX")
         found = onnx.load(str(file))
     parameters = {each.name: each for each in dense_parameters(cell)}
     free_batch(found)
@@ -113,6 +115,17 @@ def export_network(
         )
     compare(made, runner, tables, parameters)
     return made
+
+
+@contextmanager
+def _syntax_level_kept() -> Iterator[None]:
+    """Put MindSpore's `jit_syntax_level` back: an export that fails leaves it STRICT, and no graph
+    that assigns rows of a MapParameter can be compiled then."""
+    before = ms.get_context("jit_syntax_level")
+    try:
+        yield
+    finally:
+        ms.set_context(jit_syntax_level=before)
 
 
 def _exported_rows(spec: TensorSpec) -> int:

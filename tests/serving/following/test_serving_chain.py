@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from mindspore_rec import load_checkpoint, save_checkpoint
 from mindspore_rec.checkpoint.chain import entry_name
+from mindspore_rec.checkpoint.manifest import MANIFEST
 from mindspore_rec.serving import ChainError, Predictor
 from tests.serving.serving_network import UNKNOWN, Marked, ids, train
 
@@ -81,7 +83,8 @@ def test_loads_the_newest_state(run: Path, graph_mode: None) -> None:
         assert (status.version, status.lag, status.error) == (6, 0, None)
         assert (status.fulls_loaded, status.deltas_applied) == (1, 2)
         assert marks(predictor) == {6.0}
-        assert 0 < status.age_seconds < 600
+        age = time.time() - json.loads((delta(run, 6) / MANIFEST).read_text())["saved_at"]
+        assert status.age_seconds == pytest.approx(age, abs=60)
         assert not predictor.network.one.embedding_table.has_optimizer
 
 
