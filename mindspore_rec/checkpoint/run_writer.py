@@ -216,7 +216,7 @@ class RunWriter:
         deltas that start from one state.
 
         Raises:
-            OSError: its name still cannot be synced; then the next delta must not be written either.
+            OSError: its name still cannot be synced; then the next delta must not be written.
         """
         failed, team = self._failed, self._writers
         if failed is None:
