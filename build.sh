@@ -281,6 +281,7 @@ prepare_native() {
   need_compiler
   need_python
   say "Compiling the native core"
+  rm -rf "$NATIVE_OBJECTS"  # the C++ tests link all objects that are there
   MINDSPORE_REC_JOBS=$JOBS "$VENV/bin/python" setup.py -q build_ext --inplace \
     --build-temp "$NATIVE_OBJECTS"
   echo "$now $(digest <"$built")" >"$stamp"
@@ -440,7 +441,7 @@ take_shards() {
 # The core is that of the wheel, as prepare_native has compiled it.
 run_cpp_tests() {
   say "C++ tests"
-  build_cpp_tests build/csrc-native -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS/mindspore_rec/csrc"
+  build_cpp_tests build/csrc-native -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS"
   run_shards build/csrc-native/msrec_tests
 }
 
@@ -448,7 +449,7 @@ run_cpp_tests() {
 compare_counts() {
   say "Counted instructions"
   cmake -S tests/csrc -B build/csrc-native -G Ninja \
-    -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS/mindspore_rec/csrc" >/dev/null
+    -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS" >/dev/null
   ninja -C build/csrc-native -j "$JOBS" --quiet msrec_counted msrec_meter
   "$VENV/bin/python" -m tests.counted.run --programs build/csrc-native "$@"
 }

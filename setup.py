@@ -46,6 +46,12 @@ FILE_FLAGS = {
     for name, flags in (("avx2", AVX2_FLAGS), ("avx512", AVX512_FLAGS))
 }
 X86_ONLY = set(FILE_FLAGS)
+UNIT_FILES = {"bindings": 6, "core": 8}
+# GCC warns of members whose types are in anonymous namespaces, since it takes each file of a unit
+# for a header.
+UNIT_BEGIN = """#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wsubobject-linkage"
+#endif"""
 
 
 def is_x86() -> bool:
@@ -60,6 +66,31 @@ def baseline_flags() -> list[str]:
 def sources() -> list[str]:
     found = sorted((ROOT / CSRC).rglob("*.cc"))
     return [str(p.relative_to(ROOT)) for p in found if is_x86() or p.name not in X86_ONLY]
+
+
+def translation_units(directory: Path) -> list[str]:
+    """Return what is compiled: files that include several sources, and sources that stay alone.
+
+    What headers define is parsed and compiled once for all of them; of the bindings, that is four
+    fifths. Names in anonymous namespaces must differ therefore. Sources alone are those with an
+    instruction set of their own, and those with the same macros and names for the baseline's.
+
+    Args:
+        directory: where these files are written.
+    """
+    alone = [each for each in sources() if Path(each).stem.endswith(("_base", "_avx2", "_avx512"))]
+    bindings = [each for each in sources() if Path(each).parent.name == "bindings"]
+    core = [each for each in sources() if each not in (*alone, *bindings)]
+    directory.mkdir(parents=True, exist_ok=True)
+    units = []  # those that take longest come first
+    for name, files in (("bindings", bindings), ("core", core)):
+        for first in range(0, len(files), UNIT_FILES[name]):
+            made = directory / f"{name}_{first}.cc"
+            included = files[first : first + UNIT_FILES[name]]
+            lines = [f'#include "{Path(each).relative_to(CSRC).as_posix()}"' for each in included]
+            made.write_text("\n".join([UNIT_BEGIN, *lines, ""]))
+            units.append(str(made))
+    return units + alone
 
 
 def depends() -> list[str]:
@@ -98,6 +129,10 @@ def shim() -> list[Extension]:
     ]
 
 
+def units_of(ext: Extension, directory: Path) -> list[str]:
+    return translation_units(directory) if ext.name.endswith("._native") else ext.sources
+
+
 class BuildNative(build_ext):
     """Compiles the files side by side, each with its own instruction set."""
 
@@ -124,7 +159,7 @@ class BuildNative(build_ext):
 
         jobs = int(os.environ.get("MINDSPORE_REC_JOBS", 0)) or os.cpu_count()
         with ThreadPoolExecutor(jobs) as pool:
-            objects = list(pool.map(compile_one, ext.sources))
+            objects = list(pool.map(compile_one, units_of(ext, Path(self.build_temp) / "units")))
         target = self.get_ext_fullpath(ext.name)
         self.mkpath(os.path.dirname(target))
         self.compiler.link_shared_object(

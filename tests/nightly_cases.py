@@ -18,206 +18,171 @@ from tests.nightly import NIGHTLY
 
 __all__ = ["EVERY_RUN", "skip_nightly_cases"]
 
-# Rules whose states have each number of columns, and all options of a step at once.
-_RULES = ("sgd", "adagrad", "lazy_adam", "ftrl", "clipped_scaled_decayed")
-
 EVERY_RUN: dict[str, tuple[str, ...]] = {
-    # Programs that are killed, over Kafka: those with the most parts stay.
-    "tests/online/test_online_effectively_once.py::test_kills_of_the_trainer": (),
-    "tests/online/test_online_combination.py::test_reading_ahead_changes_no_bit": (),
-    "tests/online/test_online_interrupted.py::test_sigterm": (),
-    "tests/online/test_online_full_disk.py::test_a_disk_that_fills_up": (),
-    "tests/stream/test_stream_worker.py::test_kills_lose_and_double_nothing": (),
-    "tests/stream/test_stream_writer.py::test_a_broker_that_dies_and_comes_back": (),
-    "tests/serving/server/test_serving_process.py::"
-    "test_starts_without_checkpoint_follows_and_stops": ("15",),
-    "tests/serving/server/test_serving_scrub_server.py::test_nothing_is_found_while_deltas_come": (
-        "2",
-    ),
-    "tests/serving/following/test_serving_scrub.py::test_nothing_is_found_while_deltas_come": (
-        "int8",
-        "redis",
-    ),
-    "tests/serving/following/test_serving_scrub_faults.py::test_in_memory": ("float32", "int4"),
-    "tests/launch/test_launch_runs.py::test_a_signal_asks_all_workers_to_stop": ("15",),
-    "tests/train/test_train_interrupt.py::"
-    "test_a_signal_finishes_the_step_and_leaves_the_table_whole": ("dataset-2", "silent-15"),
-    "tests/stream/test_stream_clock.py::test_a_sender_whose_clock_is_wrong": ("2",),
-    "tests/stream/test_stream_broker.py::test_messages_survive_kill_and_restart": (),
-    # Several workers.
-    "tests/parallel/test_parallel_networks.py::test_another_number_of_workers_goes_on": (),
-    "tests/parallel/test_two_hosts.py::"
-    "test_two_hosts_have_the_losses_of_two_workers_of_one_host": (),
-    "tests/optim/test_over_workers.py::test_workers_train_what_one_process_does": (
-        "2-graph-bfloat16",
-    ),
-    "tests/parallel/test_parallel_rows.py::test_rows_of_all_workers_from_any": ("3",),
-    "tests/parallel/test_parallel_ends.py::test_operators_that_the_program_did_not_wait_for": (
-        "finish",
-    ),
-    "tests/parallel/test_parallel_exchanges.py::test_workers_of_a_plain_mpirun": (),
-    "tests/parallel/test_parallel_failures.py::test_one_that_ends": ("kill-*", "fewer steps-*"),
-    "tests/parallel/test_parallel_failures.py::"
-    "test_one_that_takes_its_time_at_the_end_is_waited_for": (),
-    "tests/parallel/test_parallel_loop_train.py::"
-    "test_what_does_not_fit_is_one_sentence_and_all_end": (
-        "differing-ValueError: train_dataset must be the same on all workers",
-    ),
-    "tests/models/test_models_workers.py::"
-    "test_workers_divide_the_evaluation_and_have_its_numbers": (),
-    # Trainings and benchmarks by their commands.
-    "tests/models/test_mmoe_commands.py::test_census_income_auc": (),
-    "tests/models/test_mmoe_commands.py::test_several_seeds_are_what_each_is_alone": (),
-    "tests/models/test_wide_deep_commands.py::test_the_same_seed_gives_the_same_figures": (),
-    "tests/models/test_criteo_x1.py::test_the_very_configuration_runs": ("deepfm",),
-    "tests/examples/test_examples_online_benchmarks.py::"
-    "test_learning_online_pays_where_users_are_new": (),
-    "tests/benchmarks/test_benchmarks_dynamic.py::test_the_policies_did_their_work": (),
-    "tests/benchmarks/test_benchmarks_dynamic.py::test_the_sweep_takes_nearly_all_rows": (),
-    "tests/benchmarks/test_benchmarks_cache.py::test_multi_level_cache": ("redis",),
-    "tests/benchmarks/test_peers.py::test_peers_that_are_missing_are_left_out": (),
-    "tests/benchmarks/test_model_benchmarks.py::test_model_step": (),
     "tests/benchmarks/test_accuracy_benchmarks.py::test_baselines_come_near_the_truth": (
         "logistic regression",
         "boosted trees",
     ),
-    "tests/serving/test_serving_benchmark.py::test_serving_load_runs": (),
-    "tests/examples/test_examples_dynamic_features.py::test_rows_stay_bounded": (),
-    "tests/docs/test_docs_your_first_model.py::test_from_file_to_prediction": ("csv",),
-    "tests/feature/test_feature_convert_example.py::test_the_examples_command_line": (),
-    # Models.
-    "tests/models/test_click_models_precision.py::test_half_precision_learns_as_single_does": (
-        "dcn-float16",
-        "dlrm-bfloat16",
+    "tests/benchmarks/test_benchmarks_cache.py::test_multi_level_cache": ("redis",),
+    "tests/benchmarks/test_benchmarks_dynamic.py::test_the_policies_did_their_work": (),
+    "tests/benchmarks/test_benchmarks_dynamic.py::test_the_sweep_takes_nearly_all_rows": (),
+    "tests/benchmarks/test_benchmarks_run.py::test_grouped_tables": (),
+    "tests/benchmarks/test_model_benchmarks.py::test_model_step": (),
+    "tests/benchmarks/test_peers.py::test_peers_that_are_missing_are_left_out": (),
+    "tests/cache/test_cache_device.py::test_admission_and_eviction": (
+        "permit_filter_value",
+        "eviction2",
     ),
-    "tests/models/test_click_models_cache.py::test_rows_on_ssd_learn_the_same_bits": ("held1",),
-    "tests/models/test_mmoe_switches.py::test_rows_on_ssd_learn_the_same_bits": ("embedding1",),
-    "tests/models/test_mmoe_switches.py::test_half_precision_learns_as_single_does": (),
-    "tests/models/test_mmoe_switches.py::test_a_lookup_a_field_changes_no_bit": (),
+    "tests/cache/test_cache_device.py::test_any_number_of_slots": (
+        "graph-3-lfu",
+        "pynative-1-lfu",
+        "pynative-20-lru",
+    ),
+    "tests/cache/test_cache_device.py::test_cells_that_combine_rows": (
+        "graph-beside",
+        "graph-grouped",
+        "pynative-*",
+    ),
+    "tests/cache/test_cache_device.py::test_every_optimizer_gives_the_same_bits": (
+        "sgd",
+        "lazy_adam",
+        "clipped_scaled_decayed",
+    ),
+    "tests/cache/test_cache_device_graph.py::test_every_optimizer_agrees": (
+        "sgd",
+        "clipped_scaled_decayed",
+    ),
+    "tests/cache/test_cache_same_bits.py::test_prefetch": ("lru-0", "lfu-3"),
+    "tests/cache/test_cache_scrub.py::test_nothing_is_found_over_redis": ("redis+ssd",),
+    "tests/checkpoint/test_checkpoint_deltas.py::test_base_and_deltas_are_a_full_save": (
+        "0",
+        "4",
+        "7",
+        "10",
+    ),
+    "tests/checkpoint/test_checkpoint_directory.py::test_damage_is_named_and_changes_nothing": (
+        "table_0.arrow-truncate",
+        "table_0.arrow-flip",
+        "dense.safetensors-remove",
+    ),
+    "tests/checkpoint/test_checkpoint_hostile.py::test_any_bytes": (
+        "000000000004.delta-counters_1.sketch",
+        "000000000000.full-table_0.arrow",
+        "000000000004.delta-dense.safetensors",
+        "000000000002.delta-deleted_0.arrow",
+    ),
+    "tests/checkpoint/test_checkpoint_of_mindspore.py::"
+    "test_a_restart_says_nothing_of_parameters_that_are_not_loaded": (),
+    "tests/checkpoint/test_checkpoint_of_mindspore.py::"
+    "test_weights_without_their_rows_are_an_error_at_the_first_lookup": (
+        "graph-load_by_state_dict",
+        "pynative-load_by_file",
+        "pynative-load_by_list",
+    ),
+    "tests/checkpoint/test_checkpoint_parts.py::test_any_number_of_workers_goes_on_as_one": (
+        "1-count and steps",
+        "2-plain",
+        "3-count and seconds",
+        "4-sketch",
+    ),
+    "tests/checkpoint/test_checkpoint_run.py::test_damage_is_named_and_changes_nothing": (
+        "swap-delta",
+        "remove-delta",
+        "flip-full",
+        "truncate-full",
+    ),
+    "tests/checkpoint/test_checkpoint_run.py::test_it_goes_on_bit_for_bit": ("cadence1",),
+    "tests/checkpoint/test_checkpoint_workers.py::test_a_full_disk_of_one_worker_is_one_of_all": (),
+    "tests/checkpoint/test_checkpoint_workers.py::test_two_workers_write_one_run": (),
+    "tests/datasets/test_datasets_criteo_parts.py::"
+    "test_a_killed_conversion_goes_on_to_the_same_bytes": ("parquet",),
+    "tests/docs/test_docs_your_first_model.py::test_from_file_to_prediction": ("csv",),
+    "tests/examples/test_examples_dynamic_features.py::test_auc_stays": (),
+    "tests/examples/test_examples_dynamic_features.py::test_rows_stay_bounded": (),
+    "tests/examples/test_examples_online_benchmarks.py::"
+    "test_learning_online_pays_where_users_are_new": (),
+    "tests/feature/test_feature_convert_example.py::test_the_examples_command_line": (),
+    "tests/feature/test_feature_convert_revert.py::test_the_objects_of_before_are_back": ("hash",),
+    "tests/feature/test_feature_convert_training.py::"
+    "test_trains_with_the_loss_curve_of_the_ordinary_network": (
+        "DeepFM-hash-nn.Embedding-SGD",
+        "DeepFM-hash-mint.nn.Embedding-SGD",
+        "TwoTower-static-nn.EmbeddingLookup CPU-SGD",
+        "TwoTower-hash-nn.Embedding-Adam",
+    ),
+    "tests/feature/test_feature_many_lookups.py::"
+    "test_networks_made_again_do_not_use_lookups_up": (),
+    "tests/launch/test_launch_runs.py::test_a_signal_asks_all_workers_to_stop": ("15",),
+    "tests/models/test_click_commands.py::test_several_seeds_give_mean_and_deviation": (),
+    "tests/models/test_click_models.py::test_admission_and_eviction_by_configuration": (
+        "one-held0-30",
+        "per_field-held2-12",
+    ),
     "tests/models/test_click_models.py::test_learns_what_two_fields_decide_together": (
-        "wide_deep-hash",
-        "dcn_v2-hash",
         "deepfm-static_per_field",
         "dlrm-hash",
     ),
     "tests/models/test_click_models.py::test_trained_logits_are_the_formula": (
         "dcn_v2-embed",
-        "dlrm-embed",
         "dcn-concat",
     ),
-    "tests/models/test_click_models.py::test_admission_and_eviction_by_configuration": (
-        "one-held0-30",
-        "per_field-held2-12",
+    "tests/models/test_click_models_cache.py::test_rows_on_ssd_learn_the_same_bits": ("held1",),
+    "tests/models/test_click_models_precision.py::test_half_precision_learns_as_single_does": (
+        "dlrm-bfloat16",
     ),
-    "tests/models/test_wide_deep_net.py::test_logits_are_the_formula_after_training": (
-        "graph-2-hash",
-        "graph-0-static",
-        "graph-2-device",
-        "pynative-2-hash",
-    ),
+    "tests/models/test_criteo_x1.py::test_the_very_configuration_runs": ("deepfm",),
+    "tests/models/test_mmoe_commands.py::test_census_income_auc": (),
+    "tests/models/test_mmoe_commands.py::test_several_seeds_are_what_each_is_alone": (),
     "tests/models/test_mmoe_net.py::test_logits_are_the_formula_after_training": (
         "graph-2",
         "pynative-0",
     ),
-    "tests/serving/network/test_serving_onnx.py::test_onnx_answers_are_those_of_mindspore": (
-        "wide_deep_multi",
-        "wide_deep_embed",
-        "dcn_bn",
-        "dcn_v2_mixture_bn",
-        "deepfm",
-        "dlrm_bn",
-        "mmoe",
+    "tests/models/test_mmoe_switches.py::test_a_lookup_a_field_changes_no_bit": (),
+    "tests/models/test_mmoe_switches.py::test_every_kind_learns": ("embedding2",),
+    "tests/models/test_mmoe_switches.py::test_half_precision_learns_as_single_does": (),
+    "tests/models/test_mmoe_switches.py::test_rows_on_ssd_learn_the_same_bits": (),
+    "tests/models/test_models_config.py::test_a_model_of_one_task_takes_numbered_ids": ("held0",),
+    "tests/models/test_models_workers.py::"
+    "test_workers_divide_the_evaluation_and_have_its_numbers": (),
+    "tests/models/test_wide_deep_commands.py::"
+    "test_eval_of_the_saved_model_gives_the_trained_auc": (),
+    "tests/models/test_wide_deep_commands.py::test_the_same_seed_gives_the_same_figures": (),
+    "tests/models/test_wide_deep_net.py::test_logits_are_the_formula_after_training": (
+        "graph-0-static",
+        "graph-2-device",
+        "pynative-2-hash",
     ),
-    # Each optimizer, in graphs of its own.
-    "tests/optim/test_optim_dense_step.py::test_like_mindspores_operators": (
-        "SGD",
-        "RowWiseAdagrad",
-        "LazyAdam-nesterov",
-        "AdamW",
-        "FTRL-power",
-        "RMSProp-centered",
+    "tests/nn/test_nn_batch_norm_fused.py::test_fused_is_mindspores_in_both_modes": (
+        "graph-0.5-gelu",
+        "pynative-0.0-relu",
     ),
-    "tests/optim/test_optim_mindspore.py::test_like_mindspores_dense_optimizer": (
-        "graph-SGD-decay",
-        "graph-Adam",
-        "graph-RMSProp-centered",
-        "pynative-Adagrad",
-        "pynative-Momentum",
+    "tests/nn/test_nn_cross.py::test_learns_a_product_that_a_linear_model_of_its_size_cannot": (
+        "v2",
     ),
-    "tests/optim/test_optim_formulas.py::"
-    "test_any_batches_with_rate_list_decay_loss_scale_and_clip": (
-        "LazyAdam",
-        "AdamW",
-        "FTRL-power",
-        "RowWiseAdagrad",
-        "Momentum-nesterov",
-        "RMSProp-centered",
-    ),
-    "tests/cache/test_cache_device.py::test_every_optimizer_gives_the_same_bits": _RULES,
-    "tests/cache/test_cache_device_graph.py::test_every_optimizer_agrees": _RULES,
-    "tests/cache/test_cache_device.py::test_any_number_of_slots": (
-        "graph-1-lru",
-        "graph-3-lfu",
-        "pynative-1-lfu",
-        "pynative-20-lru",
-    ),
-    "tests/cache/test_cache_device.py::test_admission_and_eviction": (
-        "permit_filter_value",
-        "eviction0",
-        "eviction2",
-    ),
-    "tests/feature/test_feature_convert_training.py::"
-    "test_trains_with_the_loss_curve_of_the_ordinary_network": (
-        "DeepFM-hash-nn.Embedding-SGD",
-        "DeepFM-hash-mint.nn.Embedding-SGD",
-        "TwoTower-static-nn.EmbeddingLookup-SGD",
-        "TwoTower-static-nn.EmbeddingLookup CPU-SGD",
-        "DeepFM-hash-nn.Embedding-Adagrad",
-        "TwoTower-hash-nn.Embedding-Adam",
-    ),
-    "tests/feature/test_feature_many_lookups.py::"
-    "test_networks_made_again_do_not_use_lookups_up": (),
-    "tests/optim/test_optim_dense_step.py::test_bits_of_a_tables_rows": (
-        "graph-SGD",
-        "graph-LazyAdam-nesterov",
-        "graph-AdamW",
-        "graph-FTRL-power",
-        "graph-RMSProp-centered",
+    "tests/nn/test_nn_cross.py::test_one_compiled_network_takes_batches_of_any_size": ("mix",),
+    "tests/nn/test_nn_cross.py::test_values_and_gradients_are_the_formula_s": (
+        "graph-v1",
+        "graph-v2",
+        "graph-mix",
         "pynative-*",
     ),
-    "tests/optim/test_optim_gradient_count.py::test_nothing_is_updated": (
-        "graph-0-*-LazyAdam",
-        "graph-3-*-SGD",
-        "graph-1-1.0-Adagrad",
-        "pynative-*",
+    "tests/nn/test_nn_cross_fused.py::test_a_checkpoint_moves_both_ways": ("v2", "mix"),
+    "tests/nn/test_nn_cross_fused.py::test_an_exported_network_has_products_that_others_know": (
+        "v1",
+        "mix",
     ),
-    # Each fused layer, in graphs of its own.
-    "tests/nn/test_nn_fused_join.py::test_both_forms_read_the_same_rows": (
-        "graph-0-mlp",
-        "graph-0-mmoe",
-        "graph-3-cross-mix",
-        "graph-3-mmoe",
-        "pynative-*",
+    "tests/nn/test_nn_cross_fused.py::test_any_number_of_threads_gives_the_same_bits": (
+        "mix-float32",
+        "v2-bfloat16",
     ),
-    "tests/nn/test_nn_fused_join.py::test_several_inputs_can_be_exported": (
-        "ONNX-*",
-        "MINDIR-mmoe",
-    ),
-    "tests/nn/test_nn_fused_join.py::test_rows_stay_rows": (
-        "graph-True-3",
-        "graph-False-0",
-        "pynative-*",
-    ),
-    "tests/nn/test_nn_fused_narrow_inputs.py::test_results_are_those_of_the_same_numbers": (
-        "graph-normalized mlp",
-        "graph-many",
-        "graph-cross",
-        "graph-graph",
-        "pynative-*",
-    ),
-    "tests/nn/test_nn_fused_inputs.py::test_the_number_of_inputs_of_several_widths": (
-        "graph-fused-*",
-        "graph-plain-*-mlp",
+    "tests/nn/test_nn_dot_interaction.py::"
+    "test_learns_products_of_fields_that_a_linear_model_of_its_size_cannot": (),
+    "tests/nn/test_nn_embedding.py::test_a_list_of_26_tables_learns": ("graph-Model.train",),
+    "tests/nn/test_nn_embedding.py::test_any_rank": ("graph-shape0", "graph-shape5", "pynative-*"),
+    "tests/nn/test_nn_embedding.py::test_trains_as_a_dense_parameter_does": (
+        "graph-adam-hash",
+        "graph-sgd-DEVICE",
+        "graph-sgd-CPU",
         "pynative-*",
     ),
     "tests/nn/test_nn_embedding_bag.py::test_rows_of_ids": (
@@ -226,55 +191,159 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "graph-weighted-hash-sum",
         "pynative-*",
     ),
-    "tests/nn/test_nn_embedding.py::test_a_list_of_26_tables_learns": (
-        "graph-Model.train",
-        "pynative-TrainOneStepCell",
-    ),
-    "tests/nn/test_nn_batch_norm_fused.py::test_fused_is_mindspores_in_both_modes": (
-        "graph-0.5-gelu",
-        "pynative-0.0-relu",
-    ),
-    "tests/nn/test_nn_fused_fallback.py::test_a_library_that_cannot_be_used_is_one_warning": (
-        "missing",
-        "cut",
-    ),
-    "tests/nn/test_nn_grouped.py::test_grouped_equals_separate_bit_for_bit": ("2",),
-    "tests/nn/test_nn_dot_interaction.py::"
-    "test_learns_products_of_fields_that_a_linear_model_of_its_size_cannot": (),
-    # Training and checkpoints.
-    "tests/train/test_train_two_optimizers.py::test_mindrecs_wide_and_deep_cell_trains": (
-        "graph-online_train",
-        "pynative-train",
-    ),
-    "tests/train/test_train_admission_epochs.py::"
-    "test_a_threshold_is_of_the_data_where_one_epoch_counts": (
-        "1-callbacks0-rows0-CountAdmission",
-        "3-callbacks1-rows1-SketchAdmission",
-        "3-callbacks2-rows2-CountAdmission",
-        "1-callbacks3-rows3-SketchAdmission",
-    ),
-    "tests/checkpoint/test_checkpoint_run.py::test_it_goes_on_bit_for_bit": ("cadence1",),
-    "tests/checkpoint/test_checkpoint_of_mindspore.py::"
-    "test_weights_without_their_rows_are_an_error_at_the_first_lookup": (
-        "graph-load_by_safetensors",
-        "graph-load_by_state_dict",
-        "pynative-load_by_file",
-        "pynative-load_by_list",
-    ),
-    "tests/checkpoint/test_checkpoint_of_mindspore.py::"
-    "test_a_restart_says_nothing_of_parameters_that_are_not_loaded": (),
-    "tests/checkpoint/test_checkpoint_deltas.py::test_base_and_deltas_are_a_full_save": ("?", "10"),
-    "tests/checkpoint/test_checkpoint_workers.py::test_a_full_disk_of_one_worker_is_one_of_all": (),
-    "tests/train/test_train_rec_model.py::test_every_kind_of_source_trains_the_same": (
-        "graph-dicts",
-        "graph-unsized",
-        "graph-dataset",
+    "tests/nn/test_nn_fused_compute_dtype.py::test_it_is_used_at_once": (
+        "graph-False-mmoe",
+        "graph-True-mlp",
         "pynative-*",
     ),
-    "tests/train/test_train_admission_restart.py::test_steps_go_on_after_a_restart": ("-1",),
-    "tests/datasets/test_datasets_criteo_parts.py::"
-    "test_a_killed_conversion_goes_on_to_the_same_bytes": ("parquet",),
-    # Of defects that are found after many schedules, those of each kind.
+    "tests/nn/test_nn_fused_fallback.py::test_a_library_that_cannot_be_used_is_one_warning": (
+        "cut",
+    ),
+    "tests/nn/test_nn_fused_fallback.py::"
+    "test_hidden_layers_without_onednn_round_the_same_factors": ("graph-True", "pynative-*"),
+    "tests/nn/test_nn_fused_graph_use.py::test_threads_change_no_bit": ("graph-33", "pynative-*"),
+    "tests/nn/test_nn_fused_inputs.py::test_the_number_of_inputs_of_several_widths": (
+        "graph-fused-*",
+        "graph-plain-*-mlp",
+        "pynative-*",
+    ),
+    "tests/nn/test_nn_fused_join.py::test_both_forms_read_the_same_rows": (
+        "graph-0-mmoe",
+        "graph-3-cross-mix",
+        "pynative-*",
+    ),
+    "tests/nn/test_nn_fused_join.py::test_rows_of_another_width_are_an_error_and_no_further_rows": (
+        "graph-mmoe",
+        "pynative-*",
+    ),
+    "tests/nn/test_nn_fused_join.py::test_rows_stay_rows": (
+        "graph-True-3",
+        "graph-False-0",
+        "pynative-*",
+    ),
+    "tests/nn/test_nn_fused_join.py::test_several_inputs_can_be_exported": (
+        "ONNX-mmoe",
+        "ONNX-cross-mix",
+        "MINDIR-mmoe",
+    ),
+    "tests/nn/test_nn_fused_narrow_inputs.py::test_a_model_trains_as_with_casts": ("bfloat16",),
+    "tests/nn/test_nn_fused_narrow_inputs.py::test_results_are_those_of_the_same_numbers": (
+        "graph-normalized mlp",
+        "graph-cross",
+        "pynative-*",
+    ),
+    "tests/nn/test_nn_fused_narrow_inputs.py::test_without_the_fused_form_inputs_are_cast": (
+        "graph-graph",
+        "pynative-*",
+    ),
+    "tests/nn/test_nn_fused_second.py::test_a_gradient_penalty": (
+        "graph-mlp-True",
+        "graph-dots-False",
+        "pynative-*",
+    ),
+    "tests/nn/test_nn_grouped.py::test_grouped_equals_separate_bit_for_bit": ("2",),
+    "tests/nn/test_nn_mlp_fused.py::test_in_a_graph": ("relu-0.3-True", "gelu-0.0-False"),
+    "tests/nn/test_nn_mmoe.py::test_a_seed_gives_the_same_training": (),
+    "tests/nn/test_nn_output_dtype.py::test_training_is_that_of_float32": (
+        "graph-both",
+        "graph-admission",
+        "pynative-*",
+    ),
+    "tests/online/test_online_combination.py::test_reading_ahead_changes_no_bit": (),
+    "tests/online/test_online_effectively_once.py::test_kills_of_the_trainer": (),
+    "tests/online/test_online_full_disk.py::test_a_disk_that_fills_up": (),
+    "tests/online/test_online_interrupted.py::test_sigterm": (),
+    "tests/optim/test_optim_combined.py::test_checkpoint_round_trip_continues_the_same_way": (
+        "graph-True",
+        "pynative-*",
+    ),
+    "tests/optim/test_optim_dense_step.py::test_bits_of_a_tables_rows": (
+        "graph-SGD",
+        "graph-LazyAdam-nesterov",
+        "graph-AdamW",
+        "graph-FTRL-power",
+        "graph-RMSProp-centered",
+        "pynative-*",
+    ),
+    "tests/optim/test_optim_dense_step.py::test_like_mindspores_operators": (
+        "RowWiseAdagrad",
+        "LazyAdam-nesterov",
+        "FTRL-power",
+    ),
+    "tests/optim/test_optim_formulas.py::"
+    "test_any_batches_with_rate_list_decay_loss_scale_and_clip": (
+        "AdamW",
+        "FTRL-power",
+        "RowWiseAdagrad",
+    ),
+    "tests/optim/test_optim_formulas.py::test_steps_follow_the_formula_in_pynative": (
+        "SGD",
+        "Adagrad",
+        "RowWiseAdagrad",
+        "LazyAdam-nesterov",
+        "AdamW",
+        "FTRL-power",
+        "RMSProp-centered",
+    ),
+    "tests/optim/test_optim_gradient_count.py::test_nothing_is_updated": (
+        "graph-0-*-LazyAdam",
+        "graph-3-*-SGD",
+        "graph-1-1.0-Adagrad",
+        "pynative-*",
+    ),
+    "tests/optim/test_optim_mindspore.py::test_like_mindspores_dense_optimizer": (
+        "graph-SGD-decay",
+        "graph-Adam",
+        "graph-RMSProp-centered",
+        "pynative-Adagrad",
+        "pynative-Momentum",
+    ),
+    "tests/optim/test_over_workers.py::test_workers_train_what_one_process_does": (
+        "2-graph-bfloat16",
+    ),
+    "tests/parallel/test_parallel_ends.py::test_a_thread_that_goes_on": (),
+    "tests/parallel/test_parallel_ends.py::test_operators_that_the_program_did_not_wait_for": (
+        "finish",
+    ),
+    "tests/parallel/test_parallel_exchanges.py::test_workers_of_a_plain_mpirun": (),
+    "tests/parallel/test_parallel_exchanges.py::"
+    "test_workers_of_the_launcher_in_pieces_of_1000_bytes": (),
+    "tests/parallel/test_parallel_failures.py::test_one_that_ends": ("kill-*",),
+    "tests/parallel/test_parallel_failures.py::"
+    "test_one_that_takes_its_time_at_the_end_is_waited_for": (),
+    "tests/parallel/test_parallel_loop_train.py::"
+    "test_what_does_not_fit_is_one_sentence_and_all_end": (
+        "differing-ValueError: train_dataset must be the same on all workers",
+    ),
+    "tests/parallel/test_parallel_networks.py::test_another_number_of_workers_goes_on": (),
+    "tests/parallel/test_parallel_refusals.py::test_a_soft_limit_of_file_descriptors_is_raised": (),
+    "tests/parallel/test_parallel_refusals.py::test_different_scripts": (),
+    "tests/parallel/test_parallel_rows.py::test_rows_of_all_workers_from_any": ("3",),
+    "tests/parallel/test_two_hosts.py::"
+    "test_two_hosts_have_the_losses_of_two_workers_of_one_host": (),
+    "tests/parameter/test_precision_tables.py::test_the_same_bits_wherever_rows_live": (
+        "value1-state1",
+    ),
+    "tests/serving/following/test_serving_follow.py::test_training_that_goes_back": ("3",),
+    "tests/serving/following/test_serving_scrub.py::test_nothing_is_found_while_deltas_come": (
+        "redis",
+    ),
+    "tests/serving/following/test_serving_scrub_faults.py::test_in_memory": ("float32", "int4"),
+    "tests/serving/following/test_serving_tiers.py::"
+    "test_answers_are_of_whole_states_while_deltas_arrive": ("both",),
+    "tests/serving/network/test_serving_onnx.py::test_onnx_answers_are_those_of_mindspore": (
+        "wide_deep_embed",
+        "dcn_v2_mixture_bn",
+        "mmoe",
+    ),
+    "tests/serving/server/test_serving_process.py::"
+    "test_starts_without_checkpoint_follows_and_stops": ("15",),
+    "tests/serving/server/test_serving_scrub_server.py::"
+    "test_a_row_that_changed_in_a_server_is_named": ("1-float32", "2-int8"),
+    "tests/serving/server/test_serving_scrub_server.py::test_nothing_is_found_while_deltas_come": (
+        "2",
+    ),
+    "tests/serving/test_serving_benchmark.py::test_serving_load_runs": (),
     "tests/simulation/test_simulation_defects.py::test_defects_are_found": (
         "place_as_of_writing",
         "names_not_synced",
@@ -288,8 +357,40 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
         "name_of_the_run_not_synced",
         "merge_fails_the_training",
     ),
-    "tests/parameter/test_precision_tables.py::test_the_same_bits_wherever_rows_live": (
-        "value1-state1",
+    "tests/stream/test_stream_broker.py::test_messages_survive_kill_and_restart": (),
+    "tests/stream/test_stream_clock.py::test_a_sender_whose_clock_is_wrong": ("2",),
+    "tests/stream/test_stream_worker.py::test_kills_lose_and_double_nothing": (),
+    "tests/stream/test_stream_writer.py::test_a_broker_that_dies_and_comes_back": (),
+    "tests/test_promises_step.py::test_several_lookups_are_one_lookup_of_them_all": (
+        "graph-adam",
+        "pynative-*",
+    ),
+    "tests/train/test_train_admission_epochs.py::test_a_model_says_so_in_its_configuration": (),
+    "tests/train/test_train_admission_epochs.py::"
+    "test_a_threshold_is_of_the_data_where_one_epoch_counts": (
+        "3-callbacks1-rows1-SketchAdmission",
+        "3-callbacks2-rows2-CountAdmission",
+    ),
+    "tests/train/test_train_admission_restart.py::test_steps_go_on_after_a_restart": ("-1",),
+    "tests/train/test_train_callbacks.py::test_early_stopping": (
+        "values0-arguments0-4",
+        "values1-arguments1-6",
+        "values5-arguments5-4",
+    ),
+    "tests/train/test_train_hints.py::test_hashed_ids_for_a_vocabulary_are_said": (
+        "True-nn.EmbeddingLookup",
+        "True-device",
+        "False-zeros",
+    ),
+    "tests/train/test_train_interrupt.py::"
+    "test_a_signal_finishes_the_step_and_leaves_the_table_whole": ("silent-15",),
+    "tests/train/test_train_rec_model.py::test_every_kind_of_source_trains_the_same": (
+        "graph-unsized",
+        "graph-dataset",
+        "pynative-*",
+    ),
+    "tests/train/test_train_two_optimizers.py::test_mindrecs_wide_and_deep_cell_trains": (
+        "graph-online_train",
     ),
 }
 

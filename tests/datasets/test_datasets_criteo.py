@@ -23,6 +23,7 @@ from datasets.criteo.parse import BAD_REASONS
 from datasets.criteo.reader import CriteoReader, ReadReport
 from datasets.criteo.schema import CATEGORY_FIELDS, COUNT_FIELDS, bin_counts, scale_counts
 from mindspore_rec.feature.hashing import category_keys, missing_key
+from tests.nightly import examples
 
 GOOD = b"\t".join([b"1", *[b"5"] * 13, *[b"68fd1e64"] * 26])
 
@@ -137,7 +138,7 @@ def assert_same_rows(found: list[tuple], expected: list[tuple]) -> None:
     np.testing.assert_allclose([r[1] for r in found], [r[1] for r in expected], rtol=3e-7)
 
 
-@settings(max_examples=250, deadline=None)
+@examples(80, 250)
 @given(files(), st.integers(1, 20_000), st.integers(1, 5))
 @example(b"", 10, 1)
 @example(b"\n", 10, 1)

@@ -79,7 +79,7 @@ class Tree:
         if tests:
             suites = {name.split(".")[0].strip("*") for each in tests for name in _names(each)}
             suites = {name.split("/")[-1] for name in suites}
-            core = f"-DCORE_OBJECTS={self.root / _OBJECTS / _CSRC}"
+            core = f"-DCORE_OBJECTS={self.root / _OBJECTS}"
             self._ninja("csrc-defects", "msrec_tests", [core], [*suites, *_ALWAYS])
         if any(tool.needs == "fuzz" for tool in tools):
             self._ninja("csrc-defects-asan", "msrec_fuzz", ["-DSANITIZE=address,undefined"], ["x"])
@@ -97,8 +97,9 @@ class Tree:
         _run(["ninja", "-C", str(build), "-j", str(self._jobs), "--quiet", target], self.root)
 
     def _compile(self, changed: set[Path], aside: dict[Path, bytes], needs: set[str]) -> None:
-        objects = self.root / _OBJECTS / _CSRC
-        sources = sorted((self.root / _CSRC).rglob("*.cc"))
+        objects = self.root / _OBJECTS / "mindspore_rec"
+        units = self._flags["translation_units"](self.root / _OBJECTS / "units")
+        sources = sorted(self.root / unit for unit in units)
         if not objects.exists():
             setup = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
             _run([*setup, "--build-temp", str(_OBJECTS)], self.root)

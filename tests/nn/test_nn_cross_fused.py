@@ -149,7 +149,7 @@ def setting(mode: int) -> None:
 @example(mode=PYNATIVE, widths=(300,), layers=6, rows=1, train=False)
 @example(mode=PYNATIVE, widths=(1500,), layers=2, rows=3, train=True)
 @example(mode=PYNATIVE, widths=(3,), layers=64, rows=17, train=True)
-@examples(6, 40)
+@examples(3, 40)
 def test_vectors_equal_mindspore_s_layers(mode, widths, layers, rows, train):
     setting(mode)
     compare(lambda: CrossNet(_given(widths), layers), widths, rows, 1e-5, train)
@@ -159,7 +159,7 @@ def test_vectors_equal_mindspore_s_layers(mode, widths, layers, rows, train):
 @example(mode=GRAPH, widths=(300,), layers=2, rows=1000, train=True)
 @example(mode=PYNATIVE, widths=(300,), layers=1, rows=1, train=False)
 @example(mode=PYNATIVE, widths=(1,), layers=64, rows=3, train=True)
-@examples(6, 40)
+@examples(3, 40)
 def test_maps_equal_mindspore_s_layers(mode, widths, layers, rows, train):
     setting(mode)
     compare(lambda: CrossNetV2(_given(widths), layers), widths, rows, 1e-5, train)
@@ -184,7 +184,7 @@ def test_maps_equal_mindspore_s_layers(mode, widths, layers, rows, train):
 # array's elements: the only unit in front of the gradient of U, and behind that of V.
 @example(GRAPH, (1, 150), 1, 1, 1, None, 1, False, 348)
 @example(PYNATIVE, (1, 150), 1, 1, 1, None, 1, False, 298)
-@examples(8, 50)
+@examples(4, 50)
 def test_experts_equal_mindspore_s_layers(
     mode, widths, layers, experts, rank, activation, rows, train, seed
 ):

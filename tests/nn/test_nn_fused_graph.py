@@ -86,7 +86,7 @@ def pair_of(kind: str, dropout: float, batch_norm: bool, training: bool) -> tupl
 KINDS = ("pairs", "dots", "vector", "matrix", "mixture")
 
 
-@examples(5, 25)
+@examples(3, 25)
 @given(
     kind=st.sampled_from(KINDS),
     dropout=st.sampled_from([0.0, 0.3]),
@@ -212,7 +212,7 @@ def test_a_step_nobody_reads_has_gradients_of_zero(mode):
     assert all((gradient == 0).all() for gradient in found[1 + count :])
 
 
-@examples(8, 20)
+@examples(4, 20)
 @given(
     numbers=st.integers(1, 20),
     dim=st.integers(1, 40),

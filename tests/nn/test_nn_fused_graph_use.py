@@ -66,7 +66,7 @@ def inputs_of(batch: int) -> list[np.ndarray]:
     return [rows_of(batch, 1, seed=3), rows_of(batch, F, D), rows_of(batch, N, seed=1)]
 
 
-@examples(5, 15)
+@examples(3, 15)
 @given(
     dropout=st.sampled_from([0.0, 0.3]),
     batch_norm=st.booleans(),

@@ -23,7 +23,7 @@ def weights_of(cell: MMoE, batch: int) -> list[np.ndarray]:
     return [rows_of(batch, cell.out_features, seed=50 + k) for k in range(cell.tasks)]
 
 
-@examples(8, 25)
+@examples(4, 25)
 @given(
     widths=st.lists(st.integers(1, 20), min_size=1, max_size=3),
     experts=st.integers(1, 6),

@@ -30,7 +30,7 @@ def check_against_unfused(cell: Any, inputs: list[np.ndarray]) -> None:
     close(fused[1], expected[1])
 
 
-@examples(10, 30)
+@examples(5, 30)
 @given(
     fields=st.integers(2, 40),
     dim=st.integers(1, 40),
@@ -53,7 +53,7 @@ def test_dots_are_those_of_mindspore(fields, dim, diagonal, dense, batch, mode, 
     check_against_unfused(cell, inputs)
 
 
-@examples(10, 30)
+@examples(5, 30)
 @given(
     fields=st.integers(2, 40),
     dim=st.integers(1, 40),

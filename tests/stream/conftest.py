@@ -27,9 +27,12 @@ def need_broker() -> None:
         missing("kafka", reason)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """One broker for all tests that leave it as it is."""
+    """One broker for the tests of a module that leave it as it is.
+
+    A start takes 6 seconds of a processor, and so do two minutes in which nothing is asked of it.
+    """
     need_broker()
     with Broker(tmp_path_factory.mktemp("kafka")) as started:
         yield started

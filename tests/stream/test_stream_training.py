@@ -214,4 +214,5 @@ def test_wall_time_ends_a_stream_that_never_pauses(unique: Callable[[], str]) ->
     begin = time.monotonic()
     summary = model.online_train(stream(topic, StopWhen(seconds=0.3)), progress=False)
     assert summary.stop_reason == "0.3 seconds"
-    assert 0.3 <= time.monotonic() - begin < 10 and 0 < summary.steps < 1250
+    assert 0.3 <= time.monotonic() - begin < 10
+    assert summary.steps < 1250  # of which a busy machine may train none

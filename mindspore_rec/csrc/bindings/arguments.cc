@@ -28,6 +28,16 @@ IdView Ids(const PyTable& self, const py::array& array, const std::string& argum
   return Ids(array, Where(self, argument));
 }
 
+IdView IdVector(const py::array& array, const std::string& argument) {
+  const IdView view = Ids(array, argument);
+  if (array.ndim() != 1) throw py::value_error(argument + " must have one dimension");
+  return view;
+}
+
+std::string PathOf(const py::object& path) {
+  return py::str(py::module_::import("os").attr("fspath")(path));
+}
+
 const float* Floats(const PyTable& self, const py::array& array, const std::string& argument,
                     py::ssize_t width, const py::array* ids) {
   if (!py::isinstance<py::array_t<float>>(array)) {

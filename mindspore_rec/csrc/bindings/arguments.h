@@ -28,6 +28,12 @@ IdView Ids(const pybind11::array& array, const std::string& argument);
 // The same of a table's argument.
 IdView Ids(const PyTable& self, const pybind11::array& array, const std::string& argument);
 
+// The same of a vector.
+IdView IdVector(const pybind11::array& array, const std::string& argument);
+
+// A path as os.fspath takes it.
+std::string PathOf(const pybind11::object& path);
+
 // Requires one row of `width` floats an entry of `ids`, laid out as the ids are; of any number of
 // ids where that is null.
 const float* Floats(const PyTable& self, const pybind11::array& array, const std::string& argument,

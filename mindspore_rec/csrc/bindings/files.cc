@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "bindings/arguments.h"
 #include "tier/env.h"
 
 namespace py = pybind11;
@@ -26,10 +27,6 @@ class PyFileLock {
   std::mutex mutex_;
   std::unique_ptr<FileLock> lock_;
 };
-
-std::string PathOf(const py::object& path) {
-  return py::str(py::module_::import("os").attr("fspath")(path));
-}
 
 }  // namespace
 

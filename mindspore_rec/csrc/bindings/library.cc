@@ -55,8 +55,8 @@ uint32_t Checksum(const py::buffer& data, uint32_t crc) {
   return Crc32c(crc, bytes.ptr, static_cast<size_t>(bytes.size * bytes.itemsize));
 }
 
-py::array_t<uint32_t> Owners(const py::array_t<int64_t, py::array::c_style>& keys,
-                             uint32_t workers) {
+py::array_t<uint32_t> OwnersOf(const py::array_t<int64_t, py::array::c_style>& keys,
+                               uint32_t workers) {
   if (workers < 1) throw py::value_error("workers must be at least 1");
   py::array_t<uint32_t> owners(keys.size());
   for (py::ssize_t i = 0; i < keys.size(); ++i) {
@@ -112,7 +112,7 @@ void BindLibrary(py::module_& m) {
   m.def("keep_freed_memory", &KeepFreedMemory);
   m.def("simd", [] { return std::string(ActiveKernels().name); });
   m.def("hash_ids", &HashOfIds, py::arg("ids"));
-  m.def("owners", &Owners, py::arg("keys"), py::arg("workers"));
+  m.def("owners", &OwnersOf, py::arg("keys"), py::arg("workers"));
   m.def("crc32c", &Checksum, py::arg("data"), py::arg("crc") = 0);
 }
 

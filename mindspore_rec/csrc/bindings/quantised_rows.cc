@@ -11,7 +11,6 @@
 
 #include "bindings/arguments.h"
 #include "serving/quantised_rows.h"
-#include "util/float_mode.h"
 
 namespace py = pybind11;
 
@@ -33,21 +32,6 @@ struct PyQuantisedRows {
   std::vector<float> unknown_row;
 };
 
-template <typename Fn>
-auto Natively(const Fn& fn) {
-  return WithoutPython([&] {
-    const DefaultFloatMode float_mode;
-    return fn();
-  });
-}
-
-// As Ids, of one dimension.
-IdView Integers(const py::array& array, const char* argument) {
-  const IdView view = Ids(array, argument);
-  if (array.ndim() != 1) throw py::value_error(std::string(argument) + " must have one dimension");
-  return view;
-}
-
 const float* Floats(const py::array& array, const char* argument, std::vector<py::ssize_t> shape) {
   const bool fits = py::isinstance<py::array_t<float>>(array) &&
                     (array.flags() & py::array::c_style) != 0 &&
@@ -58,21 +42,21 @@ const float* Floats(const py::array& array, const char* argument, std::vector<py
   throw py::value_error(std::string(argument) + " must be C-contiguous float32 [" + text + "]");
 }
 
-void Upsert(PyQuantisedRows* self, const py::array& keys, const py::array& values) {
-  const IdView view = Integers(keys, "keys");
+void UpsertQuantised(PyQuantisedRows* self, const py::array& keys, const py::array& values) {
+  const IdView view = IdVector(keys, "keys");
   const float* data =
       Floats(values, "values", {static_cast<py::ssize_t>(view.size), self->rows.layout().dim});
   Natively([&] { self->rows.Upsert(view, data, nullptr, nullptr); });
 }
 
-size_t Erase(PyQuantisedRows* self, const py::array& keys) {
-  const IdView view = Integers(keys, "keys");
+size_t EraseQuantised(PyQuantisedRows* self, const py::array& keys) {
+  const IdView view = IdVector(keys, "keys");
   return Natively([&] { return self->rows.Erase(view); });
 }
 
 // A static table's ids outside the vocabulary read the unknown value too.
-Array<float> Lookup(const PyQuantisedRows& self, const py::array& ids) {
-  const IdView view = Integers(ids, "ids");
+Array<float> LookupQuantised(const PyQuantisedRows& self, const py::array& ids) {
+  const IdView view = IdVector(ids, "ids");
   Array<float> out(
       {static_cast<py::ssize_t>(view.size), static_cast<py::ssize_t>(self.rows.layout().dim)});
   float* data = out.mutable_data();
@@ -82,9 +66,9 @@ Array<float> Lookup(const PyQuantisedRows& self, const py::array& ids) {
 
 Array<float> Pool(const PyQuantisedRows& self, const py::array& ids, const py::array& offsets,
                   const std::string& combiner, const std::optional<py::array>& weights) {
-  const IdView view = Integers(ids, "ids");
+  const IdView view = IdVector(ids, "ids");
   BagView bags;
-  bags.offsets = Integers(offsets, "offsets");
+  bags.offsets = IdVector(offsets, "offsets");
   if (combiner != "sum" && combiner != "mean") {
     throw py::value_error("combiner must be 'sum' or 'mean', got '" + combiner + "'");
   }
@@ -99,7 +83,7 @@ Array<float> Pool(const PyQuantisedRows& self, const py::array& ids, const py::a
   return out;
 }
 
-py::dict Stats(const PyQuantisedRows& self) {
+py::dict StatsOfQuantised(const PyQuantisedRows& self) {
   const QuantisedRows::Memory memory = self.rows.MemoryHeld();
   py::dict out;
   out["rows"] = memory.rows;
@@ -115,10 +99,10 @@ void BindQuantisedRows(py::module_* module) {
       .def(py::init<int32_t, int32_t, int64_t, const std::optional<Array<float>>&>(),
            py::arg("dim"), py::arg("bits"), py::arg("vocabulary") = 0,
            py::arg("unknown") = py::none())
-      .def("upsert", &Upsert, py::arg("keys"), py::arg("values"))
-      .def("erase", &Erase, py::arg("keys"))
+      .def("upsert", &UpsertQuantised, py::arg("keys"), py::arg("values"))
+      .def("erase", &EraseQuantised, py::arg("keys"))
       .def("clear", [](PyQuantisedRows* self) { Natively([&] { self->rows.Clear(); }); })
-      .def("lookup", &Lookup, py::arg("ids"))
+      .def("lookup", &LookupQuantised, py::arg("ids"))
       .def("pool", &Pool, py::arg("ids"), py::arg("offsets"), py::arg("combiner") = "sum",
            py::arg("weights") = py::none())
       .def("keys",
@@ -126,7 +110,7 @@ void BindQuantisedRows(py::module_* module) {
              const std::vector<int64_t> keys = Natively([&] { return self.rows.Keys(nullptr); });
              return Array<int64_t>(static_cast<py::ssize_t>(keys.size()), keys.data());
            })
-      .def("stats", &Stats);
+      .def("stats", &StatsOfQuantised);
 }
 
 }  // namespace msrec

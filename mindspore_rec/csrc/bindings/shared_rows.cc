@@ -12,20 +12,11 @@
 #include "serving/shared_memory.h"
 #include "serving/shared_reader.h"
 #include "serving/shared_writer.h"
-#include "util/float_mode.h"
 
 namespace py = pybind11;
 
 namespace msrec {
 namespace {
-
-template <typename Fn>
-auto Natively(const Fn& fn) {
-  return WithoutPython([&] {
-    const DefaultFloatMode float_mode;
-    return fn();
-  });
-}
 
 SharedTableSpec SpecOf(const py::dict& from) {
   SharedTableSpec spec = {};
@@ -45,13 +36,6 @@ void Create(int fd, const std::vector<py::dict>& tables, uint64_t most_bytes) {
   SharedMemory::Create(fd, specs, most_bytes);
 }
 
-// As Ids, of one dimension.
-IdView Integers(const py::array& array, const char* argument) {
-  const IdView view = Ids(array, argument);
-  if (array.ndim() != 1) throw py::value_error(std::string(argument) + " must have one dimension");
-  return view;
-}
-
 // A writer and the memory, whose tables its arguments are checked against.
 struct PySharedWriter {
   PySharedWriter(std::shared_ptr<SharedMemory> of, double patience)
@@ -68,10 +52,10 @@ const uint32_t* Times(const std::optional<Array<uint32_t>>& array, size_t n, con
   return array->data();
 }
 
-void Upsert(PySharedWriter* self, size_t table, const py::array& keys, const Array<float>& values,
-            const std::optional<Array<uint32_t>>& last_steps,
-            const std::optional<Array<uint32_t>>& last_times) {
-  const IdView view = Integers(keys, "keys");
+void UpsertShared(PySharedWriter* self, size_t table, const py::array& keys,
+                  const Array<float>& values, const std::optional<Array<uint32_t>>& last_steps,
+                  const std::optional<Array<uint32_t>>& last_times) {
+  const IdView view = IdVector(keys, "keys");
   if (table >= self->memory->tables()) throw py::value_error("there is no such table");
   const int32_t dim = self->memory->spec(table).dim;
   if (values.ndim() != 2 || static_cast<size_t>(values.shape(0)) != view.size ||
@@ -88,7 +72,7 @@ void Upsert(PySharedWriter* self, size_t table, const py::array& keys, const Arr
 void UpsertCodes(PySharedWriter* self, size_t table, const py::array& keys,
                  const Array<uint8_t>& codes, const std::optional<Array<uint32_t>>& last_steps,
                  const std::optional<Array<uint32_t>>& last_times) {
-  const IdView view = Integers(keys, "keys");
+  const IdView view = IdVector(keys, "keys");
   if (table >= self->memory->tables()) throw py::value_error("there is no such table");
   if (codes.ndim() != 2 || static_cast<size_t>(codes.shape(0)) != view.size) {
     throw py::value_error("codes must be [" + std::to_string(view.size) + ", bytes]");
@@ -100,9 +84,9 @@ void UpsertCodes(PySharedWriter* self, size_t table, const py::array& keys,
   Natively([&] { self->writer.UpsertCodes(table, view, data, width, steps, times); });
 }
 
-py::array_t<float> Lookup(const SharedReader& self, int place, size_t table, const py::array& ids,
-                          std::optional<int64_t> padding_key, const Array<float>& unknown,
-                          const std::string& name) {
+py::array_t<float> LookupShared(const SharedReader& self, int place, size_t table,
+                                const py::array& ids, std::optional<int64_t> padding_key,
+                                const Array<float>& unknown, const std::string& name) {
   const IdView view = Ids(ids, "table '" + name + "': ids");
   const auto dim = static_cast<int32_t>(unknown.size());
   if (dim != self.Dim(table)) throw py::value_error("unknown must be a row of the table");
@@ -167,13 +151,13 @@ void BindSharedRows(py::module_* module) {
                          uint64_t rows) { Natively([&] { self->writer.Reserve(table, rows); }); })
       .def("clear",
            [](PySharedWriter* self, size_t table) { Natively([&] { self->writer.Clear(table); }); })
-      .def("upsert", &Upsert, py::arg("table"), py::arg("keys"), py::arg("values"),
+      .def("upsert", &UpsertShared, py::arg("table"), py::arg("keys"), py::arg("values"),
            py::arg("last_steps") = py::none(), py::arg("last_times") = py::none())
       .def("upsert_codes", &UpsertCodes, py::arg("table"), py::arg("keys"), py::arg("codes"),
            py::arg("last_steps") = py::none(), py::arg("last_times") = py::none())
       .def("erase",
            [](PySharedWriter* self, size_t table, const py::array& keys) {
-             const IdView view = Integers(keys, "keys");
+             const IdView view = IdVector(keys, "keys");
              Natively([&] { self->writer.Erase(table, view); });
            })
       .def("erase_old", [](PySharedWriter* self,
@@ -213,7 +197,7 @@ void BindSharedRows(py::module_* module) {
       .def("rows", [](const SharedReader& self, int place,
                       size_t table) { return self.Rows(place, table); })
       .def("row_digests", &DigestsOf, py::arg("place"), py::arg("table"), py::arg("part"))
-      .def("lookup", &Lookup, py::arg("place"), py::arg("table"), py::arg("ids"),
+      .def("lookup", &LookupShared, py::arg("place"), py::arg("table"), py::arg("ids"),
            py::arg("padding_key"), py::arg("unknown"), py::arg("name"));
 }
 

@@ -74,7 +74,7 @@ std::string Where(const SsdTier& self, const std::string& what) {
   return "SSD tier '" + self.path() + "': " + what;
 }
 
-const int64_t* Keys(const SsdTier& self, const py::array& keys) {
+const int64_t* StoredKeys(const SsdTier& self, const py::array& keys) {
   if (!py::isinstance<py::array_t<int64_t>>(keys)) {
     throw py::type_error(
         Where(self, "keys must be int64, got " + std::string(py::str(keys.dtype()))));
@@ -88,7 +88,7 @@ const int64_t* Keys(const SsdTier& self, const py::array& keys) {
 
 py::tuple Read(const SsdStore& store, const py::array& keys) {
   SsdTier& self = store.tier();
-  const int64_t* data = Keys(self, keys);
+  const int64_t* data = StoredKeys(self, keys);
   const py::ssize_t n = keys.size();
   const auto row_bytes = static_cast<py::ssize_t>(self.row_bytes());
   py::array_t<uint8_t> rows({n, row_bytes});
@@ -107,7 +107,7 @@ py::tuple Read(const SsdStore& store, const py::array& keys) {
 
 void Write(const SsdStore& store, const py::array& keys, const py::array& rows) {
   SsdTier& self = store.tier();
-  const int64_t* data = Keys(self, keys);
+  const int64_t* data = StoredKeys(self, keys);
   const py::ssize_t n = keys.size();
   const auto row_bytes = static_cast<py::ssize_t>(self.row_bytes());
   if (rows.ndim() < 1 || rows.shape(0) != n || rows.nbytes() != n * row_bytes ||
@@ -123,17 +123,17 @@ void Write(const SsdStore& store, const py::array& keys, const py::array& rows) 
   self.Write(data, n, bytes);
 }
 
-void Erase(const SsdStore& store, const py::array& keys) {
+void EraseStored(const SsdStore& store, const py::array& keys) {
   SsdTier& self = store.tier();
-  const int64_t* data = Keys(self, keys);
+  const int64_t* data = StoredKeys(self, keys);
   const auto n = static_cast<size_t>(keys.size());
   Release release;
   self.Erase(data, n);
 }
 
-py::array_t<bool> Contains(const SsdStore& store, const py::array& keys) {
+py::array_t<bool> ContainsStored(const SsdStore& store, const py::array& keys) {
   const SsdTier& self = store.tier();
-  const int64_t* data = Keys(self, keys);
+  const int64_t* data = StoredKeys(self, keys);
   py::array_t<bool> found(keys.size());
   bool* flags = found.mutable_data();
   const auto n = static_cast<size_t>(keys.size());
@@ -152,7 +152,7 @@ py::array_t<int64_t> AllKeys(const SsdStore& store) {
   return py::array_t<int64_t>(static_cast<py::ssize_t>(keys.size()), keys.data());
 }
 
-py::dict Stats(const SsdStore& store) {
+py::dict StatsOfStore(const SsdStore& store) {
   const SsdTier& self = store.tier();
   TierStats s;
   {
@@ -202,10 +202,6 @@ py::list Verify(const SsdStore& store) {
     problems = self.Verify();
   }
   return Listed(problems);
-}
-
-std::string PathOf(const py::object& path) {
-  return py::str(py::module_::import("os").attr("fspath")(path));
 }
 
 py::list VerifyFiles(const py::object& path) {
@@ -329,8 +325,8 @@ void BindSsdStore(py::module_& m) {
            py::arg("gc_ratio") = SsdOptions().gc_ratio, py::arg("background_gc") = true)
       .def("read", &Read, py::arg("keys"))
       .def("write", &Write, py::arg("keys"), py::arg("rows"))
-      .def("erase", &Erase, py::arg("keys"))
-      .def("contains", &Contains, py::arg("keys"))
+      .def("erase", &EraseStored, py::arg("keys"))
+      .def("contains", &ContainsStored, py::arg("keys"))
       .def(
           "scan",
           [](const py::object& self, int64_t most, bool exact) {
@@ -346,7 +342,7 @@ void BindSsdStore(py::module_& m) {
       .def("compact", &Run<&SsdTier::Compact>)
       .def("close", &Close)
       .def("keys", &AllKeys)
-      .def("stats", &Stats)
+      .def("stats", &StatsOfStore)
       .def("segments", &Segments)
       .def("verify", &Verify)
       .def_static("verify_files", &VerifyFiles, py::arg("path"))

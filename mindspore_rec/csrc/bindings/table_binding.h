@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "table/registry.h"
+#include "util/float_mode.h"
 #include "workers/all_rows.h"
 #include "workers/made_tables.h"
 
@@ -29,6 +30,15 @@ template <typename Fn>
 auto WithoutPython(Fn fn) {
   pybind11::gil_scoped_release release;
   return fn();
+}
+
+// Calls without the interpreter's lock, in the float mode of a new thread.
+template <typename Fn>
+auto Natively(const Fn& fn) {
+  return WithoutPython([&] {
+    const DefaultFloatMode float_mode;
+    return fn();
+  });
 }
 
 // Returns ByExchange(self, fn), called without Python's lock.
