@@ -57,6 +57,12 @@ class LogClient(Protocol):
         Messages of a paused partition are returned later.
         """
 
+    def position(self, partition: int) -> int:
+        """Return the offset from which the next poll reads on, without a request.
+
+        It passes over what was no message, such as the marker of a transaction.
+        """
+
     def ends(self) -> dict[int, int]:
         """Return the offset after the last message by partition, as known without a request."""
 

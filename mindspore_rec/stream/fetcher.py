@@ -58,6 +58,13 @@ class Fetcher:
         changed: notified when a block, or an error, is there.
         buffer_bytes: a partition with more than its share of these waiting is not read on.
         sequence_of: the sequence of a message; None where there are none.
+        first_ends: by partition, the offset after the last message when reading begins.
+
+    Attributes:
+        error: what ended the thread, or None.
+        ends: by partition, the offset after the last message, as far as known.
+        behind: partitions that have not been read up to their `first_ends` yet.
+        paused: partitions with enough waiting messages.
     """
 
     def __init__(
@@ -69,6 +76,7 @@ class Fetcher:
         changed: threading.Condition,
         buffer_bytes: int,
         sequence_of: Callable[[Message], Sequence | None] | None,
+        first_ends: Mapping[int, int],
     ) -> None:
         self.error: BaseException | None = None
         self.ends: dict[int, int] = {}
@@ -81,6 +89,8 @@ class Fetcher:
         self._share = max(1, buffer_bytes // len(interleaver.partitions))
         self._sequence_of = sequence_of
         self._next = dict(interleaver.offsets)
+        self._first_ends = first_ends
+        self.behind = {p for p, end in first_ends.items() if self._next[p] < end}
         self._undecoded: dict[int, list[Message]] = {}  # by partition; it is not read on meanwhile
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stream-fetcher", daemon=True)
@@ -111,12 +121,20 @@ class Fetcher:
                     self.ends = self._client.ends()
                     for p, block in blocks.items():
                         self._interleaver.push(p, block)
-                    if blocks:
+                    read = {p for p in self.behind if self._is_read(p)}
+                    self.behind -= read
+                    if blocks or read:
                         self._changed.notify_all()
         except BaseException as error:
             with self._changed:
                 self.error = error
                 self._changed.notify_all()
+
+    def _is_read(self, partition: int) -> bool:
+        """Return whether a partition has been read up to its `first_ends`."""
+        if partition in self._undecoded:
+            return False
+        return self._client.position(partition) >= self._first_ends[partition]
 
     def _full(self) -> set[int]:
         """Return the partitions with enough waiting, which pause until half of it is taken."""

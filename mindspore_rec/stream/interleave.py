@@ -133,6 +133,12 @@ class Interleaver:
         """Return whether a message of the partition is waiting."""
         return bool(self._blocks[partition])
 
+    def next_offset(self, partition: int) -> int | None:
+        """Return the offset of a partition's first waiting message; None if there is none."""
+        for block in self._blocks[partition]:
+            return int(block.offsets[block.place])
+        return None
+
     def clear(self) -> None:
         """Drop all blocks."""
         for blocks in self._blocks.values():

@@ -46,7 +46,7 @@ class Journal:
 
     Raises:
         ValueError: the file is no journal.
-        OSError: it cannot be read.
+        OSError: it cannot be read, or not be synced.
 
     Example:
         >>> journal = Journal()
@@ -73,6 +73,9 @@ class Journal:
         if torn:  # a crash while it was written: it had not taken effect
             os.truncate(self._path, len(text) - len(torn))
         self._length = len(text) - len(torn)
+        if self._decisions:  # the last one's process may have died before it was on disk
+            sync(self._path)
+            self._sync_name(self._path)
 
     def of_worker(self, worker: int, workers: int) -> Journal:
         """Return the journal of one of several workers, whose decisions are of its partitions.
@@ -108,10 +111,13 @@ class Journal:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
+        self._sync_name(path)
+        self._length += len(line)
+
+    def _sync_name(self, path: Path) -> None:
         if not self._named:
             sync(path.parent)
             self._named = True
-        self._length += len(line)
 
     def __len__(self) -> int:
         return len(self._decisions)

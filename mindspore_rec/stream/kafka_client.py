@@ -114,6 +114,15 @@ class KafkaClient:
         skipped = self._noted.between(partition, expected, offset) if offset > expected else 0
         return Message(offset, record.timestamp, record.value, record.headers, record.key, skipped)
 
+    def position(self, partition: int) -> int:
+        """Return the offset from which the next poll reads on; 0 while it is being looked up."""
+        try:
+            return self._consumer.position(self._place(partition), timeout_ms=0) or 0
+        except self._kafka.errors.KafkaError as error:
+            if not error.retriable:
+                raise
+            return 0
+
     def ends(self) -> dict[int, int]:
         """Return the offset after the last, by partition, as of the last answers."""
         known = {p: self._consumer.highwater(self._place(p)) for p in self._assigned}

@@ -99,6 +99,10 @@ class MemoryClient:
                 found = self._take(paused)
             return found
 
+    def position(self, partition: int) -> int:
+        """Return the offset from which the next poll reads on."""
+        return self._next[partition]
+
     def ends(self) -> dict[int, int]:
         """Return the offset after the last, by partition."""
         return {p: len(self._log._logs[p]) for p in self._next}

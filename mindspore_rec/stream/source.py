@@ -167,6 +167,7 @@ class StreamSource:
         self._share = DeadShare(max_dead_share, on_dead_share, dead_share_messages, self.topic)
         self._sequence_of = sequence_of
         self._journal = journal if journal is not None else Journal()
+        self._repeats = journal is not None  # batches of an earlier run that were not saved
         self._begins_late = start == "latest"
         self._restored = False  # whether a state was loaded
         self._decisions = 0  # of that state
@@ -182,6 +183,7 @@ class StreamSource:
         self._only_split: ValueError | None = None  # why they are of no use to one worker
         self._changed = threading.Condition()
         self._fetcher: Fetcher | None = None
+        self._first_ends: dict[int, int] = {}  # offsets after the last messages, as reading began
         self._closed = False
         self._schema: str | None = None
         self._pending: list[pa.RecordBatch] = []
@@ -342,6 +344,7 @@ class StreamSource:
                 self._changed,
                 self._buffer,
                 self._sequence_of,
+                self._first_ends,
             )
             self._fetcher.start()
 
@@ -373,7 +376,7 @@ class StreamSource:
         stop = None
         if self._decided < len(self._journal):
             stop = self._journal[self._decided].taken
-        elif self._order.row == 0:
+        elif self._order.row == 0 and not (self._repeats and self._known_message_next()):
             self._rejoin()
         rows = self._order.take(self.batch_size - self._rows_pending, stop)
         if rows is not None:
@@ -408,6 +411,17 @@ class StreamSource:
             if self._order.has(partition):
                 self._decide("join", partition)
 
+    def _known_message_next(self) -> bool:
+        """Return whether the topic held the next message when reading began, fetched yet or not.
+
+        An earlier run may have gone on with it: without a decision, so none may be made now.
+        """
+        current, fetcher = self._order.current, self._fetcher
+        if current is None or fetcher is None:
+            return False
+        offset = self._order.next_offset(current)
+        return current in fetcher.behind if offset is None else offset < self._first_ends[current]
+
     def _wait(self, first_row: float | None) -> bool:
         """Wait for messages; return True if the batch is to end incomplete."""
         fetcher = self._fetcher
@@ -422,7 +436,11 @@ class StreamSource:
         if self._order.current is not None and self._order.has(self._order.current):
             return False
         now = time.monotonic()
-        live = self._decided == len(self._journal) and self._order.row == 0
+        live = (
+            self._decided == len(self._journal)
+            and self._order.row == 0
+            and not self._known_message_next()
+        )
         until = now + _LOOK
         if live and self._max_wait is not None and first_row is not None:
             if now >= first_row + self._max_wait:
@@ -500,7 +518,9 @@ class StreamSource:
         return {p: b[side] for p, b in self._client.bounds(self._partitions).items()}
 
     def _check_kept(self) -> None:
-        for p, (first, last) in self._client.bounds(self._partitions).items():
+        bounds = self._client.bounds(self._partitions)
+        self._first_ends = {p: last for p, (_, last) in bounds.items()}
+        for p, (first, last) in bounds.items():
             offset = self._order.offsets[p]
             if offset < first:
                 raise LookupError(

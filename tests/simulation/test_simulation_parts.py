@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
@@ -12,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.disk import Disk
+from mindspore_rec.stream import Journal, journal
+from mindspore_rec.stream.journal import Decision
+from tests.simulation.disk import Disk, make_directories
 from tests.simulation.scheduler import HangError, Process, Scheduler
 from tests.simulation.threads import Pool, Threading
 
@@ -126,10 +129,18 @@ def test_what_ends_a_thread_is_kept_and_the_dead_do_nothing() -> None:
 # ---- the disk
 
 
-def _after_power_loss(root: Path, work: Callable[[], Any], seed: int, forgets: bool = False) -> Any:
+def _after_power_loss(
+    root: Path,
+    work: Callable[[], Any],
+    seed: int,
+    forgets: bool = False,
+    fails: Callable[[str, str], int] | None = None,
+) -> Any:
     """Return the files after a power loss by their names."""
     scheduler = Scheduler(seed)
     disk = Disk(root, scheduler)
+    if fails is not None:
+        disk.fails = fails
     disk.forgets_order = forgets
     process = Process("p")
     with disk.installed():
@@ -156,6 +167,29 @@ def test_what_is_synced_stays(tmp_path: Path) -> None:
                 _sync(path)
 
         assert _after_power_loss(root, work, seed, True) == {"d/f": b"one"}
+
+
+def test_a_decision_that_is_read_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process may have died just before it was: what follows from it must not lose it."""
+    monkeypatch.setattr(journal, "make_directories", make_directories)
+    taken = Decision(7, "cut", -1)
+    for seed in range(20):
+        path = tmp_path / str(seed) / "journal"
+
+        def work(path: Path = path) -> None:
+            with contextlib.suppress(OSError):
+                Journal(path).append(taken)
+            assert list(Journal(path)) == [taken]
+
+        first = iter([errno.EIO])
+
+        def fails(operation: str, path: str, first: Any = first) -> int:
+            return next(first, 0) if operation == "fsync" else 0
+
+        files = _after_power_loss(path.parent, work, seed, True, fails)
+        assert files == {"journal": b'[7, "cut", -1]\n'}
 
 
 def test_what_is_not_synced_may_be_there_or_not(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.stream import (
     ArrowFormat,
+    Journal,
     KafkaSource,
     MemoryTopic,
     Message,
@@ -129,12 +131,12 @@ def test_the_count_is_part_of_the_state(topic: MemoryTopic) -> None:
 # ---- a real broker
 
 
-def make(broker: Broker, name: str, **configs: str) -> str:
+def make(broker: Broker, name: str, partitions: int = 1, **configs: str) -> str:
     from kafka.admin import KafkaAdminClient, NewTopic
 
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
     try:
-        admin.create_topics([NewTopic(name, 1, 1, topic_configs=configs)])
+        admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs)])
     finally:
         admin.close()
     return name
@@ -206,6 +208,33 @@ def test_transactions_leave_no_gaps(
         for each in messages:
             assert each.offset == expected_next + each.skipped
             expected_next = each.offset + 1
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("aborted", [False, True], ids=["committed", "aborted"])
+def test_a_marker_at_the_end_is_no_message_to_wait_for(
+    broker: Broker, producer: Callable[..., Any], isolation: str, aborted: bool, tmp_path: Path
+) -> None:
+    name = make(broker, f"marker-{isolation}-{aborted}", partitions=2)
+    writer = producer(transactional_id=f"marker-{isolation}-{aborted}", linger_ms=0)
+    writer.init_transactions()
+    writer.begin_transaction()
+    for number in range(3):
+        writer.send(name, message(100 + number), partition=1)
+    writer.flush()
+    (writer.abort_transaction if aborted else writer.commit_transaction)()
+    plain = producer()
+    for number in range(40):
+        plain.send(name, message(number), partition=0)
+    plain.flush()
+    options = {"kafka_options": {"isolation_level": isolation}, "skip_idle_seconds": 0.3}
+    journal = Journal(tmp_path / "journal")
+    with from_kafka(broker, name, journal=journal, **options) as source:
+        rows = [x for batch in source for x in batch["x"].to_pylist()]
+    hidden = aborted and isolation == "read_committed"
+    assert sorted(rows) == [*range(40), *([] if hidden else [100, 101, 102])]
+    assert journal[0].kind == "leave" and journal[0].partition == 1
 
 
 @pytest.mark.kafka

@@ -180,6 +180,7 @@ def supervise(
 
     A process that ends with `FATAL` ends all.
     """
+    arrived = _signal_pipe()  # first: a signal must not leave the directory of `Shared` behind
     shared = Shared(options, listener)
     writer = _Process("writer", lambda: _write(shared), signal.SIGKILL)
     workers = [
@@ -187,7 +188,6 @@ def supervise(
         for i in range(options.workers)
     ]
     processes = [writer, *workers]
-    arrived = _signal_pipe()
     gc.collect()
     gc.freeze()  # so that a child's collections do not copy all pages of objects
     code = 0

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an earlier run did without a decision is done again, however slowly the topic is read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from mindspore_rec.stream import ArrowFormat, Journal, MemoryTopic, StopWhen, StreamSource, pack
+from mindspore_rec.stream.client import Message
+from mindspore_rec.stream.memory import MemoryClient
+
+IDLE = 0.05  # seconds
+SCHEMA = pa.schema({"x": pa.int64()})
+
+
+def append(topic: MemoryTopic, number: int, partition: int) -> None:
+    topic.append(pack(pa.table({"x": [number]}, SCHEMA)), partition)
+
+
+class Slow(MemoryClient):
+    """Reader whose first answers about one partition come late."""
+
+    def __init__(self, topic: MemoryTopic, partition: int) -> None:
+        super().__init__(topic, 500)
+        self._partition = partition
+        self._until = time.monotonic() + 6 * IDLE
+
+    def poll(self, seconds: float, paused: Sequence[int]) -> dict[int, list[Message]]:
+        late = {self._partition} if time.monotonic() < self._until else set()
+        return super().poll(min(seconds, IDLE / 2), sorted(late | set(paused)))
+
+
+def rows(source: StreamSource) -> list[list[int]]:
+    with source:
+        return [batch["x"].to_pylist() for batch in source]
+
+
+def stream(client: Any, path: Path, batches: int | None, **options: Any) -> StreamSource:
+    stop = StopWhen(idle_seconds=1.0) if batches is None else StopWhen(batches=batches)
+    return StreamSource(
+        client, ArrowFormat(SCHEMA), 4, journal=Journal(path), stop=stop, **options
+    )
+
+
+@pytest.mark.parametrize("option", ["skip_idle_seconds", "max_wait_seconds"])
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_partition_that_is_read_slowly_is_not_idle(
+    slow: int, option: str, tmp_path: Path
+) -> None:
+    topic = MemoryTopic(2)
+    for number in range(40):
+        append(topic, number, number % 2)
+    path = tmp_path / "journal"
+    first = stream(topic.client(), path, 8, **{option: IDLE})
+    states = [first.state_dict()]
+    expected = []
+    for batch in first:
+        expected.append(batch["x"].to_pylist())
+        states.append(first.state_dict())
+    assert expected == [list(range(4 * i, 4 * i + 4)) for i in range(8)]
+    assert not path.exists()  # no decision
+    for begin in (0, 3):
+        again = stream(Slow(topic, slow), path, 8 - begin, **{option: IDLE})
+        again.load_state_dict(states[begin])
+        assert rows(again) == expected[begin:]
+
+
+def test_a_partition_that_was_away_comes_back_where_nothing_was_read_before(
+    tmp_path: Path,
+) -> None:
+    topic = MemoryTopic(2)
+    for number in range(60):
+        append(topic, number, 0)
+    path = tmp_path / "journal"
+    first = stream(topic.client(), path, 8, skip_idle_seconds=IDLE)
+    states, expected = [], []
+    for batch in first:
+        expected.append(batch["x"].to_pylist())
+        states.append(first.state_dict())
+    assert [Journal(path)[i].kind for i in range(len(Journal(path)))] == ["leave"]
+    for number in range(100, 110):  # which the first run has not seen
+        append(topic, number, 1)
+    again = stream(topic.client(), path, None, skip_idle_seconds=IDLE)
+    again.load_state_dict(states[1])
+    found = rows(again)
+    assert found[:6] == expected[2:]
+    assert sorted(sum(found, [])) == [*range(8, 60), *range(100, 110)]
+
+
+def test_without_a_journal_it_comes_back_at_once(tmp_path: Path) -> None:
+    topic = MemoryTopic(2)
+    for number in range(60):
+        append(topic, number, 0)
+    first = stream(topic.client(), tmp_path / "journal", 8, skip_idle_seconds=IDLE)
+    next(first)
+    state = first.state_dict()
+    first.close()
+    append(topic, 100, 1)
+    again = StreamSource(
+        topic.client(),
+        ArrowFormat(SCHEMA),
+        4,
+        skip_idle_seconds=IDLE,
+        stop=StopWhen(idle_seconds=0.5),
+    )
+    again.load_state_dict({**state, "decisions": 0})
+    assert 100 in sum(rows(again)[:3], [])
