@@ -101,7 +101,8 @@ def put_in_place(beside: Path, target: Path) -> None:
     Raises:
         OSError: the name is not on disk, and the directory has its old one again: whoever is told
             that a checkpoint could not be written must not find it later, when the next delta has
-            begun from the state before.
+            begun from the state before. Where that fails too, it keeps the new name, and the error
+            is that of the second renaming.
     """
     os.rename(beside, target)
     try:

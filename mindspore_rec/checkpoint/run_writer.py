@@ -118,6 +118,7 @@ class RunWriter:
 
     def go_on(self, entry: Entry, tables: Iterable[TableParameter]) -> None:
         """Go on with a run whose state has been loaded into the tables."""
+        self._unsaved, self._failed = [], None
         self._mark(tables)
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
@@ -181,7 +182,9 @@ class RunWriter:
 
         def write() -> None:
             self._take_failed()
-            if self.saved_step != step:
+            if self.saved_step == step:
+                self._unsaved = []  # what is there is older than these marks
+            else:
                 begin = time.perf_counter()
                 try:
                     written = write_checkpoint(target, fields, delta.write, self._writers)
@@ -190,23 +193,24 @@ class RunWriter:
                     raise
                 self._written(target, written, stall, time.perf_counter() - begin)
             if full:
-                self._merge()
+                self._merge(step)
 
-        self._writer.begin(write)
         self._unsaved = marks
+        self._writer.begin(write)
 
     def finish_write(self) -> None:
         """Wait for the delta that is being written; after a failure the next one includes it."""
         assert self._writer is not None
-        marks, self._unsaved = self._unsaved, []
         try:
             self._writer.wait()
         except OSError as error:
             self.failures += 1
             logger.warning("a delta could not be written to %s: %s", self._directory, error)
-            return
-        for table, mark in marks:
-            table.marks.hold(_HOLDER, mark)
+        else:
+            for table, mark in self._unsaved:
+                table.marks.hold(_HOLDER, mark)
+        finally:
+            self._unsaved = []
 
     def _take_failed(self) -> None:
         """Take a failed delta for saved if it is there nevertheless, before the next is written.
@@ -223,10 +227,10 @@ class RunWriter:
             return
         if team.first(failed.path.is_dir):
             team.first(lambda: sync(self._directory))
-            manifest = team.each(lambda: entry_at(failed.path)).manifest
-            self._written(
-                failed.path, summary(manifest), failed.stall_seconds, failed.write_seconds
-            )
+            entry = team.each(lambda: entry_at(failed.path))
+            if (entry.run, entry.parent) == (self._run, self._state):
+                written = summary(entry.manifest)
+                self._written(failed.path, written, failed.stall_seconds, failed.write_seconds)
         self._failed = None
 
     def finish_merge(self) -> None:
@@ -235,11 +239,15 @@ class RunWriter:
             self._merger.wait()
 
     def close(self) -> None:
-        """End the threads, after what they are writing."""
+        """End the threads, after what they are writing.
+
+        Whether that could be written is not looked at any more: the next delta has its changes too.
+        """
         for worker in (self._writer, self._merger):
             if worker is not None:
                 worker.close()
         self._writer = self._merger = None
+        self._unsaved = []
 
     def _mark(self, tables: Iterable[TableParameter]) -> None:
         for table in tables:
@@ -253,7 +261,8 @@ class RunWriter:
             except (MemoryError, RuntimeError) as error:  # deltas go without, until the next try
                 logger.warning("table '%s' keeps no digest: %s", table.name, error)
 
-    def _merge(self) -> None:
+    def _merge(self, step: int) -> None:
+        """Begin to merge the state of a step, the newest that counts as saved."""
         merger = self._merger
         assert merger is not None
         if any(self._writers.all(lambda: merger.busy)):
@@ -263,7 +272,7 @@ class RunWriter:
         def merge() -> None:
             begin = time.perf_counter()
             try:
-                chain = chain_of_all(self._directory, team)
+                chain = chain_of_all(self._directory, team, step)
                 if len(chain) == 1:
                     return
                 target = self._directory / entry_name(chain[-1].step, "full")

@@ -278,7 +278,7 @@ class StreamSource:
         self._apart = (worker, workers)
         self._journal = self._journal.of_worker(worker, workers)
         self._check_journal()
-        self._decided = min(self._decisions, len(self._journal))
+        self._decided = self._decided_before()
         self._states.clear()
 
     def read_alike(self, worker: int) -> None:
@@ -405,6 +405,14 @@ class StreamSource:
             self._order.leave(decision.partition)
         elif decision.kind == "join":
             self._order.join(decision.partition)
+
+    def _decided_before(self) -> int:
+        """Return how many of the journal's decisions were made before the state that was loaded."""
+        if self._decisions <= len(self._journal):
+            return self._decisions
+        # The journal was lost: what it has now was decided after a state of then, maybe this one.
+        decisions = [self._journal[i] for i in range(len(self._journal))]
+        return sum(each.taken < self._order.taken for each in decisions)
 
     def _rejoin(self) -> None:
         for partition in sorted(self._order.idle):
@@ -626,7 +634,7 @@ class StreamSource:
             self.format.schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema)))
         self._order.load_state_dict(state["order"])
         self._decisions = int(state["decisions"])
-        self._decided = min(self._decisions, len(self._journal))
+        self._decided = self._decided_before()
         self._batches = int(state["batches"])
         self._rows = int(state["rows"])
         self._watermark = state["watermark"]

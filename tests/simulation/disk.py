@@ -656,4 +656,8 @@ def _torn(node: _File, chance: random.Random) -> bytes:
     if not node.changed:
         return node.synced or b""
     before, now = node.synced or b"", node.data
-    return chance.choice((before, now, now[: chance.randint(0, len(now))], bytes(len(now))))
+    # What was synced stays where more was appended.
+    kept = before if now.startswith(before) else b""
+    added = now[len(kept) :]
+    torn = added[: chance.randint(0, len(added))]
+    return chance.choice((before, now, kept + torn, kept + bytes(len(added))))

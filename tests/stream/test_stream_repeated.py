@@ -111,3 +111,26 @@ def test_without_a_journal_it_comes_back_at_once(tmp_path: Path) -> None:
     )
     again.load_state_dict({**state, "decisions": 0})
     assert 100 in sum(rows(again)[:3], [])
+
+
+def test_a_lost_journal_begins_anew_and_is_repeated_from_there(tmp_path: Path) -> None:
+    topic = MemoryTopic(2)
+    for number in range(14):
+        append(topic, number, 0)
+    path = tmp_path / "journal"
+    first = stream(topic.client(), path, 3, skip_idle_seconds=IDLE)
+    list(first)
+    state = first.state_dict()
+    assert state["decisions"] == 1
+    path.unlink()
+    for number in (100, 101):
+        append(topic, number, 1)
+    again = stream(topic.client(), path, 1, skip_idle_seconds=IDLE)
+    again.load_state_dict(state)
+    assert rows(again) == [[12, 13, 100, 101]]
+    for number in (14, 15):
+        append(topic, number, 0)
+    for _ in range(2):
+        more = stream(topic.client(), path, 1, skip_idle_seconds=IDLE)
+        more.load_state_dict(state)
+        assert rows(more) == [[12, 13, 100, 101]]
