@@ -408,11 +408,12 @@ class StreamSource:
 
     def _decided_before(self) -> int:
         """Return how many of the journal's decisions were made before the state that was loaded."""
-        if self._decisions <= len(self._journal):
+        taken = [self._journal[i].taken for i in range(len(self._journal))]
+        before = taken[: self._decisions]
+        if len(before) == self._decisions and all(each <= self._order.taken for each in before):
             return self._decisions
         # The journal was lost: what it has now was decided after a state of then, maybe this one.
-        decisions = [self._journal[i] for i in range(len(self._journal))]
-        return sum(each.taken < self._order.taken for each in decisions)
+        return sum(each < self._order.taken for each in taken)
 
     def _rejoin(self) -> None:
         for partition in sorted(self._order.idle):
