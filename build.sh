@@ -281,7 +281,7 @@ prepare_native() {
   need_compiler
   need_python
   say "Compiling the native core"
-  rm -rf "$NATIVE_OBJECTS"  # the C++ tests link all objects that are there
+  rm -rf "$NATIVE_OBJECTS" "$stamp"  # the C++ tests link all objects that are there
   MINDSPORE_REC_JOBS=$JOBS "$VENV/bin/python" setup.py -q build_ext --inplace \
     --build-temp "$NATIVE_OBJECTS"
   echo "$now $(digest <"$built")" >"$stamp"

@@ -76,7 +76,7 @@ def failing(root: Path, name: str, also_back: bool) -> Iterator[None]:
 
     with (
         mock.patch.object(manifest, "sync", no_sync),
-        mock.patch.object(manifest.os, "rename", renames),
+        mock.patch.object(os, "rename", renames),
     ):
         yield
 

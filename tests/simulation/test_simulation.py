@@ -12,7 +12,7 @@ from tests.nightly import NIGHTLY
 from tests.simulation.run import first_finding
 from tests.simulation.world import simulate
 
-SCHEDULES = 1000
+SCHEDULES = 2000
 PARTS = 4  # for processes of pytest-xdist
 NIGHTLY_SECONDS = 900.0
 

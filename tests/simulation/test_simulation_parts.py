@@ -181,7 +181,8 @@ def test_a_decision_that_is_read_is_on_disk(
         def work(path: Path = path) -> None:
             with contextlib.suppress(OSError):
                 Journal(path).append(taken)
-            assert list(Journal(path)) == [taken]
+            again = Journal(path)
+            assert len(again) == 1 and again[0] == taken
 
         first = iter([errno.EIO])
 

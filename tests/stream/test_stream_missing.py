@@ -131,7 +131,7 @@ def test_the_count_is_part_of_the_state(topic: MemoryTopic) -> None:
 # ---- a real broker
 
 
-def make(broker: Broker, name: str, partitions: int = 1, **configs: str) -> str:
+def make(broker: Broker, name: str, partitions: int = 1, **configs: Any) -> str:
     from kafka.admin import KafkaAdminClient, NewTopic
 
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
@@ -242,7 +242,7 @@ def test_compaction_is_told(
     broker: Broker, producer: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     name = make(
-        broker, "compacted",
+        broker, "compacted", 1,
         **{
             "cleanup.policy": "compact", "segment.ms": "200", "delete.retention.ms": "0",
             "min.cleanable.dirty.ratio": "0.001", "min.compaction.lag.ms": "0",

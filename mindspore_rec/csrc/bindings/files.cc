@@ -13,8 +13,6 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
-using Release = py::gil_scoped_release;
-
 class PyFileLock {
  public:
   explicit PyFileLock(const std::string& path) : lock_(Env::Posix()->Lock(path, true)) {}
@@ -35,21 +33,21 @@ void BindFiles(py::module_& m) {
   py::class_<PyFileLock>(m, "FileLock")
       .def(py::init([](const py::object& path) {
              const std::string text = PathOf(path);
-             Release release;
+             py::gil_scoped_release release;
              return std::make_unique<PyFileLock>(text);
            }),
            py::arg("path"))
-      .def("close", &PyFileLock::Close, py::call_guard<Release>())
+      .def("close", &PyFileLock::Close, py::call_guard<py::gil_scoped_release>())
       .def("__enter__", [](py::object self) { return self; })
       .def("__exit__", [](PyFileLock& self, const py::args&) {
-        Release release;
+        py::gil_scoped_release release;
         self.Close();
       });
   m.def(
       "make_directories",
       [](const py::object& path) {
         const std::string text = PathOf(path);
-        Release release;
+        py::gil_scoped_release release;
         Env::Posix()->CreateDirectory(text);
       },
       py::arg("path"));

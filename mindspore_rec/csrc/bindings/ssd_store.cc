@@ -19,15 +19,13 @@ namespace py = pybind11;
 namespace msrec {
 namespace {
 
-using Release = py::gil_scoped_release;
-
 // The iterator of SsdStore.scan. It keeps the store's object alive, so the scan goes first.
 class StoreScan {
  public:
   StoreScan(py::object store, size_t most, bool exact) : store_(std::move(store)), most_(most) {
     SsdTier& tier = store_.cast<SsdStore&>().tier();
     row_bytes_ = tier.row_bytes();
-    Release release;
+    py::gil_scoped_release release;
     scan_ = tier.Scan(exact);
   }
   ~StoreScan() { Close(); }
@@ -37,7 +35,7 @@ class StoreScan {
     bool more = false;
     std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
     {
-      Release release;
+      py::gil_scoped_release release;
       lock.lock();  // without the GIL, so that it can be had while this is held
       more = scan_ != nullptr && scan_->Next(most_, &keys_, &rows_);
       if (!more) scan_.reset();
@@ -54,7 +52,7 @@ class StoreScan {
       static_cast<void>(scan_.release());  // of the parent's tier
       return;
     }
-    Release release;
+    py::gil_scoped_release release;
     const std::lock_guard<std::mutex> lock(mutex_);
     scan_.reset();
   }
@@ -96,7 +94,7 @@ py::tuple Read(const SsdStore& store, const py::array& keys) {
   auto* out = reinterpret_cast<char*>(rows.mutable_data());
   bool* flags = found.mutable_data();
   {
-    Release release;
+    py::gil_scoped_release release;
     self.Read(data, n, out, flags);
     for (py::ssize_t i = 0; i < n; ++i) {
       if (!flags[i]) std::memset(out + i * row_bytes, 0, row_bytes);
@@ -119,7 +117,7 @@ void Write(const SsdStore& store, const py::array& keys, const py::array& rows) 
                                           std::string(py::str(rows.dtype()))));
   }
   const char* bytes = static_cast<const char*>(rows.data());
-  Release release;
+  py::gil_scoped_release release;
   self.Write(data, n, bytes);
 }
 
@@ -127,7 +125,7 @@ void EraseStored(const SsdStore& store, const py::array& keys) {
   SsdTier& self = store.tier();
   const int64_t* data = StoredKeys(self, keys);
   const auto n = static_cast<size_t>(keys.size());
-  Release release;
+  py::gil_scoped_release release;
   self.Erase(data, n);
 }
 
@@ -137,7 +135,7 @@ py::array_t<bool> ContainsStored(const SsdStore& store, const py::array& keys) {
   py::array_t<bool> found(keys.size());
   bool* flags = found.mutable_data();
   const auto n = static_cast<size_t>(keys.size());
-  Release release;
+  py::gil_scoped_release release;
   self.Contains(data, n, flags);
   return found;
 }
@@ -146,7 +144,7 @@ py::array_t<int64_t> AllKeys(const SsdStore& store) {
   const SsdTier& self = store.tier();
   std::vector<int64_t> keys;
   {
-    Release release;
+    py::gil_scoped_release release;
     keys = self.Keys();
   }
   return py::array_t<int64_t>(static_cast<py::ssize_t>(keys.size()), keys.data());
@@ -156,7 +154,7 @@ py::dict StatsOfStore(const SsdStore& store) {
   const SsdTier& self = store.tier();
   TierStats s;
   {
-    Release release;
+    py::gil_scoped_release release;
     s = self.Stats();
   }
   py::dict out;
@@ -198,7 +196,7 @@ py::list Verify(const SsdStore& store) {
   SsdTier& self = store.tier();
   std::vector<Corruption> problems;
   {
-    Release release;
+    py::gil_scoped_release release;
     problems = self.Verify();
   }
   return Listed(problems);
@@ -208,7 +206,7 @@ py::list VerifyFiles(const py::object& path) {
   const std::string text = PathOf(path);
   std::vector<Corruption> problems;
   {
-    Release release;
+    py::gil_scoped_release release;
     problems = SsdTier::VerifyFiles(text);
   }
   return Listed(problems);
@@ -218,7 +216,7 @@ py::list Segments(const SsdStore& store) {
   const SsdTier& self = store.tier();
   std::vector<SsdTier::SegmentInfo> segments;
   {
-    Release release;
+    py::gil_scoped_release release;
     segments = self.Segments();
   }
   py::list out;
@@ -238,14 +236,14 @@ py::list Segments(const SsdStore& store) {
 // Leaves a store that is the parent's of this forked child as it is.
 void Close(const SsdStore& store) {
   if (!store.in_owner()) return;
-  Release release;
+  py::gil_scoped_release release;
   store.tier().Close();
 }
 
 template <void (SsdTier::*method)()>
 void Run(const SsdStore& store) {
   SsdTier& self = store.tier();
-  Release release;
+  py::gil_scoped_release release;
   (self.*method)();
 }
 
@@ -270,7 +268,7 @@ std::unique_ptr<SsdStore> Open(const py::object& path, py::ssize_t row_bytes, in
   options.queue_depth = static_cast<unsigned>(non_negative(queue_depth, "queue_depth"));
   options.gc_ratio = gc_ratio;
   options.background_gc = background_gc;
-  Release release;
+  py::gil_scoped_release release;
   try {
     return std::make_unique<SsdStore>(options);
   } catch (const Corruption& e) {
@@ -352,7 +350,7 @@ void BindSsdStore(py::module_& m) {
       .def("__len__",
            [](const SsdStore& store) {
              const SsdTier& self = store.tier();
-             Release release;
+             py::gil_scoped_release release;
              return self.size();
            })
       .def("__enter__", [](py::object self) { return self; })

@@ -23,7 +23,7 @@ int Setup(unsigned entries, io_uring_params* params) {
 }
 
 // The rings are shared with the kernel: its stores to them are acquired, ours released.
-uint32_t Load(const uint32_t* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+uint32_t LoadAcquire(const uint32_t* p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 void Store(uint32_t* p, uint32_t value) { __atomic_store_n(p, value, __ATOMIC_RELEASE); }
 
 }  // namespace
@@ -111,7 +111,7 @@ int Uring::Submit(unsigned wait_for) {
 
 bool Uring::Complete(unsigned* i, int32_t* result) {
   const uint32_t head = *cq_head_;  // only this thread stores it
-  if (head == Load(cq_tail_)) return false;
+  if (head == LoadAcquire(cq_tail_)) return false;
   const io_uring_cqe& cqe = cqes_[head & cq_mask_];
   *i = static_cast<unsigned>(cqe.user_data);
   *result = cqe.res;

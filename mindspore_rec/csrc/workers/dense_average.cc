@@ -4,14 +4,16 @@
 namespace msrec {
 namespace {
 
-std::string Number(size_t n) { return std::to_string(n) + (n == 1 ? " parameter" : " parameters"); }
+std::string Counted(size_t n) {
+  return std::to_string(n) + (n == 1 ? " parameter" : " parameters");
+}
 
 }  // namespace
 
 void AverageOverWorkers(TableExchange* exchange, const std::vector<const float*>& gradients,
                         const std::vector<SummedSpan>& sums) {
   Collective all(exchange,
-                 [&] { return "average of the gradients of " + Number(gradients.size()); });
+                 [&] { return "average of the gradients of " + Counted(gradients.size()); });
   std::vector<float> weights;
   all.Try([&] {
     weights = all.group().weights();
@@ -23,7 +25,7 @@ void AverageOverWorkers(TableExchange* exchange, const std::vector<const float*>
 
 void CheckSameOverWorkers(TableExchange* exchange, const std::vector<ByteSpan>& parameters,
                           const std::vector<std::string>& names) {
-  Collective all(exchange, [&] { return "comparison of " + Number(parameters.size()); });
+  Collective all(exchange, [&] { return "comparison of " + Counted(parameters.size()); });
   all.Begin();
   std::optional<WorkerDifference> difference;
   all.Must([&] { difference = FindDifference(all.channel(), parameters); });
