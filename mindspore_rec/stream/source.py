@@ -90,7 +90,8 @@ class StreamSource:
             doubled; or "stop", a LookupError (default "warn"). See `missing`.
         skip_idle_seconds: partitions wait so long for one that has nothing, then leave it out until
             it has. Default: None, for ever.
-        max_wait_seconds: so long rows wait for their batch to be full. Default: None, for ever.
+        max_wait_seconds: so long rows wait for their batch to be full. Default: None, for ever. Both
+            wait longer for a message that the topic held when reading began.
         journal: see above; each of several workers writes one of its own, beside it. Default: one
             in memory.
         buffer_bytes: messages that are read ahead (default 64 MiB, as stored in the topic or, where
