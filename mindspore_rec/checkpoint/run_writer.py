@@ -13,6 +13,7 @@ from typing import Any
 from mindspore import nn
 
 from mindspore_rec.checkpoint.chain import Entry, entry_at, entry_name
+from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.manifest import new_id
 from mindspore_rec.checkpoint.merge import merge_chain
 from mindspore_rec.checkpoint.run_directory import chain_of_all, remove_old
@@ -196,7 +197,11 @@ class RunWriter:
                 self._merge(step)
 
         self._unsaved = marks
-        self._writer.begin(write)
+        try:
+            self._writer.begin(write)
+        except BaseException:  # no thread
+            self._unsaved = []
+            raise
 
     def finish_write(self) -> None:
         """Wait for the delta that is being written; after a failure the next one includes it."""
@@ -221,6 +226,7 @@ class RunWriter:
 
         Raises:
             OSError: its name still cannot be synced; then the next delta must not be written.
+            CheckpointError: another process wrote what is there.
         """
         failed, team = self._failed, self._writers
         if failed is None:
@@ -228,9 +234,10 @@ class RunWriter:
         if team.first(failed.path.is_dir):
             team.first(lambda: sync(self._directory))
             entry = team.each(lambda: entry_at(failed.path))
-            if (entry.run, entry.parent) == (self._run, self._state):
-                written = summary(entry.manifest)
-                self._written(failed.path, written, failed.stall_seconds, failed.write_seconds)
+            if (entry.run, entry.parent) != (self._run, self._state):
+                raise CheckpointError(f"{failed.path} is not of this run's state {self._state}")
+            written = summary(entry.manifest)
+            self._written(failed.path, written, failed.stall_seconds, failed.write_seconds)
         self._failed = None
 
     def finish_merge(self) -> None:

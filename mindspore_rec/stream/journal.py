@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +59,7 @@ class Journal:
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._path = None if path is None else Path(path)
         self._decisions: list[Decision] = []
+        self._checksums = [0]  # of none, one, two, ... of them
         self._length = 0  # bytes of the file that are decisions
         self._named = False  # whether the file's name is on disk for certain
         if self._path is None:
@@ -67,7 +69,7 @@ class Journal:
         whole, _, torn = text.rpartition(b"\n")
         for number, line in enumerate(whole.splitlines(), 1):
             try:
-                self._decisions.append(_decision(line))
+                self._add(_decision(line))
             except (ValueError, TypeError, RecursionError) as error:
                 raise ValueError(f"{self._path}, line {number} is no decision: {error}") from error
         if torn:  # a crash while it was written: it had not taken effect
@@ -102,8 +104,16 @@ class Journal:
             OSError: it cannot be written, and is not among the decisions.
         """
         if self._path is not None:
-            self._write(self._path, json.dumps(list(decision)).encode() + b"\n")
+            self._write(self._path, _line(decision))
+        self._add(decision)
+
+    def checksum(self, decisions: int) -> int:
+        """Return a CRC32 of the first so many decisions."""
+        return self._checksums[decisions]
+
+    def _add(self, decision: Decision) -> None:
         self._decisions.append(decision)
+        self._checksums.append(zlib.crc32(_line(decision), self._checksums[-1]))
 
     def _write(self, path: Path, line: bytes) -> None:
         with open(path, "ab") as file:
@@ -124,6 +134,10 @@ class Journal:
 
     def __getitem__(self, number: int) -> Decision:
         return self._decisions[number]
+
+
+def _line(decision: Decision) -> bytes:
+    return json.dumps(list(decision)).encode() + b"\n"
 
 
 def _decision(line: bytes) -> Decision:

@@ -90,8 +90,8 @@ class StreamSource:
             doubled; or "stop", a LookupError (default "warn"). See `missing`.
         skip_idle_seconds: partitions wait so long for one that has nothing, then leave it out until
             it has. Default: None, for ever.
-        max_wait_seconds: so long rows wait for their batch to be full. Default: None, for ever. Both
-            wait longer for a message that the topic held when reading began.
+        max_wait_seconds: so long rows wait for their batch to be full. Default: None, for ever.
+            Both wait longer for a message that the topic held when reading began.
         journal: see above; each of several workers writes one of its own, beside it. Default: one
             in memory.
         buffer_bytes: messages that are read ahead (default 64 MiB, as stored in the topic or, where
@@ -172,6 +172,7 @@ class StreamSource:
         self._begins_late = start == "latest"
         self._restored = False  # whether a state was loaded
         self._decisions = 0  # of that state
+        self._checksum: int | None = None  # of these decisions; states of version 0.1 have none
         self.saved_partitions: list[int] = []
         self._order = self._new_order(self._partitions, turn)
         self._order.offsets = self._first_offsets(check_start(start, self._partitions))
@@ -409,12 +410,12 @@ class StreamSource:
 
     def _decided_before(self) -> int:
         """Return how many of the journal's decisions were made before the state that was loaded."""
-        taken = [self._journal[i].taken for i in range(len(self._journal))]
-        before = taken[: self._decisions]
-        if len(before) == self._decisions and all(each <= self._order.taken for each in before):
-            return self._decisions
-        # The journal was lost: what it has now was decided after a state of then, maybe this one.
-        return sum(each < self._order.taken for each in taken)
+        journal, count = self._journal, self._decisions
+        known = self._checksum
+        if count <= len(journal) and known in (None, journal.checksum(count)):
+            return count
+        # That journal was lost. What there is was decided after this state, or one before.
+        return sum(journal[i].taken < self._order.taken for i in range(len(journal)))
 
     def _rejoin(self) -> None:
         for partition in sorted(self._order.idle):
@@ -445,6 +446,12 @@ class StreamSource:
             self._changed.acquire()
         if self._order.current is not None and self._order.has(self._order.current):
             return False
+        if self._order.current is None and self._decided < len(self._journal):
+            raise ValueError(
+                f"the journal is of another stream: its decision {self._decided + 1} is of message "
+                f"{self._journal[self._decided].taken}, and all partitions are idle at message "
+                f"{self._order.taken}"
+            )
         now = time.monotonic()
         live = (
             self._decided == len(self._journal)
@@ -636,6 +643,7 @@ class StreamSource:
             self.format.schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema)))
         self._order.load_state_dict(state["order"])
         self._decisions = int(state["decisions"])
+        self._checksum = state.get("decisions_crc32")
         self._decided = self._decided_before()
         self._batches = int(state["batches"])
         self._rows = int(state["rows"])
@@ -677,6 +685,7 @@ class StreamSource:
             "dead_marks": self._marks(),
             "dead_share": self._share.state_dict(),
             "decisions": self._decided,
+            "decisions_crc32": self._journal.checksum(self._decided),
             "schema": self._schema,
             "order": self._order.state_dict(),
         }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from mindspore_rec.stream import ArrowFormat, Journal, MemoryTopic, StopWhen, StreamSource, pack
 from mindspore_rec.stream.client import Message
+from mindspore_rec.stream.journal import Decision
 from mindspore_rec.stream.memory import MemoryClient
 
 IDLE = 0.05  # seconds
@@ -113,9 +115,10 @@ def test_without_a_journal_it_comes_back_at_once(tmp_path: Path) -> None:
     assert 100 in sum(rows(again)[:3], [])
 
 
-def test_a_lost_journal_begins_anew_and_is_repeated_from_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [0, 2])  # messages of partition 0 when the journal is lost
+def test_a_lost_journal_begins_anew_and_is_repeated_from_there(left: int, tmp_path: Path) -> None:
     topic = MemoryTopic(2)
-    for number in range(14):
+    for number in range(12 + left):
         append(topic, number, 0)
     path = tmp_path / "journal"
     first = stream(topic.client(), path, 3, skip_idle_seconds=IDLE)
@@ -123,14 +126,31 @@ def test_a_lost_journal_begins_anew_and_is_repeated_from_there(tmp_path: Path) -
     state = first.state_dict()
     assert state["decisions"] == 1
     path.unlink()
-    for number in (100, 101):
-        append(topic, number, 1)
+    append(topic, 100, 1)
+    append(topic, 101, 1)
     again = stream(topic.client(), path, 1, skip_idle_seconds=IDLE)
     again.load_state_dict(state)
-    assert rows(again) == [[12, 13, 100, 101]]
-    for number in (14, 15):
+    if not left:
+        later = threading.Timer(4 * IDLE, lambda: [append(topic, n, 0) for n in (12, 13)])
+        later.start()
+    expected = rows(again)
+    assert expected == ([[12, 13, 100, 101]] if left else [[100, 101, 12, 13]])
+    for number in (14, 15, 16, 17):
         append(topic, number, 0)
     for _ in range(2):
         more = stream(topic.client(), path, 1, skip_idle_seconds=IDLE)
         more.load_state_dict(state)
-        assert rows(more) == [[12, 13, 100, 101]]
+        assert rows(more) == expected
+
+
+def test_a_journal_of_another_stream_is_an_error_where_nothing_can_be_taken(
+    tmp_path: Path,
+) -> None:
+    topic = MemoryTopic(2)
+    append(topic, 0, 0)
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    for decision in (Decision(0, "leave", 0), Decision(0, "leave", 1), Decision(9, "join", 0)):
+        journal.append(decision)
+    with pytest.raises(ValueError, match="decision 3 is of message 9, and all partitions are idle"):
+        rows(stream(topic.client(), path, None, skip_idle_seconds=IDLE))
