@@ -685,7 +685,7 @@ class StreamSource:
             "dead_marks": self._marks(),
             "dead_share": self._share.state_dict(),
             "decisions": self._decided,
-            "decisions_crc32": self._journal.checksum(self._decided),
+            **({"decisions_crc32": self._journal.checksum(self._decided)} if self._decided else {}),
             "schema": self._schema,
             "order": self._order.state_dict(),
         }

@@ -25,6 +25,12 @@ def append(topic: MemoryTopic, number: int, partition: int) -> None:
     topic.append(pack(pa.table({"x": [number]}, SCHEMA)), partition)
 
 
+def append_all(topic: MemoryTopic, *numbers: int) -> None:
+    """Append to partition 0."""
+    for number in numbers:
+        append(topic, number, 0)
+
+
 class Slow(MemoryClient):
     """Reader whose first answers about one partition come late."""
 
@@ -131,7 +137,7 @@ def test_a_lost_journal_begins_anew_and_is_repeated_from_there(left: int, tmp_pa
     again = stream(topic.client(), path, 1, skip_idle_seconds=IDLE)
     again.load_state_dict(state)
     if not left:
-        later = threading.Timer(4 * IDLE, lambda: [append(topic, n, 0) for n in (12, 13)])
+        later = threading.Timer(4 * IDLE, lambda: append_all(topic, 12, 13))
         later.start()
     expected = rows(again)
     assert expected == ([[12, 13, 100, 101]] if left else [[100, 101, 12, 13]])
