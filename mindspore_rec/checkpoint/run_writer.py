@@ -100,7 +100,6 @@ class RunWriter:
         self._keep_digests = keep_digests
         self._run: str | None = None
         self._state: str | None = None  # id of the newest state in the directory
-        self._unsaved: list[tuple[TableParameter, int]] = []  # marks of what is being written
         self._writer: Worker | None = None
         self._merger: Worker | None = None
         self._failed: _Failed | None = None  # the last delta, if it could not be written
@@ -119,7 +118,7 @@ class RunWriter:
 
     def go_on(self, entry: Entry, tables: Iterable[TableParameter]) -> None:
         """Go on with a run whose state has been loaded into the tables."""
-        self._unsaved, self._failed = [], None
+        self._failed = None
         self._mark(tables)
         self._run, self._state, self.saved_step = entry.run, entry.state, entry.step
 
@@ -181,11 +180,11 @@ class RunWriter:
         target = self._directory / entry_name(step, "delta")
         stall = time.perf_counter() - begin
 
-        def write() -> None:
+        def write() -> list[tuple[TableParameter, int]]:
+            """Return the marks up to which changes are saved now; none if nothing was written."""
             self._take_failed()
-            if self.saved_step == step:
-                self._unsaved = []  # what is there is older than these marks
-            else:
+            held: list[tuple[TableParameter, int]] = []
+            if self.saved_step != step:  # otherwise what is there is older than the marks
                 begin = time.perf_counter()
                 try:
                     written = write_checkpoint(target, fields, delta.write, self._writers)
@@ -193,29 +192,24 @@ class RunWriter:
                     self._failed = _Failed(target, stall, time.perf_counter() - begin)
                     raise
                 self._written(target, written, stall, time.perf_counter() - begin)
+                held = marks
             if full:
                 self._merge(step)
+            return held
 
-        self._unsaved = marks
-        try:
-            self._writer.begin(write)
-        except BaseException:  # no thread
-            self._unsaved = []
-            raise
+        self._writer.begin(write)
 
     def finish_write(self) -> None:
         """Wait for the delta that is being written; after a failure the next one includes it."""
         assert self._writer is not None
         try:
-            self._writer.wait()
+            marks = self._writer.wait() or []
         except OSError as error:
             self.failures += 1
             logger.warning("a delta could not be written to %s: %s", self._directory, error)
-        else:
-            for table, mark in self._unsaved:
-                table.marks.hold(_HOLDER, mark)
-        finally:
-            self._unsaved = []
+            return
+        for table, mark in marks:
+            table.marks.hold(_HOLDER, mark)
 
     def _take_failed(self) -> None:
         """Take a failed delta for saved if it is there nevertheless, before the next is written.
@@ -254,7 +248,6 @@ class RunWriter:
             if worker is not None:
                 worker.close()
         self._writer = self._merger = None
-        self._unsaved = []
 
     def _mark(self, tables: Iterable[TableParameter]) -> None:
         for table in tables:

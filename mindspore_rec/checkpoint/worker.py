@@ -41,11 +41,14 @@ class Worker:
         """Start a function; the worker must be idle."""
         self._future = self._pool.submit(work)
 
-    def wait(self) -> None:
-        """Wait until the worker is idle; raise the function's exception, once."""
+    def wait(self) -> Any:
+        """Wait until the worker is idle; return the function's result or raise its error, once.
+
+        Returns:
+            None if there is no function, or its result has been returned before.
+        """
         future, self._future = self._future, None
-        if future is not None:
-            future.result()
+        return None if future is None else future.result()
 
     def close(self) -> None:
         """End the thread, after its function."""

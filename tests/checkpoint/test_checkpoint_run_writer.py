@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import collections
 import errno
 import itertools
 import os
@@ -117,6 +116,26 @@ def loaded(root: Path, net: Net) -> set[int]:
     return found
 
 
+def failed_at_the_end(root: Path, net: Net, also_back: bool) -> RunWriter:
+    """Return a closed writer whose delta of step 3 failed, as where a callback raised an error."""
+    net.put(1)
+    writer = begun(root, net)
+    net.put(2)
+    with failing(root, "000000000003.delta", also_back):
+        save(writer, net, 3)
+        writer.close()
+    return writer
+
+
+def train_on(writer: RunWriter, net: Net) -> None:
+    """Begin again, and save a delta of step 5."""
+    net.put(3)
+    writer.begin(ONE)
+    save(writer, net, 5)
+    writer.finish_write()
+    writer.close()
+
+
 @pytest.fixture
 def net() -> Iterator[Net]:
     made = Net()
@@ -129,9 +148,7 @@ def net() -> Iterator[Net]:
 def test_a_delta_that_fails_is_saved_on_all_workers_or_on_none(
     workers: int, also_back: bool, tmp_path: Path
 ) -> None:
-    exchanges: dict[str, Exchange] = collections.defaultdict(lambda: Exchange(workers))
-    for each in ("checkpoint", "merge"):
-        assert exchanges[each]
+    exchanges = {name: Exchange(workers) for name in ("checkpoint", "merge")}
 
     def work(group: ThreadGroup) -> Any:
         group.channel = lambda name: ThreadGroup(group.rank, exchanges[name])  # type: ignore[attr-defined]
@@ -179,17 +196,7 @@ def test_the_last_step_again_after_its_delta_failed(
 def test_changes_of_a_delta_that_failed_at_the_end_of_a_training_are_in_the_next(
     net: Net, tmp_path: Path
 ) -> None:
-    net.put(1)
-    writer = begun(tmp_path, net)
-    net.put(2)
-    with failing(tmp_path, "000000000003.delta", also_back=False):
-        save(writer, net, 3)
-        writer.close()  # as where a callback raises an exception
-    net.put(3)
-    writer.begin(ONE)
-    save(writer, net, 5)
-    writer.finish_write()
-    writer.close()
+    train_on(failed_at_the_end(tmp_path, net, also_back=False), net)
     assert loaded(tmp_path, net) == {1, 2, 3}
     assert steps_of(tmp_path) == [0, 5]
 
@@ -197,20 +204,11 @@ def test_changes_of_a_delta_that_failed_at_the_end_of_a_training_are_in_the_next
 def test_a_restored_writer_has_forgotten_the_delta_that_failed(
     net: Net, tmp_path: Path
 ) -> None:
-    net.put(1)
-    writer = begun(tmp_path, net)
-    net.put(2)
-    with failing(tmp_path, "000000000003.delta", also_back=True):
-        save(writer, net, 3)
-        writer.close()
+    writer = failed_at_the_end(tmp_path, net, also_back=True)
     chain = newest_chain(tmp_path)
     writer.go_on(chain[-1], tables_of(net))
     assert writer.saved_step == 3
-    net.put(3)
-    writer.begin(ONE)
-    save(writer, net, 5)
-    writer.finish_write()
-    writer.close()
+    train_on(writer, net)
     assert [each.step for each in writer.saves] == [0, 5]
     assert steps_of(tmp_path) == [0, 3, 5]
     assert loaded(tmp_path, net) == {1, 2, 3}

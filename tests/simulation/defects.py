@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from mindspore_rec import tables_of
 from mindspore_rec.checkpoint import (
     load_tables,
     manifest,
@@ -78,15 +79,21 @@ def inputs_removed_first() -> list[Replaced]:
 
 def changes_of_a_failed_delta_lost() -> list[Replaced]:
     """After a delta that could not be written, the next one has the changes since that one only."""
-    finish = run_writer.RunWriter.finish_write
+    save, finish = run_writer.RunWriter.save, run_writer.RunWriter.finish_write
+    marks: list[tuple[Any, int]] = []  # of the last delta
+
+    def note(self: Any, cell: Any, *more: Any) -> None:
+        save(self, cell, *more)
+        marks[:] = [(table, table.marks.new()) for table in tables_of(cell)]
 
     def forget(self: Any) -> None:
-        marks = self._unsaved
+        failures = self.failures
         finish(self)
-        for table, mark in marks:
-            table.marks.hold("checkpoint", mark)
+        if self.failures > failures:
+            for table, mark in marks:
+                table.marks.hold("checkpoint", mark)
 
-    return [(run_writer.RunWriter, "finish_write", forget)]
+    return [(run_writer.RunWriter, "save", note), (run_writer.RunWriter, "finish_write", forget)]
 
 
 def answers_while_it_changes() -> list[Replaced]:

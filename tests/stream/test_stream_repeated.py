@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an earlier run did without a decision is done again, however slowly the topic is read."""
+"""A restarted stream makes the batches of the run before, also where that made no decision."""
 
 from __future__ import annotations
 
@@ -83,8 +83,7 @@ def test_a_partition_that_was_away_comes_back_where_nothing_was_read_before(
     tmp_path: Path,
 ) -> None:
     topic = MemoryTopic(2)
-    for number in range(60):
-        append(topic, number, 0)
+    append_all(topic, *range(60))
     path = tmp_path / "journal"
     first = stream(topic.client(), path, 8, skip_idle_seconds=IDLE)
     states, expected = [], []
@@ -103,8 +102,7 @@ def test_a_partition_that_was_away_comes_back_where_nothing_was_read_before(
 
 def test_without_a_journal_it_comes_back_at_once(tmp_path: Path) -> None:
     topic = MemoryTopic(2)
-    for number in range(60):
-        append(topic, number, 0)
+    append_all(topic, *range(60))
     first = stream(topic.client(), tmp_path / "journal", 8, skip_idle_seconds=IDLE)
     next(first)
     state = first.state_dict()
@@ -124,8 +122,7 @@ def test_without_a_journal_it_comes_back_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", [0, 2])  # messages of partition 0 when the journal is lost
 def test_a_lost_journal_begins_anew_and_is_repeated_from_there(left: int, tmp_path: Path) -> None:
     topic = MemoryTopic(2)
-    for number in range(12 + left):
-        append(topic, number, 0)
+    append_all(topic, *range(12 + left))
     path = tmp_path / "journal"
     first = stream(topic.client(), path, 3, skip_idle_seconds=IDLE)
     list(first)
@@ -141,8 +138,7 @@ def test_a_lost_journal_begins_anew_and_is_repeated_from_there(left: int, tmp_pa
         later.start()
     expected = rows(again)
     assert expected == ([[12, 13, 100, 101]] if left else [[100, 101, 12, 13]])
-    for number in (14, 15, 16, 17):
-        append(topic, number, 0)
+    append_all(topic, 14, 15, 16, 17)
     for _ in range(2):
         more = stream(topic.client(), path, 1, skip_idle_seconds=IDLE)
         more.load_state_dict(state)
