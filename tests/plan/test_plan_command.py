@@ -158,3 +158,17 @@ def test_sizes_are_those_of_the_native_rules(name, unique):
 def test_a_flat_curve_is_drawn():
     drawn = text_curve([Curve("one", [5], [500], [0.25])], width=10, height=2)
     assert drawn.splitlines()[1] == " 25.0 % |o"
+
+
+@pytest.mark.parametrize("rows", (1, 500, 2_000, 33_000, 300_000))
+def test_a_table_holds_up_to_twice_the_planned_bytes_then_128_mib_more(rows, unique):
+    from mindspore_rec import LazyAdam, MapParameter
+
+    table = MapParameter(name=unique(), value_shape=16)
+    LazyAdam([table.anchor])
+    table.put(np.arange(rows), np.zeros((rows, 16), np.float32))
+    stats = table.stats()
+    held = int(stats["row_bytes"]) + int(stats["index_bytes"])
+    planned = rows * row_bytes(16, "LazyAdam")
+    smallest = 16 * 32 * row_bytes(16, "LazyAdam")  # a slab in each shard
+    assert planned <= held <= min(2.1 * planned, planned + (128 << 20)) + smallest
