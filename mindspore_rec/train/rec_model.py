@@ -24,6 +24,7 @@ from mindspore_rec.parameter import MapParameter
 from mindspore_rec.stream.batch_sources import batch_source
 from mindspore_rec.stream.batches import Batch, BatchSource
 from mindspore_rec.train.agreement import Agreement
+from mindspore_rec.train.amp_level import apply_amp_level
 from mindspore_rec.train.callbacks import ProgressBar, StopOnNaN
 from mindspore_rec.train.cells import EvalCell, LossCell
 from mindspore_rec.train.hints import hint_mode, hint_sink_mode, hint_untrained
@@ -72,7 +73,9 @@ class RecModel(Model):
         metrics: as for `Model`, for example those of `mindspore_rec.metrics`. Default: None.
         eval_network: as for `Model`. Default: network and `loss_fn`.
         eval_indexes: as for `Model`. Default: None.
-        amp_level: only 'O0' is supported, since rows of tables are float32.
+        amp_level: 'O1', 'O2' and 'O3' let dense products of `mindspore_rec.nn` read bfloat16, and
+            'auto' on a processor that multiplies it; see `compute_dtype` of the layers. Rows, sums
+            and weights keep their types. Default: 'O0', which changes nothing.
         boost_level: only 'O0' is supported: other levels change the train step.
         **kwargs: `loss_scale_manager`: a `FixedLossScaleManager` that does not drop updates, with
             the same scale as the optimizer's `loss_scale`.
@@ -118,15 +121,15 @@ class RecModel(Model):
         boost_level: str = "O0",
         **kwargs: Any,
     ) -> None:
-        for argument, level in (("amp_level", amp_level), ("boost_level", boost_level)):
-            if level != "O0":
-                raise ValueError(f"{argument} must be 'O0', got {level!r}")
+        if boost_level != "O0":
+            raise ValueError(f"boost_level must be 'O0', got {boost_level!r}")
         if ms.get_auto_parallel_context("parallel_mode") != "stand_alone":
             raise RuntimeError(
                 "RecModel needs no parallel mode of MindSpore: reset the auto parallel context, "
                 f"whose mode is {ms.get_auto_parallel_context('parallel_mode')!r}; several workers "
                 "are started by python -m mindspore_rec.launch"
             )
+        apply_amp_level(network, amp_level)
         super().__init__(
             network,
             loss_fn,
@@ -134,8 +137,6 @@ class RecModel(Model):
             metrics,
             eval_network,
             eval_indexes,
-            amp_level,
-            boost_level,
             **kwargs,
         )
         self._callers: dict[int, CellCaller] = {}
