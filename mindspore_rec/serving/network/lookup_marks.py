@@ -16,7 +16,7 @@ from mindspore_rec.nn.lookup import TableLookup
 from mindspore_rec.parameter import TableParameter
 from mindspore_rec.serving.network.onnx_rewrite import STARTS, WEIGHTS, NotExportableError
 
-__all__ = ["LookupMark", "marked"]
+__all__ = ["LookupMark", "exchange", "marked"]
 
 
 class LookupMark(nn.Cell):
@@ -72,7 +72,7 @@ def marked(network: nn.Cell) -> Iterator[dict[str, LookupMark]]:
     def mark(cell: nn.Cell, attribute: str, *described: Any) -> None:
         made = LookupMark(len(marks), *described)
         marks[made.rows.name] = made
-        replaced.append((cell, attribute, _exchange(cell, attribute, made)))
+        replaced.append((cell, attribute, exchange(cell, attribute, made)))
 
     try:
         for _, cell in list(network.cells_and_names()):
@@ -86,11 +86,11 @@ def marked(network: nn.Cell) -> Iterator[dict[str, LookupMark]]:
         yield marks
     finally:
         for cell, attribute, value in replaced:
-            _exchange(cell, attribute, value)
+            exchange(cell, attribute, value)
         network.compile_cache.clear()
 
 
-def _exchange(cell: nn.Cell, attribute: str, value: Any) -> Any:
+def exchange(cell: nn.Cell, attribute: str, value: Any) -> Any:
     """Set an attribute without the checks of `Cell`; return its old value."""
     holders = (cell.__dict__, cell._cells, getattr(cell, "_primitives", {}))
     for holder in holders:
