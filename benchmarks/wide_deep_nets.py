@@ -19,7 +19,9 @@ from mindspore_rec.nn import MLP, BCEWithLogitsLoss
 SHAPES: dict[str, tuple[int, int, list[int]]] = {
     "criteo_26": (26, 13, [1024, 512, 256]),
     "criteo_39": (39, 0, [1024] * 5),
+    "mindrec": (39, 0, [1024] * 7),  # of MindRec's own benchmark: --rows 5860000 --batch 16000
 }
+USUAL_SHAPES = ("criteo_26", "criteo_39")
 DIM = 16
 _CHUNK = 500_000
 

@@ -48,6 +48,7 @@ from step_parts import GivenRows, dense_runs, table_run
 from wide_deep_nets import (
     DIM,
     SHAPES,
+    USUAL_SHAPES,
     VanillaWideDeep,
     WideDeep,
     hash_lookups,
@@ -233,7 +234,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4_000_000, help="keys in each table before")
     parser.add_argument("--zipf", type=float, default=1.2, help="exponent of the ids")
     parser.add_argument("--rounds", type=int, default=20, help="counted steps of each kind")
-    parser.add_argument("--shape", choices=SHAPES, help="only this one")
+    parser.add_argument("--shape", choices=SHAPES, help="only this one; default: all but mindrec")
     parser.add_argument(
         "--precision", type=precisions_of, default="float32",
         help=f"of the dense network: of {', '.join(PRECISIONS)}, with commas",
@@ -254,7 +255,7 @@ def main() -> None:
     peers = present(args)
     results = {
         shape: {str(batch): measure(shape, batch, args, peers) for batch in args.batch}
-        for shape in ([args.shape] if args.shape else SHAPES)
+        for shape in ([args.shape] if args.shape else USUAL_SHAPES)
     }
     step_report.show_summary(results)
     bench_common.save(args.json, {"rows": args.rows, "about": about, "shapes": results})
