@@ -16,6 +16,7 @@ import dataclasses
 import os
 import shutil
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -349,19 +350,21 @@ def run_setup(
 
 
 def show(name: str, figures: dict[str, Any]) -> None:
-    """Print the figures of one set of tiers."""
-    print(
-        f"\n{figures['text']} (--only {name}), Zipf {figures['zipf']}: "
-        f"in memory {figures['memory_samples_per_s']:,.0f} samples/s"
+    """Print the figures of one set of tiers, in lines of at most 80 columns."""
+    say(
+        f"{figures['text']} (--only {name}), Zipf {figures['zipf']}: "
+        f"in memory {figures['memory_samples_per_s']:,.0f} samples/s",
+        after_empty_line=True,
     )
     if "fio_reads_per_second" in figures:
-        print(
-            f"  the disk: {figures['fio_reads_per_second']:,.0f} reads/s, "
-            f"{figures['fio_cpu_us']:.1f} us of a CPU each (fio, 4 KiB, QD64)"
+        say(
+            f"the disk: {figures['fio_reads_per_second']:,.0f} reads/s, "
+            f"{figures['fio_cpu_us']:.1f} us of a CPU each (fio, 4 KiB, QD64)",
+            indent=2,
         )
     for mode in MODES:
         each, step = figures[mode], figures[mode]["a_step"]
-        text = f"  {mode.replace('_', ' '):<12}{each['samples_per_s']:>10,.0f} samples/s"
+        text = f"{mode.replace('_', ' '):<12}{each['samples_per_s']:>10,.0f} samples/s"
         text += f"  {each['of_memory']:.2f} of memory"
         if "of_disk" in each:
             text += f"  {each['of_disk']:.2f} of what the disk allows, "
@@ -369,18 +372,27 @@ def show(name: str, figures: dict[str, Any]) -> None:
         of_disk = name == "disk"
         if mode == "prefetch":
             text += f"  (target {figures['target']} of {'the disk' if of_disk else 'memory'})"
-        print(text)
+        say(text, indent=2)
         shown = [
             f"{key.replace('_', ' ')} {value:,.0f}"
             for key, value in step.items()
             if not key.endswith(("_seconds", "_bytes"))
         ]
-        print(f"    a step: {', '.join(shown)}")
+        say(f"a step: {', '.join(shown)}", indent=4)
         waits = _milliseconds(step, "_wait_seconds")
-        print(f"    waited {', '.join(waits)}; {', '.join(_traffic(step))}")
+        say(f"waited {', '.join(waits)}; {', '.join(_traffic(step))}", indent=4)
         inside = _milliseconds(step, "_op_seconds")
         memory = _milliseconds(figures["memory_a_step"], "_op_seconds")
-        print(f"    inside the table {', '.join(inside)} (in memory {', '.join(memory)})")
+        say(f"inside the table {', '.join(inside)} (in memory {', '.join(memory)})", indent=4)
+
+
+def say(text: str, indent: int = 0, after_empty_line: bool = False) -> None:
+    """Print a paragraph, its further lines indented by four columns more."""
+    if after_empty_line:
+        print()
+    print(
+        textwrap.fill(text, 80, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4))
+    )
 
 
 def _milliseconds(step: dict[str, float], end: str) -> list[str]:

@@ -24,9 +24,10 @@ SLOWEST = 15  # operators in the table
 TIERS = {"host": "host_hits", "remote": "remote_hits", "ssd": "ssd_hits"}
 _HEAD = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <style>body{{font:15px sans-serif;margin:2em auto;max-width:60em}}
 td,th{{padding:.2em .8em;text-align:right}}th:first-child,td:first-child{{text-align:left}}
-svg{{max-width:100%;height:auto}}pre{{background:#f4f4f4;padding:1em;overflow:auto}}</style>
+.wide{{overflow-x:auto}}svg{{max-width:100%;height:auto}}pre{{background:#f4f4f4;padding:1em;overflow:auto}}</style>
 </head><body><h1>{title}</h1>
 """
 
@@ -200,6 +201,7 @@ def _slowest(operators: OperatorTimes) -> str:
     return (
         f"{head}<p>Means of {operators.measured} steps from step {operators.first} on, by "
         f"MindSpore's profiler: {total:.3f} ms a step in {len(operators.found)} kinds of operators "
-        f"and places.</p>{picture}<table><tr><th>operator</th><th>phase</th><th>cell</th>"
-        f"<th>calls</th><th>ms</th><th>share</th></tr>{cells}</table>"
+        f"and places.</p>{picture}<div class='wide'><table>"
+        f"<tr><th>operator</th><th>phase</th><th>cell</th>"
+        f"<th>calls</th><th>ms</th><th>share</th></tr>{cells}</table></div>"
     )
