@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of keeping a table's digest while it is trained, beside the same table without it.
 
-    PYTHONPATH=.:benchmarks python tools/digest_cost.py --steps 1000 --delta-every 50
+    python tools/digest_cost.py --steps 1000 --delta-every 50
 
 It is no benchmark, which use public names only.
 
@@ -15,13 +15,16 @@ change less than the time that passes. Figures are medians of pairs: of steps, a
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import bench_common
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import bench_common
 
 from mindspore_rec import _native
 

@@ -10,6 +10,7 @@ neither trouble.
 
 from __future__ import annotations
 
+import argparse
 import base64
 import subprocess
 import sys
@@ -25,6 +26,9 @@ END = '"""  # by tools/proto_descriptor.py\n'
 
 def main() -> None:
     """Replace the descriptor in open_inference.py."""
+    argparse.ArgumentParser(
+        description="Write the compiled open_inference.proto into open_inference.py."
+    ).parse_args()
     with tempfile.TemporaryDirectory() as directory:
         made = Path(directory) / "set"
         options = [f"-I{FOLDER}", f"--descriptor_set_out={made}", "open_inference.proto"]

@@ -10,7 +10,7 @@ among them.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 from wheel.wheelfile import WheelFile
@@ -88,5 +88,7 @@ def make(source: Path) -> Path:
 
 
 if __name__ == "__main__":
-    for each in sys.argv[1:]:
-        print(make(Path(each)))
+    parser = argparse.ArgumentParser(description="Make mindspore_rec_serving of mindspore_rec.")
+    parser.add_argument("wheels", type=Path, nargs="+", help="such as output/mindspore_rec-*.whl")
+    for each in parser.parse_args().wheels:
+        print(make(each))
