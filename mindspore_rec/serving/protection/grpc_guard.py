@@ -17,6 +17,7 @@ from mindspore_rec.serving.protection.access_log import AccessLog
 from mindspore_rec.serving.protection.admission import Drain, InFlight
 from mindspore_rec.serving.protection.guard import Bounds
 from mindspore_rec.serving.protection.metrics import Metrics
+from mindspore_rec.serving.protection.roles import RoleTokens, role_of_method
 from mindspore_rec.serving.protection.tokens import Tokens
 
 __all__ = ["GuardInterceptor"]
@@ -47,7 +48,7 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
     def __init__(
         self,
         metrics: Metrics,
-        tokens: Tokens | None,
+        tokens: Tokens | RoleTokens | None,
         bounds: Bounds,
         in_flight: InFlight,
         drain: Drain,
@@ -63,6 +64,8 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             return None
         method: str = details.method
         metadata = details.invocation_metadata or ()
+        if not self._has_role(method, metadata):
+            handler = _refusal_of_role(handler, role_of_method(method), self._metrics)
         if handler.request_streaming or handler.response_streaming:
             if self._allowed(method, metadata):
                 return handler  # health watches, and reflection
@@ -81,6 +84,13 @@ class GuardInterceptor(grpc.aio.ServerInterceptor):
             return True
         found = [value for name, value in metadata if name == "authorization"]
         return len(found) == 1 and self._tokens.allows(found[0])
+
+    def _has_role(self, method: str, metadata: Any) -> bool:
+        """Return False where the token is valid, and has not the role that the method needs."""
+        if self._tokens is None or method in _OPEN or not self._allowed(method, metadata):
+            return True
+        found = [value for name, value in metadata if name == "authorization"]
+        return self._tokens.permits(found[0] if found else None, role_of_method(method))
 
     async def _answer(
         self, method: str, metadata: Any, behaviour: Behaviour, request: Any, context: Any
@@ -160,6 +170,19 @@ def _operation(method: str) -> str:
     if method.startswith(_HEALTH):
         return "health"
     return _OPERATIONS.get(method.removeprefix(_SERVICE), "other")
+
+
+def _refusal_of_role(handler: Any, role: str, metrics: Metrics) -> Any:
+    """Return a handler that refuses for want of a role; only calls of one message need one."""
+
+    async def refuse(request: Any, context: Any) -> Any:
+        metrics.refused("grpc", "role")
+        text = f"the token has not the role for this: {role}"
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+
+    return grpc.unary_unary_rpc_method_handler(
+        refuse, handler.request_deserializer, handler.response_serializer
+    )
 
 
 def _refusal(handler: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 from mindspore_rec.serving.protection.access_log import AccessLog
 from mindspore_rec.serving.protection.admission import Drain, InFlight
 from mindspore_rec.serving.protection.metrics import CONTENT_TYPE, Metrics
+from mindspore_rec.serving.protection.roles import RoleTokens, role_of_path
 from mindspore_rec.serving.protection.tokens import Tokens
 
 __all__ = ["Bounds", "Guard"]
@@ -57,14 +58,15 @@ class Bounds:
 class Guard:
     """ASGI application around another one: tokens, limits, drain, /metrics and the access log.
 
-    A prediction is refused with 401 without a valid token, 429 where as many are under way as may
+    A request is refused with 401 without a valid token and 403 with one that has not the role for
+    it; a prediction with 429 where as many are under way as may
     be, and 503 where the server is stopping; any request with 431 for a head that is too large, 408
     where its body does not come, and 503 where its answer takes too long.
 
     Args:
         app: the application.
         metrics: counts requests.
-        tokens: those that are let in. Default: everybody is.
+        tokens: those that are let in, with what each may do. Default: everybody may everything.
         bounds: limits.
         in_flight: counter of predictions, which other protocols share. Default: one of its own.
         drain: whether the server is stopping. Default: never.
@@ -75,7 +77,7 @@ class Guard:
         self,
         app: App,
         metrics: Metrics,
-        tokens: Tokens | None = None,
+        tokens: Tokens | RoleTokens | None = None,
         bounds: Bounds | None = None,
         in_flight: InFlight | None = None,
         drain: Drain | None = None,
@@ -122,6 +124,10 @@ class Guard:
                     "token", 401, "a valid token must be given: 'Authorization: Bearer ...'",
                     (b"www-authenticate", b"Bearer"),
                 )  # fmt: skip
+                return
+            role = role_of_path(path, exchange.method)
+            if not self._tokens.permits(found[0], role):
+                await exchange.refuse("role", 403, f"the token has not the role for this: {role}")
                 return
         if path == "/metrics" and exchange.method == "GET":
             text = await asyncio.get_running_loop().run_in_executor(None, self._metrics.text)

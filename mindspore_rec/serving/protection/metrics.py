@@ -130,7 +130,7 @@ class Metrics:
 
         Args:
             protocol: 'http' or 'grpc'.
-            reason: 'token', 'busy', 'draining', 'head', 'time', 'connections' or
+            reason: 'token', 'role', 'busy', 'draining', 'head', 'time', 'connections' or
                 'malformed'.
         """
         self._child(self._refused, protocol, reason).inc()

@@ -27,6 +27,17 @@ def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
         help="bearer tokens, one a line, of which each request must have one; read again when it "
         "changes; default: everybody may ask",
     )
+    group.add_argument(
+        "--observe-token-file",
+        metavar="FILE",
+        help="tokens that may ask for status, digests, metrics and statistics; with this file or "
+        "the next, those of --token-file may only predict; default: those of --token-file",
+    )
+    group.add_argument(
+        "--control-token-file",
+        metavar="FILE",
+        help="tokens that may load and unload models, and observe; default: as above",
+    )
     group.add_argument("--tls-certificate", metavar="FILE", help="PEM certificate: serve HTTPS")
     group.add_argument("--tls-key", metavar="FILE", help="PEM key of the certificate")
     group.add_argument(

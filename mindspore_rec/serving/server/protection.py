@@ -20,6 +20,7 @@ from mindspore_rec.serving.protection.admission import Drain, InFlight
 from mindspore_rec.serving.protection.connections import bounded_protocol, raise_file_limit
 from mindspore_rec.serving.protection.guard import App, Bounds, Guard
 from mindspore_rec.serving.protection.metrics import Metrics
+from mindspore_rec.serving.protection.roles import RoleTokens
 from mindspore_rec.serving.protection.tls import Tls
 from mindspore_rec.serving.protection.tokens import Tokens
 from mindspore_rec.serving.server.process import Server
@@ -60,7 +61,7 @@ class Protection:
         self.tls: Tls | None = None
         if options.tls_key is not None:
             self.tls = Tls(Path(options.tls_certificate), Path(options.tls_key))
-        self.tokens = None if options.token_file is None else Tokens(Path(options.token_file))
+        self.tokens = _tokens(options)
         self.metrics = Metrics()
         self.in_flight = InFlight(self.bounds.requests)
         self.drain = Drain()
@@ -157,6 +158,31 @@ class Protection:
         """Close the access log."""
         if self.log is not None:
             self.log.close()
+
+
+def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
+    """Return the tokens that options name, with their roles.
+
+    Raises:
+        OSError, ValueError: a file cannot be used, or nobody would have a role that is needed.
+    """
+    plain, observe, control = (
+        None if path is None else Path(path)
+        for path in (options.token_file, options.observe_token_file, options.control_token_file)
+    )
+    if observe is None and control is None:
+        return None if plain is None else Tokens(plain)
+    if plain is None:
+        raise ValueError(
+            "--observe-token-file and --control-token-file need --token-file, the tokens that may "
+            "predict: without it everybody may ask"
+        )
+    if control is None and getattr(options, "model_control", "none") == "explicit":
+        raise ValueError(
+            "--model-control explicit with --observe-token-file needs --control-token-file: nobody "
+            "could load or unload a model"
+        )
+    return RoleTokens(plain, observe, control)
 
 
 class DrainingServer(Server):
