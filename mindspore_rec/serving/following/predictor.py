@@ -265,7 +265,7 @@ class Predictor:
         following = self._thread is not None and self._thread.is_alive()
         if not following:
             self._run.look()
-        return self._run.status(following)
+        return self._run.status(following, self._poll_seconds)
 
     def digests(self, parts: int = 1) -> StateDigests:
         """Return the digest of each table, of the rows as they are in memory or in its tiers.

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import math
 import re
 from collections.abc import Callable
 
-__all__ = ["add_protection_arguments", "counted", "seconds"]
+__all__ = ["add_protection_arguments", "addresses", "counted", "seconds"]
 
 
 def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +41,20 @@ def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--tls-certificate", metavar="FILE", help="PEM certificate: serve HTTPS")
     group.add_argument("--tls-key", metavar="FILE", help="PEM key of the certificate")
+    group.add_argument(
+        "--tls-client-ca",
+        metavar="FILE",
+        help="PEM certificates of authorities, one of which must have signed the certificate of "
+        "each client; default: clients need no certificate",
+    )
+    group.add_argument(
+        "--trusted-proxies",
+        type=addresses,
+        default=(),
+        metavar="ADDRESSES",
+        help="addresses or networks, separated by commas, whose X-Forwarded-For names the client "
+        "in the access log; default: none",
+    )
     group.add_argument(
         "--unprotected",
         action="store_true",
@@ -84,6 +99,27 @@ def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--access-log", metavar="FILE", help="a line of JSON a request; '-': standard output"
     )
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Return the IP addresses and networks of a list.
+
+    Example:
+        >>> addresses("10.0.0.7, 192.168.0.0/16")
+        ('10.0.0.7', '192.168.0.0/16')
+    """
+    found = []
+    for each in text.split(","):
+        try:
+            network = ipaddress.ip_network(each.strip())
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"must be IP addresses or networks, separated by commas, got {text!r}"
+            ) from None
+        if network.prefixlen == 0:
+            raise argparse.ArgumentTypeError(f"must not be every address, got {text!r}")
+        found.append(each.strip())
+    return tuple(found)
 
 
 def counted(low: int, high: int) -> Callable[[str], int]:

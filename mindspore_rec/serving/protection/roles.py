@@ -3,11 +3,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from mindspore_rec.serving.protection.tokens import Tokens
 
-__all__ = ["ANY", "CONTROL", "INFER", "OBSERVE", "RoleTokens", "role_of_method", "role_of_path"]
+__all__ = [
+    "ANY",
+    "CONTROL",
+    "INFER",
+    "OBSERVE",
+    "RoleTokens",
+    "Security",
+    "role_of_method",
+    "role_of_path",
+]
 
 ANY = "any"
 """What every client with a token may: metadata, readiness."""
@@ -23,6 +33,21 @@ _METHODS = {
     **dict.fromkeys(("ServerLive", "ServerReady"), ANY),
     **dict.fromkeys(("ModelStatistics", "RepositoryIndex"), OBSERVE),
 }
+
+
+@dataclass(frozen=True)
+class Security:
+    """What a server asks of its clients.
+
+    Attributes:
+        tokens: whether requests need a token.
+        roles: whether tokens have roles.
+        certificates: whether connections need a certificate.
+    """
+
+    tokens: bool = False
+    roles: bool = False
+    certificates: bool = False
 
 
 class RoleTokens:

@@ -21,6 +21,7 @@ from mindspore_rec.serving.protocol.request_error import NotFoundError, NotReady
 from mindspore_rec.serving.server.batcher import BusyError
 from mindspore_rec.serving.server.grpc_messages import infer_answer, read_infer, read_message
 from mindspore_rec.serving.server.http import EXTENSIONS, Front
+from mindspore_rec.serving.server.model_reports import configuration
 from mindspore_rec.version import __version__
 
 __all__ = ["GrpcFront", "GrpcServer"]
@@ -102,11 +103,8 @@ class GrpcFront:
 
     async def _model_ready(self, kind: Any, data: bytes) -> Any:
         asked = read_message(kind, data)
-        try:
-            self._models.find(asked.name, asked.version or None)
-        except NotReadyError:
-            return message("ModelReadyResponse")(ready=False)
-        return message("ModelReadyResponse")(ready=True)
+        ready = self._models.model_ready(asked.name, asked.version or None)
+        return message("ModelReadyResponse")(ready=ready)
 
     async def _model_metadata(self, kind: Any, data: bytes) -> Any:
         asked = read_message(kind, data)
@@ -115,6 +113,16 @@ class GrpcFront:
             found["versions"] = self._models.versions(asked.name)
         del found["parameters"]  # which the message has no place for
         return message("ModelMetadataResponse")(**found)
+
+    async def _model_config(self, kind: Any, data: bytes) -> Any:
+        asked = read_message(kind, data)
+        found = configuration(self._models.find(asked.name, asked.version or None))
+        return message("ModelConfigResponse")(config=found)
+
+    async def _model_statistics(self, kind: Any, data: bytes) -> Any:
+        asked = read_message(kind, data)
+        found = self._models.statistics(asked.name, asked.version or None)
+        return message("ModelStatisticsResponse")(model_stats=found)
 
     async def _repository_index(self, kind: Any, data: bytes) -> Any:
         asked = read_message(kind, data)
@@ -180,6 +188,7 @@ class GrpcServer:
     Attributes:
         host, announces: as given.
         port: at which it listens, after `start`.
+        address: with the scheme, as in 'grpc://127.0.0.1:8001'; 'grpcs' with TLS.
     """
 
     def __init__(
@@ -206,6 +215,13 @@ class GrpcServer:
         self._server: Any = None
         self._health: Any = None
         self._telling: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """Return where it listens, with the scheme."""
+        scheme = "grpc" if self._credentials is None else "grpcs"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}"
 
     async def start(self) -> None:
         """Listen and answer.
