@@ -175,6 +175,22 @@ def test_descriptor_is_that_of_other_servers() -> None:
         for nested in ours.nested_types:
             other = next(each for each in theirs.nested_types if each.name == nested.name)
             assert described(nested) == described(other)
+    from tritonclient.grpc import model_config_pb2
+
+    for name, of in {
+        **dict.fromkeys(("ModelConfig", "ModelInput", "ModelOutput"), model_config_pb2),
+        **dict.fromkeys(
+            ("ModelConfigRequest", "ModelConfigResponse", "ModelStatisticsRequest",
+             "ModelStatisticsResponse", "ModelStatistics", "InferStatistics", "StatisticDuration"),
+            service_pb2,
+        ),
+    }.items():  # fmt: skip
+        theirs_all = described(getattr(of, name).DESCRIPTOR)  # of which we fill some
+        ours_all = described(message(name).DESCRIPTOR)
+        assert ours_all == {field: theirs_all[field] for field in ours_all}
+    numbers = {value.name: value.number for value in POOL.FindEnumTypeByName(
+        "inference.DataType").values}  # fmt: skip
+    assert numbers == dict(model_config_pb2.DataType.items())
 
 
 # ---- requests that are refused
