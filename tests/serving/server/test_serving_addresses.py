@@ -29,12 +29,13 @@ FORGED = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
     ],
 )  # fmt: skip
 def test_the_client_in_the_log_is_whoever_connects(
-    tmp_path: Path, options: list[str], headers: dict[str, str], client: str
+    tmp_path: Path, wait, options: list[str], headers: dict[str, str], client: str
 ) -> None:
     """Only a proxy that was named may say for whom it asks, and only of the last in the chain."""
     log = tmp_path / "log"
     with SlowServer(f"--access-log={log}", *options, FORWARDED_ALLOW_IPS="*") as server:
         assert server.ask("0", **headers)[0] == 200
+        wait(log.read_text)  # it is written when the answer is sent
     (line,) = [json.loads(each) for each in log.read_text().splitlines()]
     assert line["client"] == client
 
