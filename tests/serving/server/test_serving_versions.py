@@ -68,13 +68,21 @@ def test_versions_by_mindspore_and_by_onnx_answer_side_by_side(server: Server) -
         assert answer(server, "other") == ("4", {4.0})
 
 
-def test_a_model_that_goes_away_takes_no_name_with_it(server: Server) -> None:
-    client = server.client()
-    assert client.ask("/v2/repository/models/other/unload", {})[0] == 200
-    assert answer(server, "click/versions/4") == ("4", {4.0})
-    assert client.ask("/v2/repository/models/other/load", {})[0] == 200
-    assert answer(server, "other") == ("4", {4.0})
-    assert answer(server, "click/versions/4") == ("4", {4.0})
+def test_models_come_and_go_in_any_order(server: Server) -> None:
+    rng = np.random.default_rng(25)
+    there = {"click": True, "other": True}
+    numbers = {"click": ("6", 6.0), "click/versions/4": ("4", 4.0),
+               "click/versions/5": ("5", 5.0), "other": ("4", 4.0)}  # fmt: skip
+    for _ in range(6):
+        name = str(rng.choice(list(there)))
+        what = "unload" if there[name] else "load"
+        assert server.client().ask(f"/v2/repository/models/{name}/{what}", {})[0] == 200
+        there[name] = not there[name]
+        for path, (version, value) in numbers.items():
+            if there[path.partition("/")[0]]:
+                assert answer(server, path) == (version, {value})
+            else:
+                assert server.client().ask(f"/v2/models/{path}/ready")[0] == 503
 
 
 def test_merge_pins_a_version_with_its_network(versions: dict[str, Path]) -> None:
