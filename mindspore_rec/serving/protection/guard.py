@@ -114,8 +114,8 @@ class Guard:
         path = exchange.path
         if sum(len(n) + len(v) for n, v in exchange.headers) > self._bounds.head_bytes:
             most = self._bounds.head_bytes
-            text = f"the headers must have at most {most} bytes"
-            await exchange.refuse("head", 431, text, _CLOSE)
+            words = f"the headers must have at most {most} bytes"
+            await exchange.refuse("head", 431, words, _CLOSE)
             return
         if self._tokens is not None and path not in OPEN:
             found = [value for name, value in exchange.headers if name == b"authorization"]

@@ -159,7 +159,9 @@ def test_a_request_without_a_body_may_take_as_long_as_any(small: SlowServer) -> 
 
 @pytest.mark.parametrize("protocol", ["h2c", "websocket"])
 def test_a_request_that_asks_for_another_protocol_keeps_its_body(protocol: str) -> None:
-    upgrade = f"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAA\r\nUpgrade: {protocol}\r\n"
+    upgrade = (
+        f"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEA\r\nUpgrade: {protocol}\r\n"
+    )
     plain = f"{HEAD}Connection: close\r\nContent-Length: 1\r\n\r\n0".encode()
     whole = f"{HEAD}{upgrade}Content-Length: 5\r\n\r\n0.001".encode()
     chunked = f"{HEAD}{upgrade}Transfer-Encoding: chunked\r\n\r\n5\r\n0.002\r\n0\r\n\r\n".encode()
