@@ -37,6 +37,8 @@ logger = logging.getLogger("mindspore_rec")
 
 _MOST_OTHER = 1 << 16  # bytes of a message that is no prediction
 _MOST_CALLS = 4096  # at a time, of which most wait
+_MOST_STREAMS = 128  # of a connection
+_WINDOW = 1 << 16  # bytes that a call may send before its message is asked for
 _SMALL = 1 << 20  # bytes of a request that is read in about a millisecond
 _HEALTH_SECONDS = 0.1
 _INFER = message("ModelInferRequest")
@@ -223,6 +225,10 @@ class GrpcServer:
             ("grpc.so_reuseport", int(reuse_port)),
             ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
             ("grpc.max_send_message_length", -1),
+            ("grpc.compression_enabled_algorithms_bitset", 1),  # none but identity
+            ("grpc.http2.lookahead_bytes", _WINDOW),
+            ("grpc.http2.bdp_probe", 0),  # or the window grows
+            ("grpc.max_concurrent_streams", _MOST_STREAMS),
             *options,
         ]
         self._server: Any = None
