@@ -88,10 +88,13 @@ class Arrivals:
         try:
             # Not cancelled where it takes too long, but ended with its call: gRPC goes on writing
             # to what a cancelled one has given up.
-            return await context.read()
+            data = await context.read()
         except Exception:
             if reader.ending is None:
                 raise
+        else:
+            if reader.ending is None:
+                return data
         finally:
             del self._readers[reader]
             self._leave()
