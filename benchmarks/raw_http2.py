@@ -8,6 +8,7 @@ message is compressed.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import select
 import socket
@@ -139,6 +140,10 @@ class RawHttp2:
         call.closes |= end
         self._send_waiting(call)
 
+    def send_raw(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self._send(data)
+
     def pump(self, seconds: float) -> None:
         """Read and answer what comes for some seconds, or until the connection or all calls end."""
         end = time.monotonic() + seconds
@@ -158,7 +163,9 @@ class RawHttp2:
 
     def close(self) -> None:
         """Close the connection at once: unread and unsent bytes are lost."""
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.closed = True
+        with contextlib.suppress(OSError):  # it is closed already
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
     def __enter__(self) -> RawHttp2:
