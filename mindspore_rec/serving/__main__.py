@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 os.environ.setdefault("GLOG_v", "3")  # of MindSpore, where it is needed
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would log what strangers send
 
 from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.serving.command import command_parser, declared_models

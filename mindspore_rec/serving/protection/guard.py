@@ -32,6 +32,7 @@ OPEN = frozenset(["/v2/health/live", "/v2/health/ready"])
 _JSON = (b"content-type", b"application/json")
 _CLOSE = (b"connection", b"close")
 _RETRY = (b"retry-after", b"1")
+_LOOK_SECONDS = 1.0  # between two looks at a request whose body nobody has asked for
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ class Guard:
         path = exchange.path
         if sum(len(n) + len(v) for n, v in exchange.headers) > self._bounds.head_bytes:
             most = self._bounds.head_bytes
-            await exchange.refuse("head", 431, f"the headers must have at most {most} bytes")
+            words = f"the headers must have at most {most} bytes"
+            await exchange.refuse("head", 431, words, _CLOSE)
             return
         if self._tokens is not None and path not in OPEN:
             found = [value for name, value in exchange.headers if name == b"authorization"]
@@ -163,6 +165,8 @@ class Guard:
             left = bounds.request_seconds - (time.perf_counter() - exchange.begin)
             if exchange.received and left > 0:
                 timers.append(loop.call_later(left, look))
+            elif not exchange.receiving and left > 0:  # nobody waits for its body, if it has one
+                timers.append(loop.call_later(min(left, _LOOK_SECONDS), look))
             else:
                 expired = True
                 task.cancel()
@@ -182,7 +186,7 @@ class Guard:
     async def _give_up(self, exchange: _Exchange) -> None:
         if exchange.status is not None:  # the client does not read the rest of it
             exchange.reason = "time"  # the server closes the connection
-        elif exchange.received:
+        elif exchange.received or not exchange.receiving:
             most = self._bounds.request_seconds
             text = f"a request must be answered within {most:g} s"
             await exchange.refuse("time", 503, text, _CLOSE)
@@ -205,12 +209,15 @@ class _Exchange:
         self.status: int | None = None
         self.reason: str | None = None  # why it was refused
         self.received = False  # the whole body
+        self.receiving = False  # whether the application waits for a part of it
         self._bytes_in = self._bytes_out = 0
         self._receive, self._send = receive, send
 
     async def receive(self) -> Message:
         """Pass a part of the body on."""
+        self.receiving = True
         message = await self._receive()
+        self.receiving = False
         if message["type"] == "http.request":
             self._bytes_in += len(message.get("body", b""))
             self.received = not message.get("more_body", False)

@@ -164,6 +164,7 @@ class Protection:
             self.metrics, self.tokens, self.bounds, self.in_flight, self.drain, self.log
         )
         head = self.bounds.head_bytes
+        receive = int(self.bounds.receive_seconds * 1000)
         return {
             **found,
             "interceptors": [guard],
@@ -171,6 +172,11 @@ class Protection:
                 ("grpc.max_metadata_size", head),
                 ("grpc.absolute_max_metadata_size", head),
                 ("grpc.max_connection_idle_ms", int(self.bounds.idle_seconds * 1000)),
+                ("grpc.max_allowed_incoming_connections", self.bounds.connections),
+                ("grpc.server_handshake_timeout_ms", receive),
+                # Of clients that do not read, and so do not answer: the connection is closed.
+                ("grpc.keepalive_time_ms", receive),
+                ("grpc.keepalive_timeout_ms", receive),
             ],
         }
 

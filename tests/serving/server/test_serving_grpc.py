@@ -20,7 +20,7 @@ from mindspore_rec.graph.tensors import TensorSpec
 from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.open_inference import METHODS, POOL, SERVICE, message
 from mindspore_rec.serving.protocol.request_error import RequestError
-from mindspore_rec.serving.server.grpc_messages import read_infer, read_message
+from mindspore_rec.serving.server.grpc_messages import read_asked, read_infer
 from tests.missing import need_package
 from tests.serving.http_server import ROOT, Server
 from tests.serving.serving_network import ids
@@ -286,7 +286,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     some = REQUEST(inputs=inputs, raw_input_contents=[data[:16], data[16:20]]).SerializeToString()
     for body in (data, some + data, some[: len(data)] + data):
         try:
-            found = read_infer(read_message(REQUEST, body), model)
+            found = read_infer(read_asked(body), model)
         except RequestError as error:
             assert len(str(error)) < 500
         else:
