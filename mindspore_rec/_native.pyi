@@ -159,6 +159,7 @@ class Table:
         accumulator_dtype: str = "float32",
         rounding: str = "stochastic",
         replace: bool = False,
+        scope: int = 0,
     ) -> None:
         """With a placement, the part of this worker of a table over all workers."""
     def check_not_replaced(self) -> None: ...

@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _publish(options)
     chain = chain_at(options.path, options.step)
     if options.command == "merge":
-        merge_chain(chain, options.to)
+        merge_chain(chain, options.to, network_of=options.path)
         print(f"{options.to}: step {chain[-1].step}")
         return 0
     table = options.table or _only_table(chain[-1])

@@ -251,11 +251,16 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def sync_files(directory: Path) -> None:
-    """Make the files of a directory readable to all, and write them to disk.
+    """Make the files of a directory readable to all, and write them to disk; in its own ones too.
 
     Raises:
         OSError: one cannot be written.
     """
     for path in directory.iterdir():
+        if path.is_dir():
+            sync_files(path)
+            os.chmod(path, 0o755)
+            sync(path)
+            continue
         os.chmod(path, 0o644)
         sync(path)

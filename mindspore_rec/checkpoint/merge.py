@@ -13,6 +13,7 @@ from mindspore_rec.checkpoint.digests import digest_numbers, digested
 from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.manifest import link_or_copy, new_directory, write_manifest
 from mindspore_rec.checkpoint.manifest_fields import state_files, workers_of
+from mindspore_rec.checkpoint.network_file import copy_network
 from mindspore_rec.checkpoint.rows import dtype_of, rows_at
 from mindspore_rec.checkpoint.share import ALL, Share, parts_of
 from mindspore_rec.checkpoint.table_file import write_rows
@@ -28,7 +29,9 @@ _NOT_TAKEN = ("format_version", "workers", "files", "crc32c", "tables")
 Described = dict[str, Any]
 
 
-def merge_chain(chain: Sequence[Entry], target: Path, team: Team = ALONE) -> dict[str, Any]:
+def merge_chain(
+    chain: Sequence[Entry], target: Path, team: Team = ALONE, network_of: Path | None = None
+) -> dict[str, Any]:
     """Write the state that a chain leads to as a full checkpoint, of as many parts as its last.
 
     Its table files are byte for byte those that saving the network itself would write.
@@ -38,6 +41,8 @@ def merge_chain(chain: Sequence[Entry], target: Path, team: Team = ALONE) -> dic
         target: the directory to make; its parent must exist.
         team: the workers that merge at the same time, each its own parts, as many as wrote the last
             checkpoint of the chain. Default: one, which merges all parts.
+        network_of: directory of the run, whose network in the form of a predictor is copied into
+            the new checkpoint, so that it is served as the run is. Default: none is.
 
     Returns:
         As `write_checkpoint`.
@@ -52,16 +57,27 @@ def merge_chain(chain: Sequence[Entry], target: Path, team: Team = ALONE) -> dic
     fields = {key: value for key, value in last.manifest.items() if key not in _NOT_TAKEN}
     fields.update(kind="full", parent=None)
     parts = workers_of(last.manifest)
+
+    def add_network(directory: Path) -> None:
+        if network_of is not None:
+            copy_network(network_of, directory)
+
     if parts == team.workers:
         return write_checkpoint(
-            target, lambda: fields, lambda path: _merge_part(chain, path, team.worker), team
+            target,
+            lambda: fields,
+            lambda path: _merge_part(chain, path, team.worker),
+            team,
+            add_network,
         )
     if team.workers != 1:
         raise ValueError(f"team must be of {parts} workers, which wrote {last.path}")
     with new_directory(target) as directory:
         merged = [_merge_part(chain, directory, worker) for worker in range(parts)]
         fields.update(workers=parts, tables=joined_tables(merged))
-        return summary(write_manifest(directory, fields))
+        manifest = write_manifest(directory, fields)
+        add_network(directory)
+        return summary(manifest)
 
 
 def _merge_part(chain: Sequence[Entry], directory: Path, worker: int) -> Described:

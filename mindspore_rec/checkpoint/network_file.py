@@ -27,7 +27,7 @@ import numpy as np
 
 from mindspore_rec import _native
 from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.manifest import TEMPORARY, new_id
+from mindspore_rec.checkpoint.manifest import TEMPORARY, new_id, sync_files
 from mindspore_rec.graph.tensors import TensorSpec, parsed_specs
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Lookup",
     "NetworkFile",
     "ParameterSpec",
+    "copy_network",
     "read_network",
     "remove_network",
     "write_reason",
@@ -145,6 +146,25 @@ def write_reason(directory: Path, reason: str) -> None:
     """Write a description with the reason why there is no network."""
     described = {"format_version": FORMAT_VERSION, "reason": reason}
     (directory / DESCRIPTION).write_text(json.dumps(described) + "\n")
+
+
+def copy_network(run: Path, target: Path) -> bool:
+    """Copy the network of a run or a checkpoint, if there is one, to a directory without one.
+
+    Args:
+        run: directory of the run or the checkpoint.
+        target: directory that gets a directory `network`, or none at all.
+
+    Returns:
+        Whether it was copied.
+    """
+    try:
+        shutil.copytree(run / NETWORK, target / NETWORK)
+        sync_files(target / NETWORK)
+    except (FileNotFoundError, shutil.Error):  # there is none, or it is replaced at this moment
+        shutil.rmtree(target / NETWORK, ignore_errors=True)
+        return False
+    return True
 
 
 def remove_network(path: Path) -> None:

@@ -40,6 +40,7 @@ def write_checkpoint(
     fields: Callable[[], dict[str, Any]],
     write: Callable[[Path], Described],
     team: Team = ALONE,
+    add: Callable[[Path], object] = lambda directory: None,
 ) -> dict[str, Any]:
     """Write a checkpoint; every worker calls this at the same time.
 
@@ -50,6 +51,8 @@ def write_checkpoint(
         write: function that writes this worker's files into a directory, and returns the tables'
             entries of the manifest.
         team: the workers. Default: one.
+        add: function that puts into the directory what the manifest does not describe; called by
+            worker 0 alone, before the directory has its name. Default: nothing.
 
     Returns:
         The manifest's fields, without the description of files and tables, and the numbers of
@@ -63,11 +66,12 @@ def write_checkpoint(
     if team.workers == 1:
         with new_directory(target) as directory:
             manifest = write_manifest(directory, {**fields(), "tables": write(directory)})
+            add(directory)
         return summary(manifest)
     beside = target.parent / team.first(lambda: _begin(target))
     try:
         parts = team.all(lambda: _write_part(beside, write, team.worker))
-        return team.first(lambda: _finish(beside, target, fields(), parts))
+        return team.first(lambda: _finish(beside, target, fields(), parts, add))
     except BaseException:
         if team.worker == 0:
             shutil.rmtree(beside, ignore_errors=True)
@@ -100,7 +104,11 @@ def _write_part(beside: Path, write: Callable[[Path], Described], worker: int) -
 
 
 def _finish(
-    beside: Path, target: Path, fields: dict[str, Any], parts: list[dict[str, Any]]
+    beside: Path,
+    target: Path,
+    fields: dict[str, Any],
+    parts: list[dict[str, Any]],
+    add: Callable[[Path], object],
 ) -> dict[str, Any]:
     """Write the manifest of all workers' parts, and rename the directory."""
     files = {name: file for part in parts for name, file in part["files"].items()}
@@ -108,6 +116,7 @@ def _finish(
     made = write_manifest(beside, {**fields, "workers": len(parts), "tables": tables}, files)
     os.chmod(beside / MANIFEST, 0o644)
     sync(beside / MANIFEST)
+    add(beside)
     os.chmod(beside, 0o755)
     sync(beside)
     put_in_place(beside, target)

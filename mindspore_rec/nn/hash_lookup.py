@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import sys
 from typing import Any
 
@@ -29,6 +28,7 @@ from mindspore_rec.parameter import (
 )
 from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.table_config import MAX_DIM
+from mindspore_rec.parameter.table_scope import next_number
 from mindspore_rec.parameter.upstream import (
     REQUIRED,
     admission_by_filter,
@@ -39,8 +39,6 @@ from mindspore_rec.parameter.upstream import (
 )
 
 __all__ = ["HashEmbeddingLookup", "hash_config", "new_hash_table", "new_table", "shared_table"]
-
-_unnamed = itertools.count()
 
 
 class HashEmbeddingLookup(TableLookup):
@@ -222,7 +220,7 @@ def new_hash_table(maker: str, config: TableConfig) -> MapParameter:
     """
     check_hash_config(maker, config)
     if config.name is None:
-        config = dataclasses.replace(config, name=f"hash_embedding_{next(_unnamed)}")
+        config = dataclasses.replace(config, name=f"hash_embedding_{next_number('hash_embedding')}")
     return MapParameter(config=config)
 
 

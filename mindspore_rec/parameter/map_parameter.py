@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import numbers
 import sys
@@ -28,6 +27,7 @@ from mindspore_rec.parameter.table_config import (
     VALUE_DTYPES,
     TableConfig,
 )
+from mindspore_rec.parameter.table_scope import next_number
 from mindspore_rec.parameter.upstream import (
     admission_by_filter,
     check_described_once,
@@ -40,7 +40,6 @@ SLICE_BYTES = 1 << 30
 _EXPORT = "export"  # holder of the mark of incremental exports
 UNCHANGED, MODIFIED, ERASED = 0, 1, 2
 
-_counter = itertools.count()
 
 ExportedData = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -141,7 +140,7 @@ class MapParameter(DynamicTable):
             if value_shape is None and value_tensor is None:
                 value_shape = config.dim
         if name is None:
-            name = f"map_parameter_{next(_counter)}"
+            name = f"map_parameter_{next_number('map_parameter')}"
         if isinstance(name, TableConfig):
             raise TypeError("config must be given by its name, config=..., got it as name")
         if not isinstance(name, str) or not name:

@@ -9,6 +9,7 @@ from typing import Any
 from mindspore_rec import _native
 from mindspore_rec._native import NameTakenError
 from mindspore_rec.parameter.host_rows import HostRows
+from mindspore_rec.parameter.table_scope import current_scope
 from mindspore_rec.parameter.table_state import TableState
 
 __all__ = ["ServedTable"]
@@ -17,7 +18,8 @@ __all__ = ["ServedTable"]
 class ServedTable(HostRows, TableState):
     """Native table of a predictor: rows without optimizer state, and no counters.
 
-    Of two tables with one name in a process the newer is used, as of `TableParameter` objects.
+    Of two tables with one name in a scope (`own_scope`) the newer is used, as of `TableParameter`
+    objects.
 
     Args:
         arguments: those of `_native.Table`, from `TableConfig.native_arguments`.
@@ -41,10 +43,11 @@ class ServedTable(HostRows, TableState):
     counts_keys = False
 
     def __init__(self, arguments: Mapping[str, Any], key_dtype: str) -> None:
+        named = {**arguments, "scope": current_scope()}
         try:
-            self._table = _native.Table(**arguments)
+            self._table = _native.Table(**named)
         except NameTakenError:
-            self._table = _native.Table(**arguments, replace=True)
+            self._table = _native.Table(**named, replace=True)
         self._table_name = self.name = self._table.name
         self.dim = self._table.dim
         self.key_dtype = key_dtype

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import Any
 
 import mindspore as ms
@@ -17,14 +16,13 @@ from mindspore_rec.parallel import worker_group
 from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.table_config import MAX_DIM, MAX_SEED, MAX_VOCAB_SIZE, TableConfig
 from mindspore_rec.parameter.table_parameter import TableParameter
+from mindspore_rec.parameter.table_scope import next_number
 from mindspore_rec.parameter.upstream import (
     REQUIRED,
     check_described_once,
     check_static_config,
     describing_arguments,
 )
-
-_counter = itertools.count()
 
 
 class StaticParameter(TableParameter):
@@ -72,7 +70,7 @@ class StaticParameter(TableParameter):
         )
         name = config.name if config is not None else name
         if name is None:
-            name = f"embedding_table_{next(_counter)}"
+            name = f"embedding_table_{next_number('embedding_table')}"
         values = param_init if isinstance(param_init, Tensor) else None
         if config is None:
             where = f"table '{name}': "

@@ -23,6 +23,7 @@ from mindspore_rec.parameter.anchor import new_anchor
 from mindspore_rec.parameter.host_rows import HostRows
 from mindspore_rec.parameter.marks import ChangeMarks
 from mindspore_rec.parameter.table_config import TableConfig
+from mindspore_rec.parameter.table_scope import current_scope
 from mindspore_rec.parameter.table_state import TableState
 from mindspore_rec.parameter.table_training import TableTraining
 
@@ -34,23 +35,32 @@ _open: weakref.WeakValueDictionary[int, TableParameter] = weakref.WeakValueDicti
 os.register_at_fork(after_in_child=_open.clear)
 
 
-def open_tables(name: str) -> list[TableParameter]:
-    """Return the open tables of that name that are still referenced, in no order."""
-    named = _named(name)
+def open_tables(name: str, all_scopes: bool = False) -> list[TableParameter]:
+    """Return the open tables of that name that are still referenced, in no order.
+
+    Args:
+        name: of the tables.
+        all_scopes: whether those of other scopes of names count, too. Default: False.
+    """
+    scope = None if all_scopes else current_scope()
+    named = _named(name, scope)
     if not named:
         return named
     del named
     gc.collect()  # a network that nobody holds any more: cells are in reference cycles
-    return _named(name)
+    return _named(name, scope)
 
 
-def _named(name: str) -> list[TableParameter]:
+def _named(name: str, scope: int | None) -> list[TableParameter]:
     # A list is walked, since other threads may make tables meanwhile.
     tables = [reference() for reference in _open.valuerefs()]
     return [
         table
         for table in tables
-        if table is not None and table.name == name and table._finalizer.alive
+        if table is not None
+        and table.name == name
+        and scope in (None, table._table_scope)
+        and table._finalizer.alive
     ]
 
 
@@ -68,7 +78,9 @@ def _new_table(config: TableConfig) -> _native.Table:
 
 
 def _named_table(config: TableConfig) -> _native.Table:
-    arguments = config.native_arguments()
+    arguments = {**config.native_arguments(), "scope": current_scope()}
+    if current_scope():
+        _check_replaceable(config)  # tiers have no scopes
     worker_group()  # under a launcher the table is over all workers, who must have met before
     try:
         return _native.Table(**arguments)
@@ -84,7 +96,7 @@ def _check_replaceable(config: TableConfig) -> None:
 
     A lower tier is found by the table's name: it is a directory, or keys on a server.
     """
-    for older in open_tables(config.name or ""):
+    for older in open_tables(config.name or "", all_scopes=True):
         if _has_lower_tier(config.cache) and _has_lower_tier(older.cache):
             raise NameTakenError(
                 f"name '{older.name}' is already used by an open table, whose rows are in tiers "
@@ -108,7 +120,7 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
     Of two tables with one name the newer is used: making a network again, as a notebook does where
     a cell is run twice, works. The older keeps its rows; a use of it is a RuntimeError until the
     newer is closed. Where the rows of both would be in tiers below host memory, making the newer is
-    the error, a ValueError.
+    the error, a ValueError. Networks that a predictor makes have a scope of names of their own.
 
     Attributes:
         anchor: the Parameter that stands for the table in `net.trainable_params()`.
@@ -124,6 +136,7 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
     def __init__(self, config: TableConfig) -> None:
         super().__init__(auto_prefix=False)
         self.config = config
+        self._table_scope = current_scope()
         self.key_dtype = config.key_dtype
         self.cache = config.cache
         table = _new_table(config)

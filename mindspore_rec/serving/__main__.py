@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 os.environ.setdefault("GLOG_v", "3")  # of MindSpore, where it is needed
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would log what strangers send
 
 from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.serving.command import command_parser, declared_models
@@ -56,13 +57,13 @@ def main(arguments: list[str] | None = None) -> int:
     with counting, contextlib.ExitStack() as sockets:
         try:
             checked = _check(options)
-            listener = _listen(options, checked, sockets)
+            listener, says = _listen(options, checked, sockets)
         except _UsageError as error:
             parser.error(str(error))
         except (ImportError, OSError, ValueError) as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-        return _serve(options, checked, listener)
+        return _serve(options, checked, listener, says)
 
 
 def _check(options: argparse.Namespace) -> _Checked:
@@ -98,8 +99,8 @@ def _import_fronts(options: argparse.Namespace) -> None:
 
 def _listen(
     options: argparse.Namespace, checked: _Checked, sockets: contextlib.ExitStack
-) -> socket.socket:
-    """Return the listening socket, whose address is printed.
+) -> tuple[socket.socket, str]:
+    """Return the listening socket, and the line that says where it listens.
 
     Raises:
         OSError: a port is not to be had.
@@ -111,14 +112,16 @@ def _listen(
     if warning is not None:
         print(f"warning: {warning}", file=sys.stderr)
     place = f"{checked.protection.scheme}://{host}:{port}"
-    print(f"listening at {place}/v2/models/{checked.models[0][0]}", flush=True)
-    return listener
+    return listener, f"listening at {place}/v2/models/{checked.models[0][0]}"
 
 
-def _serve(options: argparse.Namespace, checked: _Checked, listener: socket.socket) -> int:
+def _serve(
+    options: argparse.Namespace, checked: _Checked, listener: socket.socket, says: str
+) -> int:
     """Answer, in this process or by workers, until a signal ends it; return the exit code."""
     sys.setswitchinterval(0.0005)  # one thread decodes while others answer
     if options.workers > 1:
+        print(says, flush=True)  # both ports are held
         _import_ahead()
 
         def work(shared: Shared, number: int) -> int:
@@ -129,7 +132,7 @@ def _serve(options: argparse.Namespace, checked: _Checked, listener: socket.sock
         (name, functools.partial(_predictor, path, options, checked.tiers))
         for name, path in checked.models
     ]
-    return _answer(options, listener, makers, checked.protection)
+    return _answer(options, listener, makers, checked.protection, says=says)
 
 
 def _ports(options: argparse.Namespace, sockets: contextlib.ExitStack) -> socket.socket:
@@ -210,6 +213,8 @@ def _work(shared: Shared, number: int, protection: Protection) -> int:
                 shared.places(number),
                 float("inf"),  # the writer has a limit
                 load_function(options.features)() if options.features else None,
+                shared.pulse,
+                options.poll_seconds,
             )
             while not (early or shared.answers):
                 time.sleep(0.01)
@@ -245,6 +250,7 @@ def _answer(
     protection: Protection,
     answers: Callable[[], None] = lambda: None,
     early: bool = True,
+    says: str | None = None,
 ) -> int:
     """Answer with models until a signal ends it; return the exit code.
 
@@ -255,13 +261,16 @@ def _answer(
         protection: what requests pass.
         answers: called when all models answer.
         early: listen before they do.
+        says: line that is printed once it listens. Default: none.
     """
     from mindspore_rec.serving.server.http import Front
 
-    models = Models(options.max_batch_rows, protection.drain, protection.metrics)
+    models = Models(
+        options.max_batch_rows, protection.drain, protection.metrics, options.max_age_seconds
+    )
     for name, make in makers:
         models.add(name, make)
-    front = Front(models, control=options.model_control == "explicit")
+    front = Front(models, control=options.model_control == "explicit", security=protection.security)
     grpc = None
     if options.grpc_port is not None:
         from mindspore_rec.serving.server.grpc_front import GrpcServer
@@ -289,7 +298,7 @@ def _answer(
             server.should_exit = True
 
     loading = threading.Thread(target=load, name="load", daemon=True)
-    server = protection.server(front.app, grpc, loading.start if early else lambda: None)
+    server = protection.server(front.app, grpc, loading.start if early else lambda: None, says)
     if not early:
         load()
     # It takes these itself while it runs; one that comes before shall not be lost.

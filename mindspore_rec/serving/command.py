@@ -71,6 +71,14 @@ def command_parser() -> argparse.ArgumentParser:
         help="for a first checkpoint; default: %(default)s",
     )
     made.add_argument(
+        "--max-age-seconds",
+        type=seconds(high=1e9),
+        default=0.0,
+        metavar="N",
+        help="/v2/health/ready says no while the newest state of a model is older; requests are "
+        "answered all the same; default: 0, whatever its age",
+    )
+    made.add_argument(
         "--scrub-seconds",
         type=seconds(high=1e9),
         default=0.0,

@@ -32,7 +32,7 @@ from mindspore_rec.serving.protocol.binary import header_length
 from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.messages import RawColumns, parse_request
 from mindspore_rec.serving.protocol.open_inference import message
-from mindspore_rec.serving.server.grpc_messages import read_infer, read_message
+from mindspore_rec.serving.server.grpc_messages import read_asked, read_infer
 
 _ROWS = 64  # of what is text or Python's objects, which take time
 _BINARY_ROWS = 1024  # of bytes that become an array: by fewer, a copy more would not show
@@ -93,7 +93,7 @@ def _grpc(raw: bool) -> Callable[[], Any]:
     data = asked.SerializeToString()
     # All of a model that decoding looks at.
     model: Any = SimpleNamespace(inputs=_INPUTS, outputs=_OUTPUTS, limits=_LIMITS)
-    return lambda: read_infer(read_message(_ASKED, data), model)
+    return lambda: read_infer(read_asked(data), model)
 
 
 def _raw(as_rows: bool) -> Callable[[], Any]:

@@ -16,6 +16,7 @@ MODULES = {
     "logs_and_configs": ["key_log", "config"],
     "worker_messages": ["worker_arrays"],
     "requests": ["http", "grpc"],
+    "grpc_frames": ["grpc_frames"],
 }
 """Targets by their modules, which import much."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -37,7 +38,12 @@ def schemathesis() -> Path:
     return program
 
 
-def ask(program: Path, directory: Path, seconds: int, seed: int, control: bool) -> dict[str, int]:
+TOKENS = {role: f"{role}-0123456789abcdef" for role in ("token", "observe-token", "control-token")}
+
+
+def ask(
+    program: Path, directory: Path, seconds: int, seed: int, control: bool, role: str | None = None
+) -> dict[str, int]:
     """Ask a new server; return the program's exit code, and bytes of the server before and after.
 
     Args:
@@ -46,9 +52,12 @@ def ask(program: Path, directory: Path, seconds: int, seed: int, control: bool) 
         seconds: to ask for.
         seed: of the requests.
         control: whether clients may load and unload the models, of which 503 is an answer then.
+        role: of the token that is sent, a key of `TOKENS`. Default: none is asked for.
     """
-    models = [f"--model={name}={directory}" for name in ("m", "other")]
-    with Server(None, *models, *(["--model-control=explicit"] if control else [])) as server:
+    options = [f"--model={name}={directory}" for name in ("m", "other")]
+    options += ["--model-control=explicit"] if control else []
+    options += [] if role is None else [f"--{of}-file={_token_file(of)}" for of in TOKENS]
+    with Server(None, *options) as server:
         server.wait_ready()
         page = f"http://127.0.0.1:{server.port}/openapi.json"
         asked = [
@@ -56,11 +65,20 @@ def ask(program: Path, directory: Path, seconds: int, seed: int, control: bool) 
             "--seed", str(seed), "--exclude-checks",
             f"{_LEFT_OUT},not_a_server_error" if control else _LEFT_OUT,
         ]  # fmt: skip
+        if role is not None:
+            asked += ["--header", f"Authorization: Bearer {TOKENS[role]}"]
         begin = _resident(server.process.pid)
         code = subprocess.run(asked, cwd=directory, timeout=seconds + 600).returncode
         time.sleep(1)
         assert server.process.poll() is None, "the server has ended"
         return {"exit": code, "bytes_before": begin, "bytes_after": _resident(server.process.pid)}
+
+
+def _token_file(name: str) -> Path:
+    path = Path(tempfile.gettempdir()) / f"openapi-{os.getpid()}-{name}"
+    path.write_text(TOKENS[name])
+    path.chmod(0o600)
+    return path
 
 
 def _resident(pid: int) -> int:
@@ -72,16 +90,23 @@ def _resident(pid: int) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=60, help="of both servers together")
+    parser.add_argument("--seconds", type=int, default=60, help="of all servers together")
     parser.add_argument("--seed", type=int, default=time.time_ns() % (1 << 31))
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     directory, program = Path(tempfile.mkdtemp()), schemathesis()
     shutil.unpack_archive(_RUN, directory)
     found = {}
-    for name, control in (("models", False), ("models that are loaded and unloaded", True)):
-        found[name] = ask(program, directory, max(1, options.seconds // 2), options.seed, control)
+    asked: list[tuple[str, bool, str | None]] = [
+        ("models", False, None), ("models that are loaded and unloaded", True, None)
+    ]  # fmt: skip
+    asked += [(f"models, by a token of --{role}-file", False, role) for role in TOKENS]
+    for name, control, role in asked:
+        seconds = max(1, options.seconds // len(asked))
+        found[name] = ask(program, directory, seconds, options.seed, control, role)
     shutil.rmtree(directory)
+    for role in TOKENS:
+        _token_file(role).unlink()
     if options.json:
         options.json.write_text(json.dumps({"seed": options.seed, "servers": found}))
     grown = [name for name, of in found.items()

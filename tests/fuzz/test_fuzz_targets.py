@@ -21,6 +21,7 @@ RUNS = {
     "redis_slots": 300,
     "config": 40,
     "http": 400,
+    "grpc_frames": 30,
 }
 OTHER_RUNS = 700
 PATIENCE = 20.0  # seconds for an input, of a processor that others use too

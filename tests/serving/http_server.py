@@ -80,13 +80,13 @@ class Server:
             return
         assert self.process.stdout is not None
         said = self.process.stdout.readline()
-        found = re.match(r"listening at http://127\.0\.0\.1:(\d+)/", said)
+        found = re.match(r"listening at https?://127\.0\.0\.1:(\d+)/", said)
         assert found, self.process.communicate()
         self.port = int(found[1])
         self.grpc_port = 0
         if grpc_line and any(option.startswith("--grpc-port") for option in options):
             said = self.process.stdout.readline()
-            found = re.match(r"listening at grpc://127\.0\.0\.1:(\d+)$", said)
+            found = re.match(r"listening at grpcs?://127\.0\.0\.1:(\d+)$", said)
             assert found, (said, self.process.communicate())
             self.grpc_port = int(found[1])
 

@@ -2,7 +2,8 @@
 """A server process with all protection around an application that is as slow as a request says.
 
 `python tests/serving/slow_server.py [OPTIONS OF PROTECTION]` prints its port. A prediction waits
-for as many seconds as its body says, and answers with it; /big answers with 32 MiB.
+for as many seconds as its body says, and answers with it; /big answers with 32 MiB; /wait/SECONDS
+does not look at the body before so many seconds are over.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ async def slow(scope: Any, receive: Any, send: Any) -> None:
     """The application."""
     if scope["type"] != "http":
         return
+    if scope["path"].startswith("/wait/"):
+        await asyncio.sleep(float(scope["path"].removeprefix("/wait/")))
     body, more = b"", True
     while more:
         message = await receive()
@@ -38,7 +41,7 @@ async def slow(scope: Any, receive: Any, send: Any) -> None:
         more = message["more_body"]
     if scope["path"] == "/big":
         body = b"x" * (32 << 20)
-    elif body:
+    elif body and scope["path"] == INFER:
         await asyncio.sleep(float(body))
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})

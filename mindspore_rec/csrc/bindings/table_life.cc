@@ -40,9 +40,11 @@ PyTable Make(const std::string& name, int32_t dim, uint64_t seed, const std::str
              int64_t max_rows, int64_t max_bytes, const std::string& order, double half_life_steps,
              float min_norm, bool on_trigger, const std::optional<std::string>& placement,
              uint32_t owner, const std::string& value_dtype, const std::string& state_dtype,
-             const std::string& accumulator_dtype, const std::string& rounding, bool replace) {
+             const std::string& accumulator_dtype, const std::string& rounding, bool replace,
+             int64_t scope) {
   TableConfig config;
   config.name = name;
+  config.scope = scope;
   config.dim = dim;
   config.seed = seed;
   config.initializer = MakeInitializer(init_kind, init_a, init_b, init_lower, init_upper);
@@ -79,7 +81,7 @@ void BindTableLife(TableClass* table) {
             py::arg("on_trigger") = false, py::arg("placement") = std::nullopt,
             py::arg("owner") = 0, py::arg("value_dtype") = "float32",
             py::arg("state_dtype") = "float32", py::arg("accumulator_dtype") = "float32",
-            py::arg("rounding") = "stochastic", py::arg("replace") = false)
+            py::arg("rounding") = "stochastic", py::arg("replace") = false, py::arg("scope") = 0)
       .def("check_not_replaced", [](const PyTable& self) { CheckNotReplaced(*self.registered); })
       .def_property_readonly("id", [](const PyTable& self) { return self.registered->id; })
       .def_property_readonly("name", [](const PyTable& self) { return self->config().name; })

@@ -23,7 +23,8 @@ struct Registry {
     std::weak_ptr<Table> table;  // while it is being closed
   };
   std::map<int64_t, Closed> closed;
-  std::map<std::string, std::vector<int64_t>> names;  // open tables of a name, the newest last
+  using Name = std::pair<int64_t, std::string>;  // with its scope
+  std::map<Name, std::vector<int64_t>> names;    // open tables of a name, the newest last
   int64_t next = 1;
 
   // In a forked child: tables of the parent, which nothing here may touch, and whose names are
@@ -69,8 +70,8 @@ void SetReplaced(const Locked& registry, int64_t id, bool replaced) {
 }
 
 // In a forked child the names of its parent are free already.
-void FreeName(const Locked& registry, const std::string& name, int64_t id) {
-  const auto it = registry->names.find(name);
+void FreeName(const Locked& registry, const TableConfig& config, int64_t id) {
+  const auto it = registry->names.find({config.scope, config.name});
   if (it == registry->names.end()) return;
   std::vector<int64_t>& holders = it->second;
   holders.erase(std::remove(holders.begin(), holders.end(), id), holders.end());
@@ -88,7 +89,7 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace)
   TableConfig numbered = config;
   {
     const Locked registry;
-    std::vector<int64_t>& holders = registry->names[config.name];
+    std::vector<int64_t>& holders = registry->names[{config.scope, config.name}];
     if (!holders.empty() && !replace) {
       throw NameTaken(
           "name '" + config.name +
@@ -107,10 +108,10 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace)
     const Locked registry;
     registry->open.emplace(made->id, made);
     // One that was made while this one was being made is newer.
-    made->replaced = registry->names[config.name].back() != made->id;
+    made->replaced = registry->names[{config.scope, config.name}].back() != made->id;
   } catch (...) {
     const Locked registry;
-    FreeName(registry, config.name, numbered.id);
+    FreeName(registry, config, numbered.id);
     throw;
   }
   return made;
@@ -156,7 +157,7 @@ std::shared_ptr<Registered> FindTable(int64_t id) {
 
 std::shared_ptr<Table> FindTableByName(const std::string& name) {
   const Locked registry;
-  const auto holders = registry->names.find(name);
+  const auto holders = registry->names.find({0, name});
   if (holders == registry->names.end() || holders->second.empty()) return nullptr;
   const auto it = registry->open.find(holders->second.back());
   return it == registry->open.end() ? nullptr : it->second->table;
@@ -169,10 +170,10 @@ void CloseTable(int64_t id) {
     const auto it = registry->open.find(id);
     if (it != registry->open.end()) {
       leaving = it->second->table;
-      const std::string name = leaving->config().name;
-      registry->closed.emplace(id, Registry::Closed{name, leaving});
+      const TableConfig& config = leaving->config();
+      registry->closed.emplace(id, Registry::Closed{config.name, leaving});
       registry->open.erase(it);
-      FreeName(registry, name, id);
+      FreeName(registry, config, id);
     } else {
       const auto closed = registry->closed.find(id);
       if (closed != registry->closed.end()) leaving = closed->second.table.lock();

@@ -51,9 +51,9 @@ struct TableReplaced : std::runtime_error {
 };
 
 // Makes a table. Throws std::invalid_argument where the name is empty, NameTaken where an open
-// table has it; with `replace` the new table takes the name over instead, and FindTable refuses the
-// older one until the new one is closed. Any thread. In a forked child the parent's tables are not
-// open.
+// table of the same scope has it; with `replace` the new table takes the name over instead, and
+// FindTable refuses the older one until the new one is closed. Any thread. In a forked child the
+// parent's tables are not open.
 std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace = false);
 
 // Throws TableClosed where that table was closed, TableReplaced where a newer one has its name,
@@ -61,7 +61,7 @@ std::shared_ptr<Registered> CreateTable(const TableConfig& config, bool replace 
 // never was one.
 std::shared_ptr<Registered> FindTable(int64_t id);
 
-// Returns the newest open table of that name; null where there is none.
+// Returns the newest open table of that name, of the program's own scope; null if there is none.
 std::shared_ptr<Table> FindTableByName(const std::string& name);
 
 // Throws TableReplaced where a newer table has the name of this one.

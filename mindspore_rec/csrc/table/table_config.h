@@ -47,6 +47,9 @@ struct RowPrecision {
 
 struct TableConfig {
   std::string name;
+  // Names of different scopes do not meet: each network that is served has one of its own, beside
+  // 0, that of the program. Nothing else depends on it, neither files nor first values.
+  int64_t scope = 0;
   int64_t id = 0;  // its number in the registry
   int32_t dim = 0;
   Initializer initializer;  // its seed is filled from `seed` and the name

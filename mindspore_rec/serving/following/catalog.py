@@ -126,6 +126,14 @@ class Catalog:
     def _pass_over(self, error: ChainError) -> None:
         self._bad[error.path.name] = (_fingerprint(error.path), error)
 
+    def absence(self) -> str | None:
+        """Return that there is no checkpoint any more, and why; None if there are some."""
+        if self.names:
+            return None
+        if not self.root.exists():
+            return f"{self.root} is not there any more"
+        return f"there is no checkpoint in {self.root} any more"
+
     def errors(self, after: int) -> list[ChainError]:
         """Return why checkpoints of later steps are passed over, the first one first."""
         found = [

@@ -35,9 +35,11 @@ def follow(
         awake.clear()
         try:
             run.catch_up()
+            run.pulse.beat()
             said = ""
         except Exception as error:
             if str(error) != said:
                 logger.warning("following %s failed", run.path, exc_info=True)
             said = str(error)
+            run.pulse.beat()  # it looked, and status().error says what is wrong
         awake.wait(poll_seconds)

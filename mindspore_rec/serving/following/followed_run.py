@@ -16,6 +16,7 @@ from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.serving.following.catalog import Catalog, ChainError
 from mindspore_rec.serving.following.digests import NoStateError, RowDigests, StateDigests
 from mindspore_rec.serving.following.features import with_learned
+from mindspore_rec.serving.following.pulse import Pulse
 from mindspore_rec.serving.following.scrub import ComparedRows, Scrubber, TableRows
 from mindspore_rec.serving.following.status import Status
 from mindspore_rec.serving.following.tiers import ServedTiers
@@ -46,6 +47,7 @@ class FollowedRun:
     Attributes:
         runner: the network.
         applied: the newest checkpoint that is in it.
+        pulse: of the looks at the run.
 
     Raises:
         As `Predictor`.
@@ -73,6 +75,7 @@ class FollowedRun:
         self._deltas_applied, self._fulls_loaded = len(chain) - 1, 1
         self._served = self._new_served(self._first_features)
         self._set_error()
+        self.pulse.beat()
         if self._scrubber is not None:
             self._scrubber.start()
 
@@ -94,6 +97,7 @@ class FollowedRun:
         self._updating = threading.Lock()  # held by whoever reads or applies checkpoints
         self._catalog = Catalog(path)
         self._error: str | None = None
+        self.pulse = Pulse()
         self._failed = False  # an update broke off: only a full checkpoint helps
         self._state = threading.Lock()  # held where all rows change, or are read as one state
         self._scrubber: Scrubber | None = None
@@ -241,14 +245,23 @@ class FollowedRun:
                 self._set_error(str(error))
                 return
             if not chain:
-                self._set_error()
+                self._set_error(self._catalog.absence())
                 return
             try:
+                self.pulse.beat(applying=True)
+                self._tell_of_way_back(chain[-1])
                 self._apply(chain)
             except FileNotFoundError:
                 self._catalog.refresh()  # removed meanwhile: there is another way
             except ChainError as error:
                 self._catalog.reject(error)
+
+    def _tell_of_way_back(self, entry: Entry) -> None:
+        if entry.step < self.applied.step:
+            logger.warning(
+                "the training went back: from state %s (step %d) to %s (step %d)",
+                self.applied.state, self.applied.step, entry.path, entry.step,
+            )  # fmt: skip
 
     def apply(self, entry: Entry) -> None:
         """Apply one checkpoint.
@@ -312,20 +325,28 @@ class FollowedRun:
         if self._updating.acquire(blocking=False):
             try:
                 self._catalog.refresh()
+                self.pulse.beat()
             finally:
                 self._updating.release()
 
-    def status(self, following: bool) -> Status:
-        """Return the state that predictions are of, and its age."""
+    def status(self, following: bool, poll_seconds: float = 0.0) -> Status:
+        """Return the state that predictions are of, and its age.
+
+        Args:
+            following: whether a thread of this process follows the run.
+            poll_seconds: time between two of its looks. Default: 0.
+        """
         applied = self.applied
+        late = self.pulse.complaint(poll_seconds) if following else None
         return Status.of(
             self.path,
             applied,
             lag=self._catalog.lag(applied.step),
-            following=following,
+            following=following and late is None,
+            looked_seconds=self.pulse.seconds(),
             deltas_applied=self._deltas_applied,
             fulls_loaded=self._fulls_loaded,
-            error=self._error,
+            error=late or self._error or self._catalog.absence(),
             runtime=self.runner.name,
             runtime_reason=self._opener.reason,
             tiers=None if self._tiers is None else self._tiers.stats(self.runner.tables),

@@ -106,7 +106,6 @@ class Predictor:
         >>> checkpoint = RecCheckpoint(directory, every_steps=2)
         >>> summary = model.online_train([batch] * 3, checkpoint, progress=False)
         >>> expected = model.predict(batch[0]).asnumpy()
-        >>> net[0].embedding_table.close()  # serving is another process: here the name must be free
         >>> with Predictor(directory, network, inputs=["input_data:INT64:-1,2"]) as predictor:
         ...     print(predictor.status().version)
         ...     print(np.allclose(predictor.predict(batch[0]), expected))
@@ -266,7 +265,7 @@ class Predictor:
         following = self._thread is not None and self._thread.is_alive()
         if not following:
             self._run.look()
-        return self._run.status(following)
+        return self._run.status(following, self._poll_seconds)
 
     def digests(self, parts: int = 1) -> StateDigests:
         """Return the digest of each table, of the rows as they are in memory or in its tiers.

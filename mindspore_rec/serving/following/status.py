@@ -27,10 +27,13 @@ class Status:
         age_seconds: seconds since then.
         watermark: newest event time in it, seconds since 1970; None if there is none.
         lag: number of newer deltas in the directory.
-        following: whether new deltas are applied automatically.
+        following: whether new deltas are applied automatically; False too where what applies them
+            hangs.
+        looked_seconds: seconds since the run was last looked at; None if it never was.
         deltas_applied: number of deltas applied so far.
         fulls_loaded: number of full checkpoints loaded so far, the first one included.
-        error: reason why a newer checkpoint is not applied; None without an error.
+        error: reason why a newer checkpoint is not applied, or would not be noticed; None without
+            an error.
         runtime: name of the library that computes the answers, 'onnxruntime' or 'mindspore'.
         runtime_reason: reason why it is MindSpore; None if it is not.
         tiers: None without tiers; else, for each table: `rows`, `host_rows`, distinct `keys` of
@@ -57,6 +60,7 @@ class Status:
     runtime_reason: str | None
     tiers: dict[str, dict[str, float]] | None = None
     scrub: dict[str, Any] | None = None
+    looked_seconds: float | None = None
 
     @classmethod
     def of(
@@ -73,6 +77,7 @@ class Status:
         runtime_reason: str | None,
         tiers: dict[str, dict[str, float]] | None = None,
         scrub: dict[str, Any] | None = None,
+        looked_seconds: float | None = None,
     ) -> Status:
         """Return the status of a predictor whose newest applied checkpoint is `entry`.
 
@@ -80,7 +85,7 @@ class Status:
             path: directory of the run.
             entry: its manifest gives the run, the version, the state and the times.
             lag, following, deltas_applied, fulls_loaded, error, runtime, runtime_reason, tiers,
-                scrub: the attributes of these names.
+                scrub, looked_seconds: the attributes of these names.
         """
         saved_at = entry.manifest["saved_at"]
         return cls(
@@ -100,6 +105,7 @@ class Status:
             runtime_reason=runtime_reason,
             tiers=tiers,
             scrub=scrub,
+            looked_seconds=looked_seconds,
         )
 
     def to_json(self) -> dict[str, Any]:

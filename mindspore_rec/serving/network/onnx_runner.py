@@ -18,6 +18,7 @@ from mindspore_rec.checkpoint.network_file import Lookup, NetworkFile
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.graph.tensors import TensorSpec
 from mindspore_rec.parameter.served_table import ServedTable
+from mindspore_rec.parameter.table_scope import own_scope
 from mindspore_rec.serving.network.pooling import pooled
 from mindspore_rec.serving.network.runner import Runner
 from mindspore_rec.serving.network.shared_lock import SharedLock
@@ -159,8 +160,9 @@ def _session(onnxruntime: Any, network: NetworkFile, model: bytes, threads: int)
 def _tables(network: NetworkFile) -> dict[str, ServedTable]:
     tables: dict[str, ServedTable] = {}
     try:
-        for name, (arguments, key_dtype) in network.tables.items():
-            tables[name] = ServedTable(arguments, key_dtype)
+        with own_scope():
+            for name, (arguments, key_dtype) in network.tables.items():
+                tables[name] = ServedTable(arguments, key_dtype)
     except Exception as error:
         for table in tables.values():
             table.close()

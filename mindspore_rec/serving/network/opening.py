@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from mindspore_rec.checkpoint.network_file import NETWORK, NetworkFile, read_net
 from mindspore_rec.feature.description import described_pipeline
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.graph.tensors import TensorSpec, input_specs, parsed_specs
+from mindspore_rec.parameter.table_scope import own_scope
 from mindspore_rec.serving.network.builder import builder_of, cell_and_features, inputs_of
 from mindspore_rec.serving.network.runner import Runner
 
@@ -120,7 +122,8 @@ class NetworkOpener:
             raise ValueError(f"{error}; {self.reason}") from error
         owned = not isinstance(given, nn.Cell)
         with graph_lock:
-            made = given() if owned else given
+            with own_scope() if owned else nullcontext():
+                made = given() if owned else given
             cell, features = cell_and_features(made)
             cell.set_train(False)
             try:

@@ -11,8 +11,10 @@ import asyncio
 import json
 import logging
 import resource
+from collections.abc import Set as AbstractSet
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mindspore_rec.serving.protection.guard import Bounds
@@ -35,6 +37,8 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
         metrics: counts refused connections.
     """
 
+    sweep = _Sweep()
+
     class Bounded(HttpToolsProtocol):
         """One connection.
 
@@ -47,29 +51,53 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
             super().connection_made(transport)
             self._head = self._body = 0
             self._begun = False  # whether a head is complete, and its request is not
+            self._again = b""  # head of a request that is to be parsed again
             self._since = self.loop.time()  # time at which `_doing` began
             self._doing = "nothing"
             if len(self.connections) > bounds.connections:
                 metrics.refused("http", "connections")
                 self._close(429, f"{bounds.connections} connections are open already")
-            elif len(self.connections) == 1:
-                self.loop.call_later(_SWEEP_SECONDS, _sweep, self.loop, self.connections)
+            sweep.start(self.loop, self.connections)
 
         def data_received(self, data: bytes) -> None:
+            self._unset_keepalive_if_required()
             self._head += len(data)
-            super().data_received(data)
+            while data:
+                data = self._feed(data)
             if self._head > bounds.head_bytes + self._body and not self.transport.is_closing():
                 metrics.refused("http", "head")
                 most = bounds.head_bytes
                 self._close(431, f"the headers must have at most {most} bytes")
+
+        def _feed(self, data: bytes) -> bytes:
+            """Parse data; return what is to be parsed next."""
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                again, self._again = self._again, b""
+                return again + data[upgrade.args[0] :] if again else b""
+            except httptools.HttpParserError:
+                self.send_400_response("")
+            return b""
 
         def send_400_response(self, msg: str) -> None:
             metrics.refused("http", "malformed")
             self._close(400, "this is no request of HTTP/1.1")
 
         def on_headers_complete(self) -> None:
+            if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+                # The parser takes the body for bytes of the other protocol. This server speaks no
+                # other one, and a request may be answered as if it had not asked.
+                self._again = self._head_without_upgrade()
+                return
             self._begun = True
             super().on_headers_complete()
+
+        def _head_without_upgrade(self) -> bytes:
+            version = self.parser.get_http_version().encode()
+            lines = [self.parser.get_method() + b" " + self.url + b" HTTP/" + version]
+            lines += [n + b": " + value for n, value in self.headers if n != b"upgrade"]
+            return b"\r\n".join(lines) + b"\r\n\r\n"
 
         def on_body(self, body: bytes) -> None:
             self._head -= len(body)
@@ -77,6 +105,8 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
             super().on_body(body)
 
         def on_message_complete(self) -> None:
+            if self._again:
+                return
             self._head = self._body = 0
             self._begun = False
             super().on_message_complete()
@@ -134,12 +164,25 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
     return Bounded
 
 
-def _sweep(loop: asyncio.AbstractEventLoop, connections: set[Any]) -> None:
-    now = loop.time()
-    for connection in list(connections):
-        connection.look(now)
-    if connections:
-        loop.call_later(_SWEEP_SECONDS, _sweep, loop, connections)
+class _Sweep:
+    """One timer for all connections of a server, while there are any."""
+
+    def __init__(self) -> None:
+        self._runs = False
+
+    def start(self, loop: asyncio.AbstractEventLoop, connections: AbstractSet[Any]) -> None:
+        """Begin, unless it runs already."""
+        if not self._runs:
+            self._runs = True
+            loop.call_later(_SWEEP_SECONDS, self._look, loop, connections)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, connections: AbstractSet[Any]) -> None:
+        self._runs = False
+        now = loop.time()
+        for connection in list(connections):
+            connection.look(now)
+        if connections:
+            self.start(loop, connections)
 
 
 def raise_file_limit(connections: int) -> None:

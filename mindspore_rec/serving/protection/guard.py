@@ -16,6 +16,7 @@ from typing import Any
 from mindspore_rec.serving.protection.access_log import AccessLog
 from mindspore_rec.serving.protection.admission import Drain, InFlight
 from mindspore_rec.serving.protection.metrics import CONTENT_TYPE, Metrics
+from mindspore_rec.serving.protection.roles import RoleTokens, role_of_path
 from mindspore_rec.serving.protection.tokens import Tokens
 
 __all__ = ["Bounds", "Guard"]
@@ -31,6 +32,7 @@ OPEN = frozenset(["/v2/health/live", "/v2/health/ready"])
 _JSON = (b"content-type", b"application/json")
 _CLOSE = (b"connection", b"close")
 _RETRY = (b"retry-after", b"1")
+_LOOK_SECONDS = 1.0  # between two looks at a request whose body nobody has asked for
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,15 @@ class Bounds:
 class Guard:
     """ASGI application around another one: tokens, limits, drain, /metrics and the access log.
 
-    A prediction is refused with 401 without a valid token, 429 where as many are under way as may
+    A request is refused with 401 without a valid token and 403 with one that has not the role for
+    it; a prediction with 429 where as many are under way as may
     be, and 503 where the server is stopping; any request with 431 for a head that is too large, 408
     where its body does not come, and 503 where its answer takes too long.
 
     Args:
         app: the application.
         metrics: counts requests.
-        tokens: those that are let in. Default: everybody is.
+        tokens: those that are let in, with what each may do. Default: everybody may everything.
         bounds: limits.
         in_flight: counter of predictions, which other protocols share. Default: one of its own.
         drain: whether the server is stopping. Default: never.
@@ -75,7 +78,7 @@ class Guard:
         self,
         app: App,
         metrics: Metrics,
-        tokens: Tokens | None = None,
+        tokens: Tokens | RoleTokens | None = None,
         bounds: Bounds | None = None,
         in_flight: InFlight | None = None,
         drain: Drain | None = None,
@@ -113,7 +116,8 @@ class Guard:
         path = exchange.path
         if sum(len(n) + len(v) for n, v in exchange.headers) > self._bounds.head_bytes:
             most = self._bounds.head_bytes
-            await exchange.refuse("head", 431, f"the headers must have at most {most} bytes")
+            words = f"the headers must have at most {most} bytes"
+            await exchange.refuse("head", 431, words, _CLOSE)
             return
         if self._tokens is not None and path not in OPEN:
             found = [value for name, value in exchange.headers if name == b"authorization"]
@@ -122,6 +126,10 @@ class Guard:
                     "token", 401, "a valid token must be given: 'Authorization: Bearer ...'",
                     (b"www-authenticate", b"Bearer"),
                 )  # fmt: skip
+                return
+            role = role_of_path(path, exchange.method)
+            if not self._tokens.permits(found[0], role):
+                await exchange.refuse("role", 403, f"the token has not the role for this: {role}")
                 return
         if path == "/metrics" and exchange.method == "GET":
             text = await asyncio.get_running_loop().run_in_executor(None, self._metrics.text)
@@ -157,6 +165,8 @@ class Guard:
             left = bounds.request_seconds - (time.perf_counter() - exchange.begin)
             if exchange.received and left > 0:
                 timers.append(loop.call_later(left, look))
+            elif not exchange.receiving and left > 0:  # nobody waits for its body, if it has one
+                timers.append(loop.call_later(min(left, _LOOK_SECONDS), look))
             else:
                 expired = True
                 task.cancel()
@@ -176,7 +186,7 @@ class Guard:
     async def _give_up(self, exchange: _Exchange) -> None:
         if exchange.status is not None:  # the client does not read the rest of it
             exchange.reason = "time"  # the server closes the connection
-        elif exchange.received:
+        elif exchange.received or not exchange.receiving:
             most = self._bounds.request_seconds
             text = f"a request must be answered within {most:g} s"
             await exchange.refuse("time", 503, text, _CLOSE)
@@ -199,12 +209,15 @@ class _Exchange:
         self.status: int | None = None
         self.reason: str | None = None  # why it was refused
         self.received = False  # the whole body
+        self.receiving = False  # whether the application waits for a part of it
         self._bytes_in = self._bytes_out = 0
         self._receive, self._send = receive, send
 
     async def receive(self) -> Message:
         """Pass a part of the body on."""
+        self.receiving = True
         message = await self._receive()
+        self.receiving = False
         if message["type"] == "http.request":
             self._bytes_in += len(message.get("body", b""))
             self.received = not message.get("more_body", False)

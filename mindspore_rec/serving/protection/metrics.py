@@ -130,7 +130,7 @@ class Metrics:
 
         Args:
             protocol: 'http' or 'grpc'.
-            reason: 'token', 'busy', 'draining', 'head', 'time', 'connections' or
+            reason: 'token', 'role', 'busy', 'draining', 'head', 'time', 'connections' or
                 'malformed'.
         """
         self._child(self._refused, protocol, reason).inc()
@@ -236,7 +236,7 @@ def _add_model(found: _Families, name: str, predictor: Any) -> None:
         ("fulls_loaded", "Full checkpoints loaded.", status.fulls_loaded, True),
         (
             "following_failed",
-            "1 where a newer state cannot be applied; /status says why.",
+            "1 where a newer state cannot be applied or noticed; /status says why.",
             float(status.error is not None),
             False,
         ),
@@ -247,6 +247,12 @@ def _add_model(found: _Families, name: str, predictor: Any) -> None:
             labels = {**model, "table": table}
             for metric, grows, text in _SCRUBBED:
                 found.add(metric, text, labels, figures[metric.removeprefix("table_")], grows)
+    if status.looked_seconds is not None:
+        text = "Time since the run was last looked at."
+        found.add("model_looked_seconds", text, model, status.looked_seconds)
+    found.add(
+        "model_following", "1 where newer states are applied.", model, float(status.following)
+    )
     if status.watermark is not None:
         text = "Newest event time in the state, seconds since 1970."
         found.add("model_watermark_seconds", text, model, status.watermark)

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import math
 import re
 from collections.abc import Callable
 
-__all__ = ["add_protection_arguments", "counted", "seconds"]
+__all__ = ["add_protection_arguments", "addresses", "counted", "seconds"]
 
 
 def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +28,33 @@ def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
         help="bearer tokens, one a line, of which each request must have one; read again when it "
         "changes; default: everybody may ask",
     )
+    group.add_argument(
+        "--observe-token-file",
+        metavar="FILE",
+        help="tokens that may ask for status, digests, metrics and statistics; with this file or "
+        "the next, those of --token-file may only predict; default: those of --token-file",
+    )
+    group.add_argument(
+        "--control-token-file",
+        metavar="FILE",
+        help="tokens that may load and unload models, and observe; default: as above",
+    )
     group.add_argument("--tls-certificate", metavar="FILE", help="PEM certificate: serve HTTPS")
     group.add_argument("--tls-key", metavar="FILE", help="PEM key of the certificate")
+    group.add_argument(
+        "--tls-client-ca",
+        metavar="FILE",
+        help="PEM certificates of authorities, one of which must have signed the certificate of "
+        "each client; default: clients need no certificate",
+    )
+    group.add_argument(
+        "--trusted-proxies",
+        type=addresses,
+        default=(),
+        metavar="ADDRESSES",
+        help="addresses or networks, separated by commas, whose X-Forwarded-For names the client "
+        "in the access log; default: none",
+    )
     group.add_argument(
         "--unprotected",
         action="store_true",
@@ -73,6 +99,27 @@ def add_protection_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--access-log", metavar="FILE", help="a line of JSON a request; '-': standard output"
     )
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Return the IP addresses and networks of a list.
+
+    Example:
+        >>> addresses("10.0.0.7, 192.168.0.0/16")
+        ('10.0.0.7', '192.168.0.0/16')
+    """
+    found = []
+    for each in text.split(","):
+        try:
+            network = ipaddress.ip_network(each.strip())
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"must be IP addresses or networks, separated by commas, got {text!r}"
+            ) from None
+        if network.prefixlen == 0:
+            raise argparse.ArgumentTypeError(f"must not be every address, got {text!r}")
+        found.append(each.strip())
+    return tuple(found)
 
 
 def counted(low: int, high: int) -> Callable[[str], int]:

@@ -10,17 +10,21 @@ from dataclasses import dataclass
 
 from mindspore_rec.graph.tensors import TensorSpec
 
-__all__ = ["Limits"]
+__all__ = ["MOST_MESSAGE_BYTES", "Limits"]
 
 _MOST_ELEMENTS = 1 << 22
 _MOST_BODY_BYTES = 64 << 20
 _BYTES_AN_ELEMENT = 64  # as text, with spaces around it
+_BYTES_A_NUMBER = 12  # of a message of gRPC: 10 as a varint, and a tag where it is not packed
 _BYTES_BESIDES = 1 << 20
 _MOST_VALUES = 1 << 20  # of raw columns
 _VALUES_A_ROW = 8  # of a raw column, which may have lists
 _VALUES_A_RAGGED_ROW = 64  # of an input with offsets, on average
 _UNKNOWN_COLUMNS = 64
 _SIGNS_BESIDES = 10_000  # for names, shapes and parameters
+
+MOST_MESSAGE_BYTES = _BYTES_BESIDES + _MOST_ELEMENTS * _BYTES_A_NUMBER
+"""Bytes of a message of gRPC, whatever model it is for."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,16 @@ class Limits:
             lists=self.lists + min(names, _MOST_VALUES),
             strings=self.strings + values + min(names, _MOST_VALUES),
         )
+
+    @property
+    def message_bytes(self) -> int:
+        """Number of bytes of a message of gRPC.
+
+        Example:
+            >>> Limits(elements=26624).message_bytes
+            1368064
+        """
+        return min(_BYTES_BESIDES + self.elements * _BYTES_A_NUMBER, MOST_MESSAGE_BYTES)
 
     @property
     def commas(self) -> int:

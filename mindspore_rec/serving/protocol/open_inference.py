@@ -16,23 +16,30 @@ from google.protobuf.descriptor_pool import DescriptorPool
 __all__ = ["METHODS", "POOL", "SERVICE", "message"]
 
 _DESCRIPTOR = """
-c-qxiTW{P%6t2COBqy6qGMl7}$>!pyB!ZGkDNv|{5R@uJO-eCsgOJe5o1HW(Hn#C4bbk!ufp>lYue>24c;k`ZfcOK<&Ev7x-
-py8xD&9P2zWL^yGv}L&;h$|-ay{&{d(J8Lv2%iVJ>LyoG$RdW0~Wu;{ss0Adl%Tk-$ghG%^g6hG4Na`zz9LPPufjwL))3Q*t
-fY9BQ0!q2l4o~ppmi)f+eW<)F2pm!~7T)kK8Wqs|<85$3EwC%~<RkHDQWS20hnl>dYKB%{Kw56eFj*4$IuPBOKaYJG5h`Phl
-n7kpzBuXV4k|ejZ|nHiBkpqeMCti}@)mF=sRLPZ;taIxJ^sMtEz$v=|r=BI=QB(>||nho`Q8PQ0aKWE<^6wdZ(I7&Oad)a>4
-^-K3OqXWxBH!gP}qis9%0rraoGOqCa7ipLvIp`Pw4ikS9=0}qST$u=#F;LIi+ba6@+Z<v2+P(PqPJ+ghm5Mm##19V)s-}b15
-m(gd}tQl%!AhZdyJtutc9f6<|l?Vcukwdni7KDD!c_uI{#RN0UtrFCAqfQ?SP?>-<3gT7?iqzRE1XQM=D4FgP1Pfm5fBWRj?
-GcUtszZZC#`AX1bx1LiMcINm7T$?4kO)geC^c%7piQU|`UFGEr()5tCFBOwxnB~*6FbMO>U2?xiq_Pe#e$NcZJ3WTWVB$)Ry
-`VGJN0hwC9o=i=~j&z(;$^=ihwi<QkaPQok56$1T{@iHEWJpW0?8FwAiRvDr42Q0M4ngtyJI)vpl3_NF3nZX&Kj;@u}D`>Y(
-?!LVM&39RkQTjFopYs~6RaU0JfheJAt>mNFjQmm22EdwV1kYaCEKFBYlbFA@b;8PA>ZJfeZSpR<vIG3G%x0r~d#Z8kxAiE7p
-Y>0xff`8R&oVIk|?%aK0%CMV$^PL!sRD{vR4m15Qi`I<tWqfATUjjv!nLyZ=o^erBUkm)D71(gfCAMtQ!_g>4gO9qSM?&|Mr
-#=jaE#jBK?*=MOd=`2tCFIWbnGIoVgUm3IccSYPnM9ktizKRXvD5qYFWGzn9QS~|ga87fvR=%Wnp+P0ho9Vr|W-XE~K1_=GP
-aPJA=w6bl+c{bKXu`<;hq}JH3jalernqN&ZqN%|fA9+KN`!|W*U43>MtPXA_!4vsD~a0&P8UCqk8pD3@MVuG(|TfNT9pq9U4
-2meror_gW+8rZ_A(*!t5sU01!Ll}q$V-gI0Hzm6Fx_%Hi%5H*gkjztw5D{9}sw%nMKR|Q3oS&j7@sz+TDp$mEQIA?5_7DCCw
-7c&AYj|$+|G|*yvoQ^gl?K{#JHJ$SH1B1TA<y*E_y?=1)4TX8NBv{VPb}aZU>F6sIud#4AtYI<yM><7wRcxe81B)}wm|F)e+
-X6B(li0LiZjw5rTI^c%xy74(Xwx`rOYtn!}%4dc~+62@9lx8!>ubjs;ghm)ePwF-JA*)i19|0B@GkOP^22*&0Jgd~0pbEy|M
-S}%T!bJ~q@k98$>wqnDvs~5rH*i)x4A^RHUGutED9JO_FT66sFO1Mv<kt1Mq<5Js?@y0lqoTm@VxiyZqFR4;vXFM>Tty5)x_
-HO?N-S=xj
+c-qxjTW=dh6s~W%9ADy0E)7f5CR<9Ywxp1@=>;LwTpFyVY1pPIAR%jGuM?}zuJP`cg#Utg=)d5VHzWjaNPXcyz*{9G&RlkOc
+D;5kYE<#&IrGhTE_2Sz*)hDj4dYJRva3zIVRbCKX3e!bj^~hJDbUAY^r_W(X?50`FD=9R&bM4ozXC)Rx^2gHEkYpM!tqpUCU
+s@VV88Y80BKle{UBI>4aOo;K`;)v4iyLnKF}Y)=wqjDwNwVG%QpA8u3>}yCQ~qoly1|pr_xLu4E3u(REoap&cXz@?Xl&Vb<;
+BgqZ=?8p9md4x-sNDfVJ;gHXXQAnVAeuDiVDe#+k7({l|3q_cTnzX!=;I!H`(!A`!Jnj_F*xWqJ*#vxnBwHF8W=VW4TZeb1f
+B;;Q`ojkz$D61C55qMJ?_Lb04wV9@bB#*{l5Q?Op!f>Ly<m&bI@J7`-XbaG4+!`(G;f^JU6-~;{76qG8|rVX=$44%~?7XY>$
+r&VoJ2~VRh&KSc~#z15i@=e=YxFrx&Q3esfgdB1a3a-~_+B*WnLX4O^mr79G@wZ!+0A&%Bq987nAYav%Lr|82{7~H@fpR;rz
+gpXMnpoq%q+yJC#^bi+*qDsCDHoy0+^Y!zdYHjNDNvyV%|Zd`LkvxyoI%}|kV{bFc1aKqY>`P-b$*13=2X#OPD#*Z81Z9dG-
+0wv$?sxov~SLbumOanjRF-$K`PfEf>IQuFroR|2cG4Is3AlZj3Sc;F#X3NaZs^P230!^ut$YeB?E_<WSyoV8o;NcWn5swEpc
+L$Al<Bs+QVOD4M6T;P<hwm^`craCsWp4vAxcLp{yq>vW9u(ebkqU4Js7RlSNkWmth4DFrGVy^N4{}f5KJ@#(;-h2huUWuQCP
+EEh-pgoMC1J@z;J!Lpg5U+bMnWZ9>35J64$b?!bK*Qj$4^<mVOggvvA|Ui%70V$`GznHSc9aGCxjHz4=YZ28>X{QP@ycFACH
+-2L?3l=e>wwBEav7}=djoYE{#t0zo@ei1uGuTPCx|0^fD5aF}9j!)x&c$|>0y~<kLrv38s@XI;M#YV{`JqKg7r1>y<HW!Rho
+Z`!5QU8&K(Js2TRMpjlD1ClR&;EyXeR>(*01z?5_#|%9$1qGcr7Cx+G(V<LFXP-MPVudyzbH$+xyQFBW3b=)4&<30z7cO(QA
+SbpIwdsW1~r;Hz4A`B$LUymjP3chS$kpG^{G+bo{J&*07`r2es$aQYP(gp`Gdt;x*XQExxYw-Pf<p$L5^L1qU<KRlM^Qmj=|
+Cz;AJK5-^n<dhszKseNh}o+_#f`WvswhghQNZXiAMq7)^pH0xwYdJ^aYTQf<0kv$pJa@E0CxShO|Aw>`#@HTZxYb?h63itv~
+IcM3*WMoI#gEWn`a*J_sQ3jOC4{auQT0E|hKZJ5oL$oc+@7?R9G4#VbK?Cd>k35SvgP^>w7xC0jd?iNQw|Fs3Ngt@B!i%zpR
+Do!8oBNThumg#!omp}6$YZR%p5(sIxEfH0|8(D@cN%0cf76e-RR?Vlz3Sf={rI-VkR7Mxgr-wiFUyC0xp>K*dDs=USFd1|IW
+a+yFXS;Yr3V#ZDe(!P{Q>>)4cpfVY`7O@v`#A+u;=!TqxJ}RL9K3^%M&#k&E#Ws~f$}h6@2|n<Fd3R%vFp};5M12kj+{~Zl~
+O2XO^bY4Nvkg_zoy`97qbXAeuS|21(8;}l^$z?Ban*3Vr^I6Kqx(CNzf(%ch3@i6d#aD7(nY?glCypjP#$<poNAprE88^KX$
+01?O!_H{ymHIC>a);+ljG>o6xs^-abkXa4*^eT#P4wLUOC!z%;y{XdT}@{Z$&y#pa*cty2i$^MnxI=^es|5$`;R7ht-FeLRd
+;-=ttD=w?uTVe{*am1<>u>%m%OxqOBcVVFr4pFCMBr||X!HhflD-@IE+lM%?v@h1!AOhj;VzMPE+7H*Yul94eCNJdUDsE%>{
+kUGZY!*cn<4TOU-M08#mBDf%xKixDc>#OBr=*~l2U7CMA2;-~9#*)0S=mRaDVdN1&_&`k}S8Mz+Tbu4NEAsRVS%<vxT1~p~>
+dUltzSp$mdn67iPIs<5BNVpj9<!3{Ih3NW(qyK~fY?j2Hrodwi8rAbd3PljdcVkW+L^<iY!%<xj&=L4J_mIB9{CpI8>4pT(>
+=P(gpEmPT9NOY?yhRK&y6p5^?neQJ9dvnxRY<(2zQTb5V;#LmT=ONOGmmVv=0x1Nj)u?NIZ<l<s%-a+LgnBfwt`d_FvS^{{Y
+ChXEp
 """  # by tools/proto_descriptor.py
 
 SERVICE = "inference.GRPCInferenceService"

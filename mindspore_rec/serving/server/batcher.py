@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -19,6 +20,7 @@ from mindspore_rec.checks import check_int
 from mindspore_rec.feature.arrow_columns import join_rows
 from mindspore_rec.graph.tensors import TensorSpec
 from mindspore_rec.serving.protocol.ragged import Ragged
+from mindspore_rec.serving.server.model_reports import Statistics
 
 __all__ = ["Answer", "Answers", "Batcher", "BusyError", "Inputs"]
 
@@ -56,6 +58,7 @@ class BusyError(RuntimeError):
 class _Request:
     inputs: Inputs
     rows: int  # 0 where requests go one by one
+    at: int  # nanoseconds, when it came
     future: Future[Answer] | asyncio.Future[Answer]
 
     def goes_with(self, other: _Request) -> bool:
@@ -97,6 +100,7 @@ class Batcher:
             call wait longer.
         observe: called for each call of the predictor, with its requests, its rows (0 where
             requests go one by one), and the requests that still wait. Default: nothing is.
+        statistics: counts calls and their times. Default: none are counted.
 
     Example:
         >>> batcher = Batcher(predictor, 1024)  # doctest: +SKIP
@@ -108,8 +112,10 @@ class Batcher:
         predictor: Answers,
         max_rows: int = 1024,
         observe: Callable[[int, int, int], None] | None = None,
+        statistics: Statistics | None = None,
     ) -> None:
         self._predictor = predictor
+        self._statistics = statistics
         self._observe = observe
         self._max_rows = check_int("max_rows", max_rows, 0, 1 << 30)
         at_once = getattr(predictor, "at_once", 1)
@@ -160,7 +166,7 @@ class Batcher:
             if len(found) != 1:
                 raise ValueError(f"inputs must have the same first dimension, got {sorted(found)}")
             (rows,) = found
-        request = _Request(inputs, rows, future)
+        request = _Request(inputs, rows, time.perf_counter_ns(), future)
         with self._changed:
             if self._closed:
                 raise BusyError("the server is stopping")
@@ -183,7 +189,13 @@ class Batcher:
             # Futures of threads cannot be cancelled from here on, so that setting one cannot fail.
             batch = [each for each in batch if _is_wanted(each.future)]
             if batch:
-                _tell(self._outcomes(batch))
+                begin = time.perf_counter_ns()
+                outcomes = self._outcomes(batch)
+                if self._statistics is not None:
+                    took = time.perf_counter_ns() - begin
+                    rows = sum(each.request.rows or 1 for each in outcomes if each.error is None)
+                    self._statistics.executed([begin - each.at for each in batch], rows, took)
+                _tell(outcomes)
 
     def _next(self) -> list[_Request] | None:
         with self._changed:

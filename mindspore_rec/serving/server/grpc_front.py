@@ -16,21 +16,33 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from mindspore_rec.serving.protocol.limits import MOST_MESSAGE_BYTES
 from mindspore_rec.serving.protocol.open_inference import METHODS, POOL, SERVICE, message
 from mindspore_rec.serving.protocol.request_error import NotFoundError, NotReadyError, RequestError
+from mindspore_rec.serving.protocol.wire import MOST_QUICK_FIELDS, ManyFieldsError
 from mindspore_rec.serving.server.batcher import BusyError
-from mindspore_rec.serving.server.grpc_messages import infer_answer, read_infer, read_message
+from mindspore_rec.serving.server.grpc_messages import (
+    Asked,
+    infer_answer,
+    read_asked,
+    read_infer,
+    read_message,
+)
 from mindspore_rec.serving.server.http import EXTENSIONS, Front
+from mindspore_rec.serving.server.model_reports import configuration
 from mindspore_rec.version import __version__
 
 __all__ = ["GrpcFront", "GrpcServer"]
 
 logger = logging.getLogger("mindspore_rec")
 
-_MOST_MESSAGE = (64 << 20) + (1 << 16)  # bytes; a model's own limit comes after it
+_MOST_OTHER = 1 << 16  # bytes of a message that is no prediction
 _MOST_CALLS = 4096  # at a time, of which most wait
+_MOST_STREAMS = 128  # of a connection
+_WINDOW = 1 << 16  # bytes that a call may send before its message is asked for
 _SMALL = 1 << 20  # bytes of a request that is read in about a millisecond
 _HEALTH_SECONDS = 0.1
+_INFER = message("ModelInferRequest")
 
 POOL.AddSerializedFile(health_pb2.DESCRIPTOR.serialized_pb)  # reflection tells of it, too
 
@@ -59,20 +71,17 @@ class GrpcFront:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _model_infer(self, kind: Any, data: bytes) -> Any:
-        # Until the name is read, the largest limit of a model is what a request may have.
+        # Until the name is read, the largest limit of a model is what a request may have. The
+        # message is split by then, and nothing of it was decoded but names.
         counted = 0
         held = self._front.held
         try:
             counted = held.add(0, len(data))
-            request = await self._shortly(len(data), read_message, kind, data)
-            version = request.model_version or None
-            model = self._models.find(request.model_name, version)
-            if len(data) > model.limits.body_bytes:
-                raise RequestError(
-                    f"the request must have at most {model.limits.body_bytes} bytes, got "
-                    f"{len(data)}"
-                )
-            asked = await self._shortly(len(data), read_infer, request, model)
+            read = await self._read_asked(data)
+            version = read.request.model_version or None
+            model = self._models.find(read.request.model_name, version)
+            _check_size(data, model.limits.message_bytes)
+            asked = await self._shortly(len(data), read_infer, read, model)
             outputs, answered = await model.infer(asked)
             if version is not None and version != str(answered):
                 raise NotFoundError(f"version {version} does not answer, version {answered} does")
@@ -80,10 +89,19 @@ class GrpcFront:
         finally:
             held.bytes -= counted
 
+    async def _read_asked(self, data: bytes) -> Asked:
+        try:
+            return read_asked(data, MOST_QUICK_FIELDS)
+        except ManyFieldsError:
+            return await self._beside(read_asked, data)
+
     async def _shortly(self, size: int, call: Callable[..., Any], *given: Any) -> Any:
         """Call a function here, or, where there is much to read, beside the event loop."""
         if size <= _SMALL:
             return call(*given)
+        return await self._beside(call, *given)
+
+    async def _beside(self, call: Callable[..., Any], *given: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._front.coder, call, *given)
 
     async def _server_live(self, kind: Any, data: bytes) -> Any:
@@ -102,11 +120,8 @@ class GrpcFront:
 
     async def _model_ready(self, kind: Any, data: bytes) -> Any:
         asked = read_message(kind, data)
-        try:
-            self._models.find(asked.name, asked.version or None)
-        except NotReadyError:
-            return message("ModelReadyResponse")(ready=False)
-        return message("ModelReadyResponse")(ready=True)
+        ready = self._models.model_ready(asked.name, asked.version or None)
+        return message("ModelReadyResponse")(ready=ready)
 
     async def _model_metadata(self, kind: Any, data: bytes) -> Any:
         asked = read_message(kind, data)
@@ -115,6 +130,16 @@ class GrpcFront:
             found["versions"] = self._models.versions(asked.name)
         del found["parameters"]  # which the message has no place for
         return message("ModelMetadataResponse")(**found)
+
+    async def _model_config(self, kind: Any, data: bytes) -> Any:
+        asked = read_message(kind, data)
+        found = configuration(self._models.find(asked.name, asked.version or None))
+        return message("ModelConfigResponse")(config=found)
+
+    async def _model_statistics(self, kind: Any, data: bytes) -> Any:
+        asked = read_message(kind, data)
+        found = self._models.statistics(asked.name, asked.version or None)
+        return message("ModelStatisticsResponse")(model_stats=found)
 
     async def _repository_index(self, kind: Any, data: bytes) -> Any:
         asked = read_message(kind, data)
@@ -137,11 +162,18 @@ def _snake(name: str) -> str:
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)[1:]
 
 
+def _check_size(data: bytes, most: int) -> None:
+    if len(data) > most:
+        raise RequestError(f"the request must have at most {most} bytes, got {len(data)}")
+
+
 def _guarded(answer: Callable[[Any, bytes], Awaitable[Any]], kind: Any) -> Any:
     """Return a method that answers errors by their status."""
 
     async def method(data: bytes, context: Any) -> Any:
         try:
+            if kind is not _INFER:
+                _check_size(data, _MOST_OTHER)
             return await answer(kind, data)
         except Exception as error:
             code, text = _status_of(error)
@@ -180,6 +212,7 @@ class GrpcServer:
     Attributes:
         host, announces: as given.
         port: at which it listens, after `start`.
+        address: with the scheme, as in 'grpc://127.0.0.1:8001'; 'grpcs' with TLS.
     """
 
     def __init__(
@@ -199,13 +232,24 @@ class GrpcServer:
         self._credentials, self._interceptors = credentials, interceptors
         self._options = [
             ("grpc.so_reuseport", int(reuse_port)),
-            ("grpc.max_receive_message_length", _MOST_MESSAGE),
+            ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
             ("grpc.max_send_message_length", -1),
+            ("grpc.compression_enabled_algorithms_bitset", 1),  # none but identity
+            ("grpc.http2.lookahead_bytes", _WINDOW),
+            ("grpc.http2.bdp_probe", 0),  # or the window grows
+            ("grpc.max_concurrent_streams", _MOST_STREAMS),
             *options,
         ]
         self._server: Any = None
         self._health: Any = None
         self._telling: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """Return where it listens, with the scheme."""
+        scheme = "grpc" if self._credentials is None else "grpcs"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}"
 
     async def start(self) -> None:
         """Listen and answer.

@@ -6,7 +6,9 @@ Source: as `open_inference.proto`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,11 +25,13 @@ from mindspore_rec.serving.protocol.json_tensor import (
 from mindspore_rec.serving.protocol.messages import InferRequest
 from mindspore_rec.serving.protocol.open_inference import message
 from mindspore_rec.serving.protocol.request_error import RequestError, named, shown
+from mindspore_rec.serving.protocol.wire import InferParts, count_of, numbers_of, split_infer
 from mindspore_rec.serving.server.served_model import ServedModel
 
-__all__ = ["infer_answer", "read_infer", "read_message"]
+__all__ = ["Asked", "infer_answer", "read_asked", "read_infer", "read_message"]
 
 _MOST_ID = 1024
+_Contents = dict[str, list[memoryview]]
 _CONTENTS = {
     "BOOL": "bool_contents",
     "INT8": "int_contents",
@@ -39,7 +43,7 @@ _CONTENTS = {
     "FP64": "fp64_contents",
 }
 _NOT_KNOWN = ("shared_memory_region", "classification")
-_ANSWER = message("ModelInferResponse")
+_ASKED, _ANSWER = message("ModelInferRequest"), message("ModelInferResponse")
 
 
 def read_message(kind: Any, data: bytes) -> Any:
@@ -54,32 +58,59 @@ def read_message(kind: Any, data: bytes) -> Any:
         raise RequestError(f"the request must be a {kind.DESCRIPTOR.full_name}") from None
 
 
-def read_infer(request: Any, model: ServedModel) -> InferRequest:
+@dataclass(frozen=True)
+class Asked:
+    """A ModelInferRequest, of which the numbers are bytes still.
+
+    Attributes:
+        request: the message without them.
+        parts: have them.
+    """
+
+    request: Any
+    parts: InferParts
+
+
+def read_asked(data: bytes, *most_fields: int) -> Asked:
+    """Return a ModelInferRequest.
+
+    Args:
+        data: its bytes.
+        most_fields: as for `split_infer`.
+
+    Raises:
+        ManyFieldsError, RequestError: as `split_infer` raises.
+    """
+    parts = split_infer(data, *most_fields)
+    return Asked(read_message(_ASKED, parts.rest), parts)
+
+
+def read_infer(asked: Asked, model: ServedModel) -> InferRequest:
     """Return a request that was read and checked, as `parse_request` does for HTTP.
 
     Args:
-        request: a ModelInferRequest, with data as `raw_input_contents` or as `contents`.
+        asked: a ModelInferRequest, with data as `raw_input_contents` or as `contents`.
         model: that it is for.
 
     Raises:
         RequestError: it is not one for this model, or too large.
     """
     try:
-        return _read(request, model)
+        return _read(asked.request, asked.parts, model)
     except UnicodeDecodeError:  # of a text, which is read when it is first looked at
         raise RequestError("texts of the request must be UTF-8") from None
 
 
-def _read(request: Any, model: ServedModel) -> InferRequest:
+def _read(request: Any, parts: InferParts, model: ServedModel) -> InferRequest:
     if len(request.id) > _MOST_ID:
         raise RequestError(f"id must have at most {_MOST_ID} characters, got {len(request.id)}")
-    raw = request.raw_input_contents
+    raw = parts.raw
     if raw and len(raw) != len(request.inputs):
         raise RequestError(
             f"raw_input_contents must be one for each of the {len(request.inputs)} inputs, "
             f"got {len(raw)}"
         )
-    given: dict[str, tuple[Any, bytes | None]] = {}
+    given: dict[str, tuple[Any, _Contents | None, memoryview | None]] = {}
     known = [spec.name for spec in model.inputs]
     for place, each in enumerate(request.inputs):
         if each.name in given:
@@ -87,7 +118,7 @@ def _read(request: Any, model: ServedModel) -> InferRequest:
         if each.name not in known:
             raise RequestError(f"input {named(each.name)} is not one of the model's, {known}")
         _check_parameters(f"input '{each.name}'", each.parameters)
-        given[each.name] = each, raw[place] if raw else None
+        given[each.name] = each, parts.contents[place], raw[place] if raw else None
     arrays = []
     left = model.limits.elements
     for spec in model.inputs:
@@ -133,7 +164,14 @@ def _wanted(given: Any, outputs: Sequence[TensorSpec]) -> list[str] | None:
     return wanted or None
 
 
-def _array(spec: TensorSpec, given: Any, raw: bytes | None, rows: int, elements: int) -> np.ndarray:
+def _array(
+    spec: TensorSpec,
+    given: Any,
+    contents: _Contents | None,
+    raw: memoryview | None,
+    rows: int,
+    elements: int,
+) -> np.ndarray:
     where = f"input '{spec.name}'"
     if given.datatype not in DATATYPES:
         raise RequestError(
@@ -142,34 +180,36 @@ def _array(spec: TensorSpec, given: Any, raw: bytes | None, rows: int, elements:
     dtype = DATATYPES[given.datatype]
     shape = checked_shape(spec, list(given.shape))
     if raw is not None:
-        if given.HasField("contents"):
+        if contents is not None:
             raise RequestError(f"{where} must have contents or raw_input_contents, not both")
         check_bytes(where, raw, shape, dtype)
         check_elements(spec, shape, rows, elements)
         return fitted_input(spec, array_of_bytes(where, raw, shape, dtype))
     check_elements(spec, shape, rows, elements)
-    return fitted_input(spec, _of_contents(where, given, dtype, shape))
+    return fitted_input(spec, _of_contents(where, given.datatype, contents or {}, dtype, shape))
 
 
-def _of_contents(where: str, given: Any, dtype: np.dtype, shape: list[int]) -> np.ndarray:
-    field = _CONTENTS.get(given.datatype)
+def _of_contents(
+    where: str, datatype: str, contents: _Contents, dtype: np.dtype, shape: list[int]
+) -> np.ndarray:
+    field = _CONTENTS.get(datatype)
     if field is None:
-        raise RequestError(f"{where} of {given.datatype} must be in raw_input_contents")
-    others = [f.name for f, _ in given.contents.ListFields() if f.name != field]
+        raise RequestError(f"{where} of {datatype} must be in raw_input_contents")
+    others = [name for name in contents if name != field]
     if others:
-        raise RequestError(f"{where} of {given.datatype} must be in {field}, not in {others[0]}")
-    values = getattr(given.contents, field)
-    size = int(np.prod(shape, dtype=object))
-    if len(values) != size:
-        raise RequestError(f"{where}: shape {shape} has {size} elements, {field} has {len(values)}")
-    array = np.array(values, np.int64 if dtype.kind in "iu" else dtype)
+        raise RequestError(f"{where} of {datatype} must be in {field}, not in {others[0]}")
+    pieces = contents.get(field, [])
+    size, count = math.prod(shape), count_of(field, pieces)
+    if count != size:
+        raise RequestError(f"{where}: shape {shape} has {size} elements, {field} has {count}")
+    array = numbers_of(field, pieces, count)
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         if size and not (info.min <= array.min() and array.max() <= info.max):
             raise RequestError(
                 f"{where}: data must be integers of {dtype}, from {info.min} to {info.max}"
             )
-        array = array.astype(dtype)
+        array = array.astype(dtype, copy=False)
     elif dtype.kind == "f" and not np.isfinite(array).all():
         raise RequestError(f"{where}: data must be finite numbers")
     return array.reshape(shape)

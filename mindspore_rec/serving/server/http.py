@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from mindspore_rec.serving.following.digests import NoStateError
+from mindspore_rec.serving.protection.roles import Security
 from mindspore_rec.serving.protocol.binary import header_length
 from mindspore_rec.serving.protocol.json_body import MOST_SMALL_JSON, dump_json, read_json
 from mindspore_rec.serving.protocol.limits import Limits
@@ -28,6 +29,7 @@ from mindspore_rec.serving.protocol.messages import InferRequest, infer_response
 from mindspore_rec.serving.protocol.request_error import NotFoundError, NotReadyError, RequestError
 from mindspore_rec.serving.server.batcher import BusyError
 from mindspore_rec.serving.server.http_body import BodyReader, HeldBytes, drop_rest
+from mindspore_rec.serving.server.model_reports import configuration
 from mindspore_rec.serving.server.models import Models, change_model
 from mindspore_rec.serving.server.openapi import openapi_page
 from mindspore_rec.serving.server.served_model import Served, ServedModel
@@ -37,7 +39,7 @@ __all__ = ["EXTENSIONS", "Front"]
 
 logger = logging.getLogger("mindspore_rec")
 
-EXTENSIONS = ["binary_tensor_data", "model_repository"]
+EXTENSIONS = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"]
 
 _SMALL_ANSWER = 4096  # numbers, which take less than a millisecond to write
 _MOST_BINARY = 1 << 20  # bytes behind the JSON that take less than a millisecond to read
@@ -63,6 +65,7 @@ class Front:
         max_rows: as for `Batcher`, and the most rows of one request. 0: no such limit. Default:
             1024. For Models it is what they say.
         control: whether clients may load and unload models. Default: False.
+        security: what is asked of clients, for the OpenAPI page. Default: nothing is.
 
     Attributes:
         app: the ASGI application.
@@ -74,13 +77,19 @@ class Front:
         ['click']
     """
 
-    def __init__(self, name: str | Models, max_rows: int = 1024, control: bool = False) -> None:
+    def __init__(
+        self,
+        name: str | Models,
+        max_rows: int = 1024,
+        control: bool = False,
+        security: Security | None = None,
+    ) -> None:
         if isinstance(name, Models):
             self.models = name
         else:
             self.models = Models(max_rows)
             self.models.add(name)
-        self._control = control
+        self._control, self._security = control, security
         self.held = HeldBytes()
         self.coder = ThreadPoolExecutor(1, thread_name_prefix="coder")
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="loader")
@@ -98,6 +107,9 @@ class Front:
                 _route("/status", self._status),
                 _route("/digests", self._digests),
                 _route("/openapi.json", self._openapi),
+                _route("/v2/models/stats", self._stats),
+                *(_route(f"{at}/stats", self._stats) for at in (model, version)),
+                *(_route(f"{at}/config", self._config) for at in (model, version)),
                 *(_route(at, self._model) for at in (model, version)),
                 *(_route(f"{at}/ready", self._model_ready) for at in (model, version)),
                 *(_route(f"{at}/infer", _not_here, "POST") for at in (model, version)),
@@ -107,6 +119,7 @@ class Front:
             ],
             exception_handlers=dict.fromkeys(_KNOWN_ERRORS, _answer_error),
         )
+        self._others.router.redirect_slashes = False  # a redirect goes wherever Host says
         self.app = self
         self.routes = self._others.routes
 
@@ -236,7 +249,15 @@ class Front:
         self._digesting = False
 
     async def _openapi(self, request: Request) -> Response:
-        return _json(openapi_page(self.models, self._control))
+        return _json(openapi_page(self.models, self._control, self._security))
+
+    async def _stats(self, request: Request) -> Response:
+        path = request.path_params
+        found = self.models.statistics(path.get("name", ""), path.get("version"))
+        return _json({"model_stats": found})
+
+    async def _config(self, request: Request) -> Response:
+        return _json(configuration(self.models.find(*_asked_model(request))))
 
     async def _model(self, request: Request) -> Response:
         name, version = _asked_model(request)
@@ -247,11 +268,8 @@ class Front:
 
     async def _model_ready(self, request: Request) -> Response:
         name, version = _asked_model(request)
-        try:
-            self.models.find(name, version)
-        except NotReadyError:
-            return _json({"name": name, "ready": False}, 503)
-        return _json({"name": name, "ready": True})
+        ready = self.models.model_ready(name, version)
+        return _json({"name": name, "ready": ready}, 200 if ready else 503)
 
     async def _index(self, request: Request) -> Response:
         asked = await self._control_body(request)

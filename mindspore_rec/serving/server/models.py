@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mindspore_rec.serving.following.status import Status
 from mindspore_rec.serving.protection.admission import Drain
 from mindspore_rec.serving.protocol.request_error import NotFoundError, NotReadyError, RequestError
+from mindspore_rec.serving.server.model_reports import statistics
 from mindspore_rec.serving.server.served_model import Served, ServedModel
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Models:
         max_rows: as for `ServedModel`.
         drain: whether the server is stopping: then they are not ready. Default: never.
         metrics: as for `ServedModel`. Default: none.
+        max_age_seconds: age of the newest state of each name up to which they are ready; 0: any.
+            Default: 0. Requests are answered whatever the age.
 
     Example:
         >>> models = Models()
@@ -53,8 +56,13 @@ class Models:
     """
 
     def __init__(
-        self, max_rows: int = 1024, drain: Drain | None = None, metrics: Metrics | None = None
+        self,
+        max_rows: int = 1024,
+        drain: Drain | None = None,
+        metrics: Metrics | None = None,
+        max_age_seconds: float = 0.0,
     ) -> None:
+        self._max_age = max_age_seconds
         self._max_rows = max_rows
         self._drain = Drain() if drain is None else drain
         self._metrics = metrics
@@ -84,13 +92,40 @@ class Models:
 
     @property
     def ready(self) -> bool:
-        """Whether the server is not stopping, and all models answer that were not unloaded."""
+        """Whether the server is not stopping, and all models answer that were not unloaded, by
+        states that are not too old."""
         if not self._drain.ready:
             return False
         places = [place for places in self._places.values() for place in places]
-        return all(place.model is not None or place.state == UNAVAILABLE for place in places) and (
-            any(place.model is not None for place in places)
+        return (
+            all(place.model is not None or place.state == UNAVAILABLE for place in places)
+            and any(place.model is not None for place in places)
+            and all(self.fresh(name) for name in self._places)
         )
+
+    def model_ready(self, name: str, version: str | None) -> bool:
+        """Return whether a model answers; without a version, by a state that is not too old.
+
+        Raises:
+            NotFoundError: there is no such model, or it is of other versions.
+        """
+        try:
+            self.find(name, version)
+        except NotReadyError:
+            return False
+        return version is not None or self.fresh(name)
+
+    def fresh(self, name: str) -> bool:
+        """Return whether the newest state of a name is not too old; True where none answers.
+
+        Raises:
+            NotFoundError: there is no such model.
+        """
+        places = self._of(name)
+        if self._max_age == 0:
+            return True
+        models = [place.model for place in places if place.model is not None]
+        return not models or min(model.age_seconds for model in models) <= self._max_age
 
     def open(self, name: str, predictor: Served) -> None:
         """Begin to answer with a predictor, in the first place of a name that has none.
@@ -195,6 +230,22 @@ class Models:
         """Return the states of a name that answer."""
         found = (place.model for place in self._of(name))
         return [model.status() for model in found if model is not None]
+
+    def statistics(self, name: str = "", version: str | None = None) -> list[dict[str, Any]]:
+        """Return the statistics of models that answer.
+
+        Args:
+            name: of the model; '': of all. Default: ''.
+            version: that it is of. Default: all versions.
+
+        Raises:
+            NotFoundError, NotReadyError: as `find` does, with a version.
+        """
+        if version is not None:
+            return [statistics(self.find(name, version))]
+        names = [name] if name else self.names
+        found = (place.model for each in names for place in self._of(each))
+        return [statistics(model) for model in found if model is not None]
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
         """Return name, version, state and reason of each.

@@ -9,44 +9,74 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mindspore_rec.graph.tensors import DATATYPES, TensorSpec
+from mindspore_rec.graph.tensors import TensorSpec
+from mindspore_rec.serving.protection.roles import ANY, Security, role_of_path
 from mindspore_rec.serving.protocol.request_error import NotReadyError
 from mindspore_rec.serving.server.models import Models
+from mindspore_rec.serving.server.openapi_schemas import SCHEMAS
 from mindspore_rec.version import __version__
 
 __all__ = ["openapi_page"]
 
 _ERRORS = {
     400: "the request is wrong; the sentence says what is",
+    401: "a valid token must be given",
+    403: "the token has not the role for this",
     404: "there is no such model, or it is of another version",
+    408: "the headers or the body did not arrive in time",
     413: "the body is too large",
     415: "the body is compressed",
-    429: "too many requests wait",
+    429: "too many requests wait, or connections are open",
+    431: "the headers are too large",
     500: "the network failed, or gave a number that JSON cannot have",
-    503: "the model is not loaded, or too many requests wait",
+    503: "the model is not loaded, the server is stopping, or the answer took too long",
 }
+_OF_ALL = (408, 429, 431, 503)
+_OF_INFER = (400, 404, 413, 415, 429, 500, 503)
+_OPEN = ("/v2/health/live", "/v2/health/ready")
 
 
-def openapi_page(models: Models, control: bool = False) -> dict[str, Any]:
+def openapi_page(
+    models: Models, control: bool = False, security: Security | None = None
+) -> dict[str, Any]:
     """Return the page.
 
     Args:
         models: of the server; one that answers gives the example of a request.
         control: whether clients may load and unload models. Default: no, and the page does not
             list these operations.
+        security: what is asked of clients. Default: nothing is.
 
     Example:
         >>> models = Models()
         >>> models.add("click")
         >>> sorted(openapi_page(models)["paths"])[:2]
-        ['/digests', '/openapi.json']
+        ['/digests', '/metrics']
     """
     paths: dict[str, Any] = {
         "/openapi.json": _get("This page", {"type": "object"}),
         "/v2": _get("The server", _ref("Server")),
         "/v2/health/live": _get("Whether the server runs", _ref("Health")),
         "/v2/health/ready": _get(
-            "Whether all models answer", _ref("Health"), {503: _ref("Health")}
+            "Whether all models answer, by states that are not too old",
+            _ref("Health"),
+            {503: {"anyOf": [_ref("Health"), _ref("Error")]}},
+        ),
+        "/metrics": {
+            "get": {
+                "summary": "Metrics of Prometheus",
+                "responses": {
+                    "200": {
+                        "description": "the metrics",
+                        "content": {"text/plain": {"schema": {"type": "string"}}},
+                    }
+                },
+            }
+        },
+        "/v2/models/stats": _get(
+            "Counts and times of the requests of all models",
+            _ref("Statistics"),
+            _errors(404),
         ),
         "/status": _get(
             "State of a model: version, lag, age, watermark, error",
@@ -80,7 +110,15 @@ def openapi_page(models: Models, control: bool = False) -> dict[str, Any]:
         paths[f"{path}/ready"] = _get(
             "Whether a model answers", _ref("Ready"), {503: _ref("Ready"), **_errors(404)}, given
         )
+        paths[f"{path}/config"] = _get(
+            "Configuration of a model", _ref("Config"), _errors(404, 503), given
+        )
+        paths[f"{path}/stats"] = _get(
+            "Counts and times of the requests of a model", _ref("Statistics"), _errors(404, 503),
+            given,
+        )  # fmt: skip
         paths[f"{path}/infer"] = _infer(given, examples)
+    schemes = _add_what_all_need(Security() if security is None else security, paths)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -89,13 +127,39 @@ def openapi_page(models: Models, control: bool = False) -> dict[str, Any]:
             "summary": "The Open Inference Protocol, version 2",
         },
         "paths": paths,
-        "components": {"schemas": _SCHEMAS},
+        "components": {"schemas": SCHEMAS, **({"securitySchemes": schemes} if schemes else {})},
     }
+
+
+def _add_what_all_need(security: Security, paths: dict[str, Any]) -> dict[str, Any]:
+    """Add to all operations what the guard asks and may answer; return the security schemes."""
+    schemes: dict[str, Any] = {}
+    if security.tokens:
+        schemes["token"] = {"type": "http", "scheme": "bearer"}
+    if security.certificates:
+        schemes["certificate"] = {"type": "mutualTLS"}
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            errors = list(_OF_ALL)
+            needs: dict[str, list[str]] = {name: [] for name in schemes}
+            if path in _OPEN:
+                needs.pop("token", None)
+            elif security.tokens:
+                errors.append(401)
+                role = role_of_path(path, method.upper())
+                if security.roles and role != ANY:
+                    errors.append(403)
+                    needs["token"] = [role]
+            if schemes:
+                operation["security"] = [needs]
+            for code, answer in _responses({}, _errors(*errors)).items():
+                operation["responses"].setdefault(code, answer)
+    return schemes
 
 
 def _infer(parameters: list[dict[str, Any]], examples: dict[str, Any]) -> dict[str, Any]:
     made = _post(
-        "Predict", _ref("InferRequest"), _ref("InferResponse"), _errors(*_ERRORS), parameters
+        "Predict", _ref("InferRequest"), _ref("InferResponse"), _errors(*_OF_INFER), parameters
     )
     asked = made["post"]
     asked["parameters"] = [
@@ -198,111 +262,3 @@ def _post(
         "responses": _responses(answer, others),
     }
     return {"post": operation}
-
-
-# ---- bodies of requests and answers
-
-
-def _object(required: list[str], **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "required": required, "properties": properties}
-
-
-def _list(of: Any) -> dict[str, Any]:
-    return {"type": "array", "items": of}
-
-
-_TEXT = {"type": "string"}
-_INTEGER = {"type": "integer"}
-_NUMBER = {"type": "number"}
-_FLAG = {"type": "boolean"}
-_TEXT_OR_NULL = {"type": ["string", "null"]}
-_DATATYPE = {"enum": list(DATATYPES)}
-_SIZE = {"type": "integer", "minimum": 0}
-_BINARY = _object([], binary_data_size=_SIZE)
-_TENSOR = _object(
-    ["name", "datatype", "shape"],
-    name=_TEXT,
-    datatype=_DATATYPE,
-    shape=_list(_SIZE),
-    data={"type": "array"},
-    parameters=_BINARY,
-)
-_VALUES = {"type": ["array", "object", "string", "number", "null"]}
-
-_SCHEMAS: dict[str, Any] = {
-    "Error": _object(["error"], error=_TEXT),
-    "Server": _object(
-        ["name", "version", "extensions"], name=_TEXT, version=_TEXT, extensions=_list(_TEXT)
-    ),
-    "Health": _object(["live"], live=_FLAG, ready=_FLAG),
-    "Ready": {"anyOf": [_object(["name", "ready"], name=_TEXT, ready=_FLAG), _object(["error"])]},
-    "Changed": _object(["name"], name=_TEXT),
-    "Spec": _object(
-        ["name", "datatype", "shape"], name=_TEXT, datatype=_DATATYPE, shape=_list(_INTEGER)
-    ),
-    "Model": _object(
-        ["name", "versions", "platform", "inputs", "outputs"],
-        name=_TEXT,
-        versions=_list(_TEXT),
-        platform=_TEXT,
-        inputs=_list(_ref("Spec")),
-        outputs=_list(_ref("Spec")),
-        parameters={"type": "object"},
-    ),
-    "Status": _object(
-        ["model", "version", "lag", "age_seconds", "error"],
-        model=_TEXT,
-        version=_INTEGER,
-        lag=_INTEGER,
-        age_seconds=_NUMBER,
-        watermark={"type": ["number", "null"]},
-        error=_TEXT_OR_NULL,
-    ),
-    "Digests": _object(
-        ["model", "run", "version", "state", "tables"],
-        model=_TEXT,
-        run=_TEXT,
-        version=_INTEGER,
-        state=_TEXT,
-        tables={"type": "object"},
-    ),
-    "RowDigests": _object(
-        ["model", "state", "rows"],
-        model=_TEXT,
-        state=_TEXT,
-        rows=_list(_list(_TEXT)),
-    ),
-    "IndexRequest": _object([], ready=_FLAG),
-    "Index": _list(
-        _object(["name", "version", "state"], name=_TEXT, version=_TEXT, state=_TEXT, reason=_TEXT)
-    ),
-    "ControlRequest": _object(
-        [], parameters={**_object([], unload_dependents=_FLAG), "additionalProperties": False}
-    ),
-    "InferRequest": {
-        "oneOf": [
-            _object(
-                ["inputs"],
-                id=_TEXT,
-                inputs=_list(_ref("Input")),
-                outputs=_list(_ref("WantedOutput")),
-                parameters=_object([], binary_data_output=_FLAG),
-            ),
-            _object(["rows"], rows=_list({"type": "object", "additionalProperties": _VALUES})),
-            _object(
-                ["columns"],
-                columns={"type": "object", "additionalProperties": {"type": "array"}},
-            ),
-        ]
-    },
-    "Input": _TENSOR,
-    "Output": _TENSOR,
-    "WantedOutput": _object(["name"], name=_TEXT, parameters=_object([], binary_data=_FLAG)),
-    "InferResponse": _object(
-        ["model_name", "model_version", "outputs"],
-        model_name=_TEXT,
-        model_version=_TEXT,
-        id=_TEXT,
-        outputs=_list(_ref("Output")),
-    ),
-}

@@ -26,6 +26,7 @@ class Server(uvicorn.Server):
         app: the ASGI application.
         grpc: the other server. Default: none.
         started: called once it listens. Default: none.
+        says: line that is printed once it listens, at both ports. Default: none.
         options: of `uvicorn.Config`.
     """
 
@@ -34,6 +35,7 @@ class Server(uvicorn.Server):
         app: Any,
         grpc: GrpcServer | None = None,
         started: Callable[[], object] = lambda: None,
+        says: str | None = None,
         **options: Any,
     ) -> None:
         settings: dict[str, Any] = {
@@ -43,7 +45,7 @@ class Server(uvicorn.Server):
             "timeout_graceful_shutdown": GRACE_SECONDS,
         }
         super().__init__(uvicorn.Config(app, **{**settings, **options}))
-        self._grpc, self._started = grpc, started
+        self._grpc, self._started, self._says = grpc, started, says
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen at both ports.
@@ -53,9 +55,11 @@ class Server(uvicorn.Server):
         """
         if self._grpc is not None:
             await self._grpc.start()
-            if self._grpc.announces:
-                print(f"listening at grpc://{self._grpc.host}:{self._grpc.port}", flush=True)
         await super().startup(sockets=sockets)
+        if self._says is not None:
+            print(self._says, flush=True)
+        if self._grpc is not None and self._grpc.announces:
+            print(f"listening at {self._grpc.address}", flush=True)
         self._started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -20,6 +20,7 @@ from mindspore_rec.serving.protection.admission import Drain, InFlight
 from mindspore_rec.serving.protection.connections import bounded_protocol, raise_file_limit
 from mindspore_rec.serving.protection.guard import App, Bounds, Guard
 from mindspore_rec.serving.protection.metrics import Metrics
+from mindspore_rec.serving.protection.roles import RoleTokens, Security
 from mindspore_rec.serving.protection.tls import Tls
 from mindspore_rec.serving.protection.tokens import Tokens
 from mindspore_rec.serving.server.process import Server
@@ -58,9 +59,17 @@ class Protection:
         if (options.tls_certificate is None) != (options.tls_key is None):
             raise ValueError("--tls-certificate and --tls-key must be given together")
         self.tls: Tls | None = None
+        client_ca = options.tls_client_ca
         if options.tls_key is not None:
-            self.tls = Tls(Path(options.tls_certificate), Path(options.tls_key))
-        self.tokens = None if options.token_file is None else Tokens(Path(options.token_file))
+            self.tls = Tls(
+                Path(options.tls_certificate),
+                Path(options.tls_key),
+                None if client_ca is None else Path(client_ca),
+            )
+        elif client_ca is not None:
+            raise ValueError("--tls-client-ca needs --tls-certificate and --tls-key")
+        self._trusted_proxies: tuple[str, ...] = options.trusted_proxies
+        self.tokens = _tokens(options)
         self.metrics = Metrics()
         self.in_flight = InFlight(self.bounds.requests)
         self.drain = Drain()
@@ -70,6 +79,15 @@ class Protection:
     def scheme(self) -> str:
         """'https' or 'http'."""
         return "http" if self.tls is None else "https"
+
+    @property
+    def security(self) -> Security:
+        """Return what is asked of clients."""
+        return Security(
+            self.tokens is not None,
+            isinstance(self.tokens, RoleTokens),
+            self.tls is not None and self.tls.asks_clients,
+        )
 
     def check_address(self, address: str) -> str | None:
         """Check where a server listens; return a warning, or None.
@@ -90,8 +108,8 @@ class Protection:
             )
         if self.tls is None:
             return f"tokens travel to {address} without encryption: give --tls-certificate"
-        if self.tokens is None:
-            return f"whoever reaches {address} may ask: give --token-file"
+        if self.tokens is None and not self.tls.asks_clients:
+            return f"whoever reaches {address} may ask: give --token-file or --tls-client-ca"
         return None
 
     def guard(self, app: App) -> Guard:
@@ -105,24 +123,29 @@ class Protection:
         app: App,
         grpc: GrpcServer | None = None,
         started: Callable[[], object] = lambda: None,
+        says: str | None = None,
     ) -> DrainingServer:
         """Return a server for an application: `run(sockets=[...])` serves until a signal.
 
         Args:
             app: the ASGI application, without the checks of `guard`.
-            grpc, started: as for `Server`.
+            grpc, started, says: as for `Server`.
         """
         raise_file_limit(self.bounds.connections)
         server = DrainingServer(
             self.guard(app),
             grpc,
             started,
+            says,
             drain=self.drain,
             drain_seconds=self._drain_seconds,
             tls=self.tls,
             ws="none",
             http=bounded_protocol(self.bounds, self.metrics),
             server_header=False,
+            # uvicorn's own default is to believe whoever asks from this machine.
+            proxy_headers=bool(self._trusted_proxies),
+            forwarded_allow_ips=",".join(self._trusted_proxies),
             timeout_keep_alive=int(self.bounds.idle_seconds),
         )
         if self.tls is not None:
@@ -132,17 +155,16 @@ class Protection:
 
     def grpc_options(self) -> dict[str, Any]:
         """Return arguments of `GrpcServer`: TLS, and the checks of calls."""
-        import grpc
-
         from mindspore_rec.serving.protection.grpc_guard import GuardInterceptor
 
         found: dict[str, Any] = {}
         if self.tls is not None:
-            found["credentials"] = grpc.ssl_server_credentials([self.tls.read()])
+            found["credentials"] = self.tls.grpc_credentials()
         guard = GuardInterceptor(
             self.metrics, self.tokens, self.bounds, self.in_flight, self.drain, self.log
         )
         head = self.bounds.head_bytes
+        receive = int(self.bounds.receive_seconds * 1000)
         return {
             **found,
             "interceptors": [guard],
@@ -150,6 +172,11 @@ class Protection:
                 ("grpc.max_metadata_size", head),
                 ("grpc.absolute_max_metadata_size", head),
                 ("grpc.max_connection_idle_ms", int(self.bounds.idle_seconds * 1000)),
+                ("grpc.max_allowed_incoming_connections", self.bounds.connections),
+                ("grpc.server_handshake_timeout_ms", receive),
+                # Of clients that do not read, and so do not answer: the connection is closed.
+                ("grpc.keepalive_time_ms", receive),
+                ("grpc.keepalive_timeout_ms", receive),
             ],
         }
 
@@ -157,6 +184,31 @@ class Protection:
         """Close the access log."""
         if self.log is not None:
             self.log.close()
+
+
+def _tokens(options: argparse.Namespace) -> Tokens | RoleTokens | None:
+    """Return the tokens that options name, with their roles.
+
+    Raises:
+        OSError, ValueError: a file cannot be used, or nobody would have a role that is needed.
+    """
+    plain, observe, control = (
+        None if path is None else Path(path)
+        for path in (options.token_file, options.observe_token_file, options.control_token_file)
+    )
+    if observe is None and control is None:
+        return None if plain is None else Tokens(plain)
+    if plain is None:
+        raise ValueError(
+            "--observe-token-file and --control-token-file need --token-file, the tokens that may "
+            "predict: without it everybody may ask"
+        )
+    if control is None and getattr(options, "model_control", "none") == "explicit":
+        raise ValueError(
+            "--model-control explicit with --observe-token-file needs --control-token-file: nobody "
+            "could load or unload a model"
+        )
+    return RoleTokens(plain, observe, control)
 
 
 class DrainingServer(Server):
@@ -167,7 +219,7 @@ class DrainingServer(Server):
     ends the first step.
 
     Args:
-        app, grpc, started, **options: as for `Server`.
+        app, grpc, started, says, **options: as for `Server`.
         drain: shared with other protocols.
         drain_seconds: at least 0.
         tls: looked at for a renewed certificate. Default: none.
@@ -178,13 +230,14 @@ class DrainingServer(Server):
         app: Any,
         grpc: GrpcServer | None = None,
         started: Callable[[], object] = lambda: None,
+        says: str | None = None,
         *,
         drain: Drain,
         drain_seconds: float,
         tls: Tls | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(app, grpc, started, **options)
+        super().__init__(app, grpc, started, says, **options)
         self._drain = drain
         self._drain_seconds = drain_seconds
         self._tls = tls

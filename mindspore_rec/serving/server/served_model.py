@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,11 +16,14 @@ from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.messages import InferRequest, RawColumns
 from mindspore_rec.serving.protocol.request_error import RequestError
 from mindspore_rec.serving.server.batcher import Answer, Answers, Batcher
+from mindspore_rec.serving.server.model_reports import Statistics
 
 if TYPE_CHECKING:
     from mindspore_rec.serving.protection.metrics import Metrics
 
 __all__ = ["Served", "ServedModel"]
+
+_AGE_SECONDS = 1.0
 
 
 class Served(Answers, Protocol):
@@ -60,6 +64,8 @@ class ServedModel:
 
     Attributes:
         inputs, outputs: those of its network.
+        max_rows: as given.
+        statistics: of its requests.
         limits: of a request.
         raw: columns that a request may have in place of inputs, or None.
 
@@ -85,17 +91,31 @@ class ServedModel:
             self.raw = RawColumns(predictor.raw_columns)
             names = self.raw.names
             self.limits = self.limits.with_columns(None if names is None else len(names))
+        self._saved: tuple[float, float] | None = None  # when it was asked, and what it said
         self._predictor = predictor
         self._metrics = metrics
         observe = None
         if metrics is not None:
             observe = metrics.of_batches(name)
             metrics.watch(name, predictor)
-        self.batcher = Batcher(predictor, max_rows, observe)
+        self.max_rows = max_rows
+        self.statistics = Statistics()
+        self.batcher = Batcher(predictor, max_rows, observe, self.statistics)
 
     def status(self) -> Status:
         """Return the state that answers."""
         return self._predictor.status()
+
+    @property
+    def age_seconds(self) -> float:
+        """Seconds since the trainer took the state, which is looked up once a second at most.
+
+        Balancers ask for it often, and anybody may; a whole status takes longer.
+        """
+        now = time.monotonic()
+        if self._saved is None or now - self._saved[0] > _AGE_SECONDS:
+            self._saved = now, time.time() - self.status().age_seconds
+        return time.time() - self._saved[1]
 
     def digests(self, parts: int = 1) -> StateDigests:
         """Return the digest of each table; arguments and errors are those of `Predictor`."""
@@ -133,12 +153,17 @@ class ServedModel:
             RequestError: a column is of a type that no feature reads.
             ValueError, RuntimeError: as `Predictor.predict` raises.
         """
+        begin, failed = time.perf_counter_ns(), True
         try:
-            return await self.batcher.submit_from_loop(asked.inputs)
+            answer = await self.batcher.submit_from_loop(asked.inputs)
+            failed = False
+            return answer
         except TypeError as error:
             if not isinstance(asked.inputs, pa.RecordBatch):
                 raise
             raise RequestError(str(error)) from None
+        finally:
+            self.statistics.answered(time.perf_counter_ns() - begin, failed)
 
     def close(self) -> None:
         """Answer the requests that have arrived, and close the predictor."""

@@ -23,6 +23,7 @@ from mindspore_rec.parameter.digest import DigestSum
 from mindspore_rec.parameter.quantise import rows_of_bits
 from mindspore_rec.serving.following.digests import NoStateError, RowDigests, StateDigests
 from mindspore_rec.serving.following.predictor import Predictor
+from mindspore_rec.serving.following.pulse import Pulse
 from mindspore_rec.serving.following.status import Status
 from mindspore_rec.serving.network.onnx_runner import OnnxRunner
 from mindspore_rec.serving.network.opening import features_of
@@ -68,8 +69,10 @@ class _States:
         places: range,
         network: NetworkFile,
         features: FeaturePipeline | None,
+        pulse: Pulse,
     ) -> None:
         self.path = path
+        self._pulse = pulse
         self._memory = memory
         self._reader = _native.SharedReader(memory, places.start, len(places))
         self._given_features = features
@@ -187,18 +190,26 @@ class _States:
     def look(self) -> None:
         """Do nothing: the process that writes looks."""
 
-    def status(self, following: bool) -> Status:
-        """Return the state that answers, with the lag and error that the writer reports."""
+    def status(self, following: bool, poll_seconds: float) -> Status:
+        """Return the state that answers, with the lag and error that the writer reports.
+
+        Args:
+            following: as for `FollowedRun`, which does not matter here.
+            poll_seconds: time between two looks of the writer.
+        """
+        following = self._memory.following
+        late = self._pulse.complaint(poll_seconds) if following else None
         with self.inside() as state:
             said = json.loads(self._reader.status(self._here.place))
         return Status.of(
             self.path,
             state.published.entry,
             lag=said["lag"],
-            following=self._memory.following,
+            following=following and late is None,
+            looked_seconds=self._pulse.seconds(),
             deltas_applied=state.published.deltas_applied,
             fulls_loaded=state.published.fulls_loaded,
-            error=said["error"],
+            error=late or said["error"],
             scrub=said["scrub"],
             runtime=self.runner.name,
             runtime_reason=None,
@@ -221,6 +232,8 @@ class SharedPredictor(Predictor):
         places: of the memory's places for readers, those of this process.
         wait_seconds: to wait for a first state.
         features: as for `Predictor`.
+        pulse: of the process that follows the run. Default: not known.
+        poll_seconds: time between two of its looks. Default: 0.1.
 
     Raises:
         ValueError: the features are not those of the run.
@@ -235,7 +248,10 @@ class SharedPredictor(Predictor):
         places: range,
         wait_seconds: float,
         features: FeaturePipeline | None = None,
+        pulse: Pulse | None = None,
+        poll_seconds: float = 0.1,
     ) -> None:
+        self._poll_seconds = poll_seconds
         self._closed = threading.Event()
         self._awake = threading.Event()
         deadline = time.monotonic() + wait_seconds
@@ -249,7 +265,7 @@ class SharedPredictor(Predictor):
             time.sleep(_LOOK_SECONDS)
         network = read_network(copy / NETWORK)
         features = features_of(network, features)
-        states = _States(path, memory, places, network, features)
+        states = _States(path, memory, places, network, features, pulse or Pulse())
         self._memory = memory
         self._run: Any = states
         self._runner = states.runner

@@ -27,6 +27,7 @@ from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.serving.following.catalog import ChainError
 from mindspore_rec.serving.following.features import with_learned
 from mindspore_rec.serving.following.followed_run import FollowedRun
+from mindspore_rec.serving.following.pulse import Pulse
 from mindspore_rec.serving.following.scrub import ComparedRows
 from mindspore_rec.serving.following.update import Served, Update
 from mindspore_rec.serving.network.opening import NetworkOpener, NotYetError, features_of
@@ -170,6 +171,7 @@ class PublishedRun(FollowedRun):
         scrub_seconds: as for `Predictor`. Default: 0, never.
         place: of the memory's places for readers, the one by which rows are scrubbed. Default: the
             last.
+        pulse: in which its looks are noted. Default: one of its own.
 
     Raises:
         As `FollowedRun`; `_native.SharedDamagedError`: the memory's contents are not consistent.
@@ -186,6 +188,7 @@ class PublishedRun(FollowedRun):
         fd: int,
         scrub_seconds: float = 0.0,
         place: int = _native.SHARED_READERS - 1,
+        pulse: Pulse | None = None,
     ) -> None:
         self._said: bytes | None = None
         self._place = place
@@ -202,6 +205,9 @@ class PublishedRun(FollowedRun):
             self._scrubber.index()
             self._served = self._new_served(self._served.features)
             self._scrubber.start()
+        if pulse is not None:
+            self.pulse = pulse
+        self.pulse.beat()
 
     def _compared_rows(self) -> dict[str, ComparedRows]:
         reader = _native.SharedReader(self.memory, self._place, 1)

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from mindspore_rec import _native
 from mindspore_rec.serving.following.announced import listen
+from mindspore_rec.serving.following.pulse import PULSE_BYTES, Pulse
 from mindspore_rec.serving.network.builder import load_function
 from mindspore_rec.serving.network.own_directory import OwnDirectory
 from mindspore_rec.serving.protection.options import counted
@@ -52,6 +53,7 @@ class Shared:
     Attributes:
         fd: descriptor of the memory.
         copy: directory for the network.
+        pulse: of the process that follows the run.
     """
 
     def __init__(self, options: argparse.Namespace, listener: socket.socket) -> None:
@@ -61,6 +63,7 @@ class Shared:
         self._own = OwnDirectory()
         self.copy = self._own.path
         self._answers = mmap.mmap(-1, 1)
+        self.pulse = Pulse(mmap.mmap(-1, PULSE_BYTES))
 
     @property
     def answers(self) -> bool:
@@ -309,6 +312,7 @@ def _write(shared: Shared) -> int:
             options.rows,
             shared.fd,
             options.scrub_seconds,
+            pulse=shared.pulse,
         )
         run.memory.following = True
         if options.announcements:

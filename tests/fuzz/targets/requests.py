@@ -20,7 +20,7 @@ from mindspore_rec.serving.server.http import Front
 from tests.fuzz.harness import Target, scratch
 from tests.serving.asgi_client import ask_bytes
 
-__all__ = ["TARGETS"]
+__all__ = ["TARGETS", "front_of_requests"]
 
 _DIRECTORY = scratch()
 _PATHS = [
@@ -41,7 +41,8 @@ _ANSWER_SECONDS = 15  # an answer takes a few milliseconds
 
 
 @functools.cache
-def _front() -> Front:
+def front_of_requests() -> Front:
+    """Return the front of a model 'm', made once."""
     logging.getLogger("mindspore_rec").setLevel(logging.ERROR)
     shutil.unpack_archive(Path(__file__).with_name("requests_run.zip"), _DIRECTORY)
     predictor = Predictor(_DIRECTORY, follow=False)
@@ -83,7 +84,7 @@ def http(data: bytes) -> None:
     path = _PATHS[kind[0] % len(_PATHS)]
     half = len(body) // 2
     parts = [body[:half], body[half:]] if kind[0] & 64 else [body]
-    front = _front()
+    front = front_of_requests()
     if kind[0] & 32:
         # Of the bytes, so that an input does the same each time.
         leave_after = sum(body) % 40
@@ -127,7 +128,7 @@ def grpc_call(data: bytes) -> None:
     method = names[(data[0] if data else 0) % len(names)]
     if method == "RepositoryModelLoad":  # which takes the model's time
         return
-    front = _front()
+    front = front_of_requests()
     handler: Any = GrpcFront(front).handler().service(_Call(f"/{SERVICE}/{method}"))
     context = _Context()
 

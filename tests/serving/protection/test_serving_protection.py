@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import random
+import re
 import signal
 import socket
 import ssl
@@ -73,6 +75,11 @@ def test_more_predictions_than_may_be_under_way(small: SlowServer) -> None:
 def test_heads_that_are_too_large_or_do_not_end(small: SlowServer) -> None:
     status, found, _ = small.ask("0", x_padding="x" * 40_000)
     assert status == 431 and "at most 32768 bytes" in found["error"]
+    with small.socket() as connection:
+        head = f"{HEAD}X-A: {'a' * 16_500}\r\n"
+        connection.sendall(f"{head}X-B: {'b' * 16_300}\r\nContent-Length: 1\r\n\r\n0".encode())
+        answer = read_all(connection).lower()  # until it is closed
+        assert answer.startswith(b"http/1.1 431 ") and b"\r\nconnection: close\r\n" in answer
     endless = {
         "one header": b"x-a: " + b"a" * 2_000_000,
         "many headers": b"x-a: b\r\n" * 200_000,
@@ -138,6 +145,43 @@ def test_whoever_sends_slowly_is_cut_off(small: SlowServer) -> None:
             connection.close()
     assert time.monotonic() - begin < 30
     assert small.ask("0")[0] == 200
+
+
+def test_a_request_without_a_body_may_take_as_long_as_any(small: SlowServer) -> None:
+    assert small.ask(path="/wait/2")[:2] == (200, "")  # longer than --receive-seconds
+    connection = small.connection()
+    connection.request("GET", "/wait/2", "a body")  # that nobody reads meanwhile
+    assert connection.getresponse().read() == b"a body"
+    connection.close()
+    status, found, _ = small.ask(path="/wait/60")
+    assert status == 503 and "answered within 2.5 s" in found["error"]
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+def test_a_request_that_asks_for_another_protocol_keeps_its_body(protocol: str) -> None:
+    upgrade = (
+        f"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEA\r\nUpgrade: {protocol}\r\n"
+    )
+    plain = f"{HEAD}Connection: close\r\nContent-Length: 1\r\n\r\n0".encode()
+    whole = f"{HEAD}{upgrade}Content-Length: 5\r\n\r\n0.001".encode()
+    chunked = f"{HEAD}{upgrade}Transfer-Encoding: chunked\r\n\r\n5\r\n0.002\r\n0\r\n\r\n".encode()
+    bare = f"GET /wait/0 HTTP/1.1\r\nHost: x\r\n{upgrade}\r\n".encode()
+    sent = whole + chunked + bare + plain
+    rng = random.Random(protocol)
+    with SlowServer() as server:
+        for cuts in (0, 1, 2, 5, 20, 60):
+            parts, at = [], sorted(rng.sample(range(1, len(sent)), cuts))
+            for begin, end in zip([0, *at], [*at, len(sent)], strict=True):
+                parts.append(sent[begin:end])
+            with server.socket() as connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for part in parts:
+                    connection.sendall(part)
+                    time.sleep(0.001)
+                answers = re.split(rb"HTTP/1\.1 ", read_all(connection))[1:]
+            bodies = [(each[:3], each.partition(b"\r\n\r\n")[2]) for each in answers]
+            expected = [(b"200", body) for body in (b"0.001", b"0.002", b"", b"0")]
+            assert bodies == expected, parts
 
 
 def test_whoever_goes_on_sending_a_refused_body_is_cut_off(small: SlowServer) -> None:

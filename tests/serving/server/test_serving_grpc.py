@@ -20,7 +20,7 @@ from mindspore_rec.graph.tensors import TensorSpec
 from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.open_inference import METHODS, POOL, SERVICE, message
 from mindspore_rec.serving.protocol.request_error import RequestError
-from mindspore_rec.serving.server.grpc_messages import read_infer, read_message
+from mindspore_rec.serving.server.grpc_messages import read_asked, read_infer
 from tests.missing import need_package
 from tests.serving.http_server import ROOT, Server
 from tests.serving.serving_network import ids
@@ -175,6 +175,22 @@ def test_descriptor_is_that_of_other_servers() -> None:
         for nested in ours.nested_types:
             other = next(each for each in theirs.nested_types if each.name == nested.name)
             assert described(nested) == described(other)
+    from tritonclient.grpc import model_config_pb2
+
+    for name, of in {
+        **dict.fromkeys(("ModelConfig", "ModelInput", "ModelOutput"), model_config_pb2),
+        **dict.fromkeys(
+            ("ModelConfigRequest", "ModelConfigResponse", "ModelStatisticsRequest",
+             "ModelStatisticsResponse", "ModelStatistics", "InferStatistics", "StatisticDuration"),
+            service_pb2,
+        ),
+    }.items():  # fmt: skip
+        theirs_all = described(getattr(of, name).DESCRIPTOR)  # of which we fill some
+        ours_all = described(message(name).DESCRIPTOR)
+        assert ours_all == {field: theirs_all[field] for field in ours_all}
+    numbers = {value.name: value.number for value in POOL.FindEnumTypeByName(
+        "inference.DataType").values}  # fmt: skip
+    assert numbers == dict(model_config_pb2.DataType.items())
 
 
 # ---- requests that are refused
@@ -270,7 +286,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     some = REQUEST(inputs=inputs, raw_input_contents=[data[:16], data[16:20]]).SerializeToString()
     for body in (data, some + data, some[: len(data)] + data):
         try:
-            found = read_infer(read_message(REQUEST, body), model)
+            found = read_infer(read_asked(body), model)
         except RequestError as error:
             assert len(str(error)) < 500
         else:

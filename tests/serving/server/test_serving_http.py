@@ -37,7 +37,9 @@ def tensor(**changed: Any) -> dict[str, Any]:
 
 
 def test_server_metadata_and_health(client: Client) -> None:
-    extensions = ["binary_tensor_data", "model_repository"]
+    extensions = [
+        "binary_tensor_data", "model_configuration", "model_repository", "statistics"
+    ]  # fmt: skip
     expected = {
         "name": "mindspore_rec",
         "version": mindspore_rec.__version__,

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages of gRPC calls that are arriving: bounded in number, and so in bytes, and in time.
+
+gRPC hands a message over when all of it is there. Until then its bytes are out of sight, and each
+call that asks for one may hold as many as the largest message has; a call that does not ask is held
+to the window of its stream. So few calls ask at a time, and others wait in line, the newest first:
+whoever sends nothing but headers keeps nobody waiting for longer than `patience`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import grpc
+
+__all__ = ["Arrivals", "RefusedError"]
+
+_LOOKS = 4  # in the time of `patience`
+
+
+class RefusedError(Exception):
+    """A call is not waited for any longer.
+
+    Args:
+        reason: as metrics count it.
+        code: of the call.
+        text: that its client gets.
+        aborted: what ended the call already, to be raised in its handler. Default: nothing has.
+    """
+
+    def __init__(
+        self, reason: str, code: grpc.StatusCode, text: str, aborted: Exception | None = None
+    ) -> None:
+        super().__init__(text)
+        self.reason, self.code, self.text, self.aborted = reason, code, text, aborted
+
+
+class _Reader:
+    """A call that has a place."""
+
+    def __init__(self, context: Any, since: float) -> None:
+        self.context, self.since = context, since
+        self.ending: asyncio.Task[RefusedError] | None = None
+
+
+class Arrivals:
+    """Places of messages that are arriving, for the calls of one event loop.
+
+    Args:
+        places: messages at a time.
+        line: calls that wait for a place; where there are more, the oldest one is refused.
+        line_of_peer: those of them that one connection may have; one more is refused.
+        seconds: for a message, and before it for the wait in line.
+        patience: seconds after which a message that has not come gives its place to a call that
+            waits.
+
+    Example:
+        >>> arrivals = Arrivals(places=4, line=100, line_of_peer=9, seconds=20, patience=1)
+        >>> data = await arrivals.message(context)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, places: int, line: int, line_of_peer: int, seconds: float, patience: float
+    ) -> None:
+        self._free, self._most_waiting, self._most_of_peer = places, line, line_of_peer
+        self._seconds, self._patience = seconds, min(patience, seconds)
+        self._readers: dict[_Reader, None] = {}  # the oldest first
+        self._line: dict[asyncio.Future[None], float] = {}  # the oldest first
+        self._of_peers: Counter[str] = Counter()  # of the line
+        self._looks = False
+
+    async def message(self, context: Any) -> Any:
+        """Return the next message of a call, or `grpc.aio.EOF`.
+
+        Raises:
+            RefusedError: it did not arrive in time, or others needed its place.
+        """
+        loop = asyncio.get_running_loop()
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait(loop, context.peer())
+        reader = _Reader(context, loop.time())
+        self._readers[reader] = None
+        self._look_soon(loop)
+        try:
+            # Not cancelled where it takes too long, but ended with its call: gRPC goes on writing
+            # to what a cancelled one has given up.
+            data = await context.read()
+        except Exception:
+            if reader.ending is None:
+                raise
+        else:
+            if reader.ending is None:
+                return data
+        finally:
+            del self._readers[reader]
+            self._leave()
+        raise await reader.ending
+
+    async def _wait(self, loop: asyncio.AbstractEventLoop, peer: str) -> None:
+        if self._of_peers[peer] >= self._most_of_peer:
+            text = f"{self._most_of_peer} calls of this connection wait to be read already"
+            raise RefusedError("busy", grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        if len(self._line) >= self._most_waiting:
+            self._refuse_oldest("busy", f"{self._most_waiting} calls wait to be read already")
+        place: asyncio.Future[None] = loop.create_future()
+        self._line[place] = loop.time()
+        self._of_peers[peer] += 1
+        self._look_soon(loop)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if self._line.pop(place, None) is None and not place.cancelled():
+                self._leave()  # the place had just been given to it
+            raise
+        finally:
+            self._of_peers[peer] -= 1
+            if not self._of_peers[peer]:
+                del self._of_peers[peer]
+
+    def _leave(self) -> None:
+        """Give a place that is free to the newest call of the line."""
+        while self._line:
+            place, _ = self._line.popitem()
+            if not place.done():
+                place.set_result(None)
+                return
+        self._free += 1
+
+    def _refuse_oldest(self, reason: str, text: str) -> None:
+        place = next(iter(self._line))
+        del self._line[place]
+        if not place.done():
+            place.set_exception(RefusedError(reason, grpc.StatusCode.RESOURCE_EXHAUSTED, text))
+
+    def _look_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._looks:
+            self._looks = True
+            loop.call_later(self._patience / _LOOKS, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._looks = False
+        now = loop.time()
+        needed = len(self._line)
+        late = f"the message must arrive within {self._seconds:g} s"
+        for reader in list(self._readers):
+            if reader.ending is not None:
+                needed -= 1
+            elif now - reader.since >= self._seconds:
+                self._end(reader, "time", grpc.StatusCode.DEADLINE_EXCEEDED, late)
+                needed -= 1
+            elif needed > 0 and now - reader.since >= self._patience:
+                text = f"the message did not arrive within {self._patience:g} s while others wait"
+                self._end(reader, "busy", grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+                needed -= 1
+        while self._line and now - next(iter(self._line.values())) >= self._seconds:
+            self._refuse_oldest("busy", f"others are read since {self._seconds:g} s")
+        if self._readers or self._line:
+            self._look_soon(loop)
+
+    def _end(self, reader: _Reader, reason: str, code: grpc.StatusCode, text: str) -> None:
+        async def end() -> RefusedError:
+            try:
+                await reader.context.abort(code, text)
+            except Exception as aborted:  # gRPC's own way to say that it has ended the call
+                return RefusedError(reason, code, text, aborted)
+            return RefusedError(reason, code, text)
+
+        reader.ending = asyncio.create_task(end())

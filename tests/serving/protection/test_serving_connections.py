@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What connections that come and go leave behind in a server."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+
+from mindspore_rec.serving.protection.connections import bounded_protocol
+from mindspore_rec.serving.protection.guard import Bounds
+from mindspore_rec.serving.protection.metrics import Metrics
+from tests.serving.slow_server import slow
+
+
+class Counting(asyncio.SelectorEventLoop):
+    """An event loop that counts the timers that were asked for."""
+
+    timers = 0
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *more: Any, **kw: Any
+    ) -> Any:
+        self.timers += 1
+        return super().call_later(delay, callback, *more, **kw)
+
+
+def test_connections_that_come_and_go_leave_no_timers() -> None:
+    loop = Counting()
+    protocol = bounded_protocol(Bounds(), Metrics())
+    config = uvicorn.Config(slow, http=protocol, ws="none", log_level="error", lifespan="off")
+
+    async def timers_of_two_seconds() -> int:
+        before = loop.timers
+        await asyncio.sleep(2.1)
+        return loop.timers - before
+
+    async def main() -> tuple[int, int]:
+        config.load()
+        server = uvicorn.Server(config)
+        server.lifespan = config.lifespan_class(config)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            await server.startup(sockets=[listener])
+            place = listener.getsockname()
+            _, first = await asyncio.open_connection(*place)
+            quiet = await timers_of_two_seconds()
+            first.close()
+            for _ in range(200):  # one after the other: none is open in between
+                while server.server_state.connections:
+                    await asyncio.sleep(0)
+                _, writer = await asyncio.open_connection(*place)
+                while not server.server_state.connections:
+                    await asyncio.sleep(0)
+                writer.close()
+            _, last = await asyncio.open_connection(*place)
+            after = await timers_of_two_seconds()
+            last.close()
+            server.should_exit = True
+            await server.shutdown(sockets=[listener])
+        return quiet, after
+
+    try:
+        quiet, after = loop.run_until_complete(main())
+    finally:
+        loop.close()
+    assert quiet <= 4 and after <= quiet + 2
