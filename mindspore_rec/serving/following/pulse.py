@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from typing import Any
 
 __all__ = ["PULSE_BYTES", "Pulse"]
 
-PULSE_BYTES = 16
-_LATE_SECONDS = 20.0  # without a look, beyond the time between two
+PULSE_BYTES = 24
+_LOOKED, _APPLYING, _ALIVE = 0, 8, 16  # offsets
+_ALIVE_SECONDS = 1.0  # between two signs of life
+_LATE_SECONDS = 20.0  # without a look, beyond the time between two; or without a sign of life
 _SLOW_SECONDS = 600.0  # for one checkpoint, which may have hundreds of GB
 
 
@@ -40,13 +43,27 @@ class Pulse:
             applying: whether a checkpoint is applied from now on. Default: False.
         """
         # The time last: whoever reads between the two takes an old time, which is no news.
-        struct.pack_into("=q", self._memory, 8, int(applying))
-        struct.pack_into("=d", self._memory, 0, time.monotonic())
+        struct.pack_into("=q", self._memory, _APPLYING, int(applying))
+        self._note(_LOOKED)
+
+    def show_life(self) -> None:
+        """Have a thread note from now on that the process runs.
+
+        A checkpoint may take minutes, so only this tells a process that applies one from a process
+        that was stopped.
+        """
+
+        def live() -> None:
+            while True:
+                self._note(_ALIVE)
+                time.sleep(_ALIVE_SECONDS)
+
+        self._note(_ALIVE)
+        threading.Thread(target=live, name="pulse", daemon=True).start()
 
     def seconds(self) -> float | None:
         """Return the seconds since the last look; None if there was none."""
-        (at,) = struct.unpack_from("=d", self._memory, 0)
-        return max(0.0, time.monotonic() - at) if at else None
+        return self._since(_LOOKED)
 
     def complaint(self, poll_seconds: float) -> str | None:
         """Return why whoever follows the run seems to hang; None if it does not.
@@ -54,17 +71,23 @@ class Pulse:
         Args:
             poll_seconds: time between two looks.
         """
-        seconds = self.seconds()
-        if seconds is None:
+        alive, looked = self._since(_ALIVE), self._since(_LOOKED)
+        if alive is not None and alive > _LATE_SECONDS:
+            return f"the process that follows the run has not run for {alive:.0f} s: it was stopped"
+        if looked is None:
             return None
-        (applying,) = struct.unpack_from("=q", self._memory, 8)
+        (applying,) = struct.unpack_from("=q", self._memory, _APPLYING)
         if applying:
-            if seconds <= _SLOW_SECONDS:
+            if looked <= _SLOW_SECONDS:
                 return None
-            return f"a newer state has been read for {seconds:.0f} s: the disk or process hangs"
-        if seconds <= poll_seconds + _LATE_SECONDS:
+            return f"a newer state has been read for {looked:.0f} s: the disk or process hangs"
+        if looked <= poll_seconds + _LATE_SECONDS:
             return None
-        return (
-            f"the run was last looked at {seconds:.0f} s ago: what follows it hangs or was "
-            "stopped, and newer states are not seen"
-        )
+        return f"the run was last looked at {looked:.0f} s ago: its disk or what follows it hangs"
+
+    def _note(self, offset: int) -> None:
+        struct.pack_into("=d", self._memory, offset, time.monotonic())
+
+    def _since(self, offset: int) -> float | None:
+        (at,) = struct.unpack_from("=d", self._memory, offset)
+        return max(0.0, time.monotonic() - at) if at else None

@@ -314,6 +314,7 @@ def _write(shared: Shared) -> int:
             options.scrub_seconds,
             pulse=shared.pulse,
         )
+        shared.pulse.show_life()
         run.memory.following = True
         if options.announcements:
             listen(options.announcements, awake.set)

@@ -99,9 +99,22 @@ def test_the_pulse_knows_what_is_late(
     pulse, now = Pulse(), time.monotonic()
     assert pulse.seconds() is None and pulse.complaint(0.1) is None
     pulse.beat(applying)
+    assert pulse.complaint(0.1) is None
     monkeypatch.setattr(time, "monotonic", lambda: now + seconds)
     assert (pulse.complaint(0.1) is not None) == late
     assert pulse.complaint(7200) is None or applying
+
+
+def test_the_pulse_tells_a_stopped_process_from_a_slow_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pulse, now = Pulse(), time.monotonic()
+    pulse.show_life()
+    pulse.beat(applying=True)  # where a writer with many deltas nearly always is
+    assert pulse.complaint(0.1) is None
+    monkeypatch.setattr(Pulse, "_note", lambda self, offset: None)  # the thread stands still
+    monkeypatch.setattr(time, "monotonic", lambda: now + 60)
+    assert "it was stopped" in (pulse.complaint(0.1) or "")
 
 
 def series(server: Server, name: str) -> float:
@@ -141,7 +154,7 @@ def test_a_writer_that_hangs_and_states_that_are_old(tmp_path: Path, trainer, wa
         assert server.client().infer(ids())[0] == 200
         wait(lambda: status()["error"])
         said = status()
-        assert "hangs or was stopped" in said["error"] and not said["following"]
+        assert "it was stopped" in said["error"] and not said["following"]
         assert said["looked_seconds"] > 10
         assert series(server, "model_following_failed") == 1
         assert series(server, "model_following") == 0
