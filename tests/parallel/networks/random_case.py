@@ -32,8 +32,8 @@ OPTIMIZERS = (
 class Draw:
     """Random choices."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng([seed, 14])
+    def __init__(self, seed: int, stream: int = 14) -> None:
+        self.rng = np.random.default_rng([seed, stream])
 
     def of(self, *values: Any) -> Any:
         return values[self.rng.integers(len(values))]
@@ -85,10 +85,25 @@ def draw_case(seed: int, mode: str = "") -> Case:
         "event_times": draw.chance(0.7),
         "evict_every": draw.between(2, 5),
         "evict_rows": None,  # instead of every so many steps
+        "deep": _draw_deep(seed),
     }
     if mode:
         case["mode"] = mode
     return case
+
+
+def _draw_deep(seed: int) -> dict[str, Any] | None:
+    """Return what an MLP in place of the hidden layer has; by choices of its own, so that the other
+    ones of a seed stay."""
+    draw = Draw(seed, 18)
+    if draw.chance(0.4):
+        return None
+    return {
+        "hidden": draw.of([5], [5, 4]),
+        "activation": draw.of("relu", "tanh", "gelu", "leakyrelu"),
+        "batch_norm": draw.chance(0.7),
+        "dropout": draw.of(0.0, 0.3, 0.5),
+    }
 
 
 def plain_case(seed: int, table: dict[str, Any] | None = None, **changes: Any) -> Case:
@@ -107,9 +122,13 @@ def plain_case(seed: int, table: dict[str, Any] | None = None, **changes: Any) -
         "optimizers": [{"kind": "SGD", "rate": 0.05, "weight_decay": 0.0}], "clip": None,
         "loss_scale": 1.0, "loss": "mse", "reduction": "mean", "split": "rows", "steps": 5,
         "rows": 5, "universe": 12, "drift": 0, "window": 30, "event_times": False, "evict_every": 2,
-        "evict_rows": None,
+        "evict_rows": None, "deep": None,
     }  # fmt: skip
     return case | changes
+
+
+def _deep(**changes: Any) -> dict[str, Any]:
+    return {"hidden": [5], "activation": "relu", "batch_norm": False, "dropout": 0.0} | changes
 
 
 COMING_BACK = {"steps": 32, "rows": 6, "universe": 14 * 35, "drift": 35, "window": 10}
@@ -131,6 +150,9 @@ SHRUNK = (
     # Rows come back from the tier, ahead of the steps that need them.
     plain_case(-4, {"tier": "ssd", "prefetch": 2, "placement": "owner", "owner": 1}, **COMING_BACK),
     plain_case(-5, {"tier": "redis", "prefetch": 1}, **COMING_BACK),
+    # All rows are normalized together, and those that an idle worker repeats are none of them.
+    plain_case(-7, deep=_deep(batch_norm=True), split="worker", rows=3, steps=8),
+    plain_case(-8, deep=_deep(dropout=0.5), rows=7),
 )
 
 
@@ -304,11 +326,14 @@ def simpler_cases(case: Case) -> Iterator[Case]:
                 yield {**case, "optimizers": _replaced(case["optimizers"], place, changed)}
     whole: dict[str, Any] = {
         "clip": None, "loss_scale": 1.0, "loss": "mse", "reduction": "mean", "split": "rows",
-        "event_times": False, "drift": 0, "mode": "graph",
+        "event_times": False, "drift": 0, "mode": "graph", "deep": None,
     }  # fmt: skip
     for name, value in whole.items():
         if case[name] != value:
             yield {**case, name: value}
+    for name, value in _deep().items():
+        if case["deep"] is not None and case["deep"][name] != value:
+            yield {**case, "deep": {**case["deep"], name: value}}
     for name in ("steps", "rows"):
         for fewer in {1, case[name] // 2, case[name] - 1} - {0, case[name]}:
             yield {**case, name: fewer}
