@@ -8,7 +8,7 @@ import warnings
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import nn
+from mindspore import nn, ops
 from mindspore.train import Callback
 
 import mindspore_rec
