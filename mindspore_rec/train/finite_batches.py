@@ -10,24 +10,26 @@ from typing import Any
 from mindspore import nn
 
 from mindspore_rec.graph.finite import check_finite
-from mindspore_rec.stream.batches import Batch
+from mindspore_rec.stream.batches import Batch, BatchSource
 
 __all__ = ["check_batch", "check_inputs"]
 
 
-def check_batch(batch: Batch, where: str) -> None:
+def check_batch(batch: Batch, source: BatchSource, where: str) -> None:
     """Check that all float columns of a batch are finite.
 
     Args:
         batch: the batch; the last column is the label.
+        source: the source that it is of, which may know the columns' names.
         where: which batch it is, for the message.
 
     Raises:
         ValueError: a number is not finite; the message names batch, column and row.
     """
     last = len(batch.columns) - 1
+    names = batch.names or source.column_names
     for place, column in enumerate(batch.columns):
-        name = f"'{batch.names[place]}'" if batch.names is not None else str(place)
+        name = f"'{names[place]}'" if len(names) == last + 1 else str(place)
         label = ", the label," if place == last > 0 else ""
         check_finite(f"column {name}{label} of {where}", column)
 

@@ -139,7 +139,7 @@ class TrainLoop:
         copy = self._stage.reads_ahead
         for place, batch in enumerate(source.read()):
             if self.finite_columns:
-                check_batch(batch, f"batch {place} of train_dataset")
+                check_batch(batch, source, f"batch {place} of train_dataset")
             yield replace(batch, columns=as_tensors(batch.columns, copy=copy))
 
     def _repeated(self, source: BatchSource) -> Generator[Batch, None, None]:

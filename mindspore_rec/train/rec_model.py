@@ -467,7 +467,7 @@ class RecModel(Model):
         manager.on_eval_begin(context)
         manager.on_eval_epoch_begin(context)
         for read in run.valid_source.read():
-            check_batch(read, f"batch {run.cur_step_num} of valid_dataset")
+            check_batch(read, run.valid_source, f"batch {run.cur_step_num} of valid_dataset")
             batch = as_tensors(read.columns)
             run.cur_step_num += 1
             run.eval_dataset_element = batch
@@ -497,7 +497,7 @@ class RecModel(Model):
             batch = next(batches, None)
             if batch is None:
                 return None
-            check_batch(batch, f"batch {run.cur_step_num} of valid_dataset")
+            check_batch(batch, run.valid_source, f"batch {run.cur_step_num} of valid_dataset")
             return replace(batch, columns=as_tensors(batch.columns))
 
         feed.start(read)
