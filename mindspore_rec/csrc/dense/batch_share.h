@@ -4,6 +4,7 @@
 // all rows goes through it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

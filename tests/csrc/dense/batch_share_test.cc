@@ -4,6 +4,7 @@
 // their gradients.
 #include "dense/batch_share.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
