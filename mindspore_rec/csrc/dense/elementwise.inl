@@ -108,8 +108,8 @@ struct None {
   MSREC_INLINE float Gradient(float, float g) { return g; }
 };
 struct Relu {
-  // NaN of NaN: MindSpore's gives 0, which would hide it from the loss. Written so that it is one
-  // instruction, which returns its second operand where one is NaN.
+  // NaN of NaN: MindSpore's gives 0, which would hide it from the loss. A comparison with NaN is
+  // false, so these keep it by as many instructions as the other way round.
   MSREC_INLINE float Value(float x) { return 0.0f > x ? 0.0f : x; }
   MSREC_INLINE float Gradient(float y, float g) { return y <= 0.0f ? 0.0f : g; }
 };
