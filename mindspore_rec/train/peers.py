@@ -6,8 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import mindspore as ms
 import numpy as np
 from mindspore import Tensor
+from mindspore.graph.api import _pynative_executor
 from mindspore.train import RunContext
 
 from mindspore_rec.graph.operator_errors import operator_errors
@@ -86,6 +88,9 @@ class Peers:
 
     def end_step(self, step: int, batch: WorkerBatch) -> None:
         """Make what the step has changed in the network alike on all workers."""
+        if ms.get_context("mode") == ms.PYNATIVE_MODE:
+            # Operators of this step weigh by its rows, so they end before the next one begins.
+            _pynative_executor.sync()
         self._state.end_step(step, batch.samples)
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
