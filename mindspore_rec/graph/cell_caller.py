@@ -27,6 +27,9 @@ class CellCaller:
     30 % slower a step, but never another compilation. A cell with `set_inputs` of its own is left
     alone.
 
+    Where the network was set to train (`set_train()`) and cells inside it to evaluation after that
+    (`cell.set_train(False)`), these stay so in training.
+
     Args:
         cell: what to call.
         backbone: the network inside it that other cells have too, and whose mode they may have
@@ -55,6 +58,7 @@ class CellCaller:
         self.compilations = 0
         self._seen: dict[bool, list[_Signature]] = {False: [], True: []}
         self._dynamic: list[list[int | None]] | None = None
+        self._frozen: list[nn.Cell] = []  # set to evaluation inside a network that trains
         self._adapts = cell.get_inputs() is None
 
     def __call__(self, train: bool, *batch: Tensor) -> Any:
@@ -66,7 +70,7 @@ class CellCaller:
         """
         with graph_lock:
             if self.cell.training != train or self._backbone.training != train:
-                self.cell.set_train(train)
+                self._set_mode(train)
             if self._adapts and ms.get_context("mode") == ms.GRAPH_MODE:
                 self._prepare(self._seen[train], batch)
             try:
@@ -76,6 +80,13 @@ class CellCaller:
                 if explained is None:
                     raise
                 raise explained from error
+
+    def _set_mode(self, train: bool) -> None:
+        if train and self._backbone.training:  # the user has said what trains
+            self._frozen = [c for _, c in self._backbone.cells_and_names() if not c.training]
+        self.cell.set_train(train)
+        for cell in self._frozen if train else ():
+            cell.set_train(False)
 
     def _prepare(self, seen: list[_Signature], batch: tuple[Tensor, ...]) -> None:
         signature = tuple((column.shape, column.dtype) for column in batch)

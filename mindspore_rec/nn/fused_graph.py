@@ -104,6 +104,7 @@ class FusedGraph(FusedLayer):
             reads.append(read)
             names.append(name)
             widths.append(part.out_features)
+        self.names = tuple(steps)
         self.widths, self.reads = tuple(widths), tuple(reads)
         self.results = tuple(_place(names, n, "outputs") for n in outputs) or (len(names) - 1,)
         if min(self.results) < len(self.in_features):
@@ -128,6 +129,18 @@ class FusedGraph(FusedLayer):
     def cells_in(self) -> list[nn.Cell]:
         """Return the cell, and all cells in its layers."""
         return [self, *(cell for _, cell in self.parts.cells_and_names())]
+
+    def set_train(self, mode: bool = True) -> FusedGraph:
+        """Set the mode of the cell and of its layers, which are children of another cell."""
+        self.parts.set_train(mode)
+        return super().set_train(mode)
+
+    def _path_of(self, cell: nn.Cell) -> str:
+        for name, part in zip(self.names, self.parts, strict=True):
+            for path, each in part.cells_and_names():
+                if each is cell:
+                    return f"{name}.{path}".rstrip(".")
+        return ""
 
     def set_compute_dtype(self, compute_dtype: str) -> FusedGraph:
         """Let products of all layers read another type; as `FusedLayer.set_compute_dtype`."""

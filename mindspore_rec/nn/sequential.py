@@ -10,16 +10,10 @@ import mindspore as ms
 from mindspore import Tensor, nn
 
 from mindspore_rec.nn.fused import FusedLayer, Program
+from mindspore_rec.nn.fused.changed import is_watched
 from mindspore_rec.nn.fused.program import NO_PART
 
 __all__ = ["FusedSequential"]
-
-_HOOKS = (
-    "_lazy_forward_pre_hook",
-    "_lazy_forward_hook",
-    "_lazy_backward_pre_hook",
-    "_lazy_backward_hook",
-)
 
 
 class _Step(NamedTuple):
@@ -173,4 +167,4 @@ def _is_changed(cell: nn.Cell) -> bool:
     flags = cell.get_flags()
     if flags.get("fp16") or flags.get("bf16") or getattr(cell, "_recompute_cell", None):
         return True
-    return any(getattr(cell, hooks, None) for hooks in _HOOKS)
+    return is_watched(cell)

@@ -19,6 +19,7 @@ from mindspore_rec.parameter import MapParameter
 from mindspore_rec.stream.batches import Batch, BatchSource
 from mindspore_rec.stream.read_watch import reading
 from mindspore_rec.train.callbacks import loss_value
+from mindspore_rec.train.finite_batches import check_batch
 from mindspore_rec.train.hints import hint_vocabulary
 from mindspore_rec.train.interrupt import Interruption
 from mindspore_rec.train.peers import Peers
@@ -49,6 +50,7 @@ class TrainLoop:
     Attributes:
         summary: figures of the run.
         stop_on_nan: whether a loss that is NaN or infinite is an error.
+        finite_columns: whether such a number in a column is.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class TrainLoop:
     ) -> None:
         self.summary = TrainSummary(history=run.history)
         self.stop_on_nan = False
+        self.finite_columns = False
         self._call = call
         self._run = run
         self._context = RunContext(run)
@@ -134,7 +137,9 @@ class TrainLoop:
 
     def _batches(self, source: BatchSource) -> Generator[Batch, None, None]:
         copy = self._stage.reads_ahead
-        for batch in source.read():
+        for place, batch in enumerate(source.read()):
+            if self.finite_columns:
+                check_batch(batch, source, f"batch {place} of train_dataset")
             yield replace(batch, columns=as_tensors(batch.columns, copy=copy))
 
     def _repeated(self, source: BatchSource) -> Generator[Batch, None, None]:
@@ -226,6 +231,7 @@ class TrainLoop:
         bad, rows = None, own
         if self._peers is not None and isinstance(batch, WorkerBatch):
             run.net_outputs = self._peers.outputs(run.net_outputs, batch)
+            self._peers.end_step(run.cur_step_num, batch)
             bad, rows = self._peers.bad, sum(batch.samples)
         if self.stop_on_nan:
             _check_loss(run.net_outputs, run.cur_step_num, bad)

@@ -6,8 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import mindspore as ms
 import numpy as np
 from mindspore import Tensor
+from mindspore.graph.api import _pynative_executor
 from mindspore.train import RunContext
 
 from mindspore_rec.graph.operator_errors import operator_errors
@@ -20,6 +22,7 @@ from mindspore_rec.train.callbacks import loss_value
 from mindspore_rec.train.interrupt import Interruption
 from mindspore_rec.train.summary import TrainSummary
 from mindspore_rec.train.worker_feed import WorkerBatch, WorkerFeed
+from mindspore_rec.train.worker_state import WorkerState
 
 __all__ = ["Peers", "check_same", "current_group"]
 
@@ -36,6 +39,7 @@ class Peers:
         group: all workers.
         source: this worker's share of the training data.
         summed: whether the loss is a sum over the rows of a batch, not their mean.
+        state: what steps change in the network beside the optimizer.
 
     Attributes:
         feed: batches of which all workers take the same number.
@@ -43,8 +47,9 @@ class Peers:
         interrupted: whether a signal has stopped the training on some worker.
     """
 
-    def __init__(self, group: Group, source: BatchSource, summed: bool) -> None:
+    def __init__(self, group: Group, source: BatchSource, summed: bool, state: WorkerState) -> None:
         self._group = group
+        self._state = state
         self._agreement = Agreement(group, "t")
         self.feed = WorkerFeed(self._agreement, source, "train_dataset")
         self.bad: int | None = None
@@ -80,6 +85,13 @@ class Peers:
             return outputs
         made = Tensor(np.array(loss.value, np.float32))
         return (made, *outputs[1:]) if many else made
+
+    def end_step(self, step: int, batch: WorkerBatch) -> None:
+        """Make what the step has changed in the network alike on all workers."""
+        if ms.get_context("mode") == ms.PYNATIVE_MODE:
+            # Operators of this step weigh by its rows, so they end before the next one begins.
+            _pynative_executor.sync()
+        self._state.end_step(step, batch.samples)
 
     def settle(self, run: Any, context: RunContext, interruption: Interruption) -> None:
         """Ask the others whether one stops, and if so tell all why."""

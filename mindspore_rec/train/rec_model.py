@@ -27,6 +27,7 @@ from mindspore_rec.train.agreement import Agreement
 from mindspore_rec.train.amp_level import apply_amp_level
 from mindspore_rec.train.callbacks import ProgressBar, StopOnNaN
 from mindspore_rec.train.cells import EvalCell, LossCell
+from mindspore_rec.train.finite_batches import check_batch, check_inputs
 from mindspore_rec.train.hints import hint_mode, hint_sink_mode, hint_untrained
 from mindspore_rec.train.id_columns import PrefetchIds
 from mindspore_rec.train.interrupt import Interruption
@@ -40,6 +41,7 @@ from mindspore_rec.train.worker_data import agreed_length, worker_source
 from mindspore_rec.train.worker_feed import WorkerFeed
 from mindspore_rec.train.worker_metrics import WorkerMetrics
 from mindspore_rec.train.worker_parameters import share_parameters
+from mindspore_rec.train.worker_state import WorkerState
 
 __all__ = ["RecModel"]
 
@@ -210,8 +212,9 @@ class RecModel(Model):
                 prefetches and whose ids the network computes. Default: ids are columns, or fields
                 of columns; the first step shows which of them each table looks up.
             stop_on_nan: raise an error if a step's loss is NaN or infinite, before any callback
-                (such as a checkpoint) sees that step. Ignored if `StopOnNaN` is among the
-                callbacks. Default: True.
+                (such as a checkpoint) sees that step. And raise one if a column of a batch has such
+                a number, which names column and row: MindSpore's ReLU turns NaN into 0, so the loss
+                may not show it. Ignored if `StopOnNaN` is among the callbacks. Default: True.
 
         With a cache that prefetches (`CacheConfig.prefetch`), batches are read ahead, and copied,
         since the source may reuse its arrays. If a callback or Ctrl-C ends the training, batches
@@ -222,7 +225,7 @@ class RecModel(Model):
 
         Raises:
             TypeError, ValueError: an argument is of the wrong type or out of range; the data set
-                yields no batch.
+                yields no batch, or one with NaN or infinity.
             RuntimeError: a table is not covered by the optimizer; the data set fails.
             FloatingPointError: the loss is NaN or infinite; rows of that step may hold NaN too.
         """
@@ -350,7 +353,8 @@ class RecModel(Model):
         if group.size > 1:
             check_same(group, "the training", self._settings(run, tables, max_steps))
             share_parameters(group, self._train_network)
-            peers = Peers(group, run.train_source, self._sums_loss())
+            state = WorkerState(group, self._network)
+            peers = Peers(group, run.train_source, self._sums_loss(), state)
         progress = progress and group.rank == 0
         timed = [t for t in run.train_source.event_tables(tables) if isinstance(t, MapParameter)]
         run.list_callback = _callback_list(callbacks) + ([ProgressBar()] if progress else [])
@@ -368,6 +372,7 @@ class RecModel(Model):
             )
             decided = any(isinstance(each, StopOnNaN) for each in run.list_callback)
             loop.stop_on_nan = bool(stop_on_nan) and not decided
+            loop.finite_columns = loop.stop_on_nan
             work(loop)
         summary = loop.finish(time.perf_counter() - begin)
         summary.tables = [_table_summary(table) for table in tables_of(self._train_network)]
@@ -427,8 +432,8 @@ class RecModel(Model):
             Metrics by name.
 
         Raises:
-            ValueError: the model was made without metrics; the data have no batch; a
-                FeaturePipeline would learn of the batches.
+            ValueError: the model was made without metrics; the data have no batch, or one with NaN
+                or infinity; a FeaturePipeline would learn of the batches.
         """
         from tqdm import tqdm
 
@@ -463,6 +468,7 @@ class RecModel(Model):
         manager.on_eval_begin(context)
         manager.on_eval_epoch_begin(context)
         for read in run.valid_source.read():
+            check_batch(read, run.valid_source, f"batch {run.cur_step_num} of valid_dataset")
             batch = as_tensors(read.columns)
             run.cur_step_num += 1
             run.eval_dataset_element = batch
@@ -490,7 +496,10 @@ class RecModel(Model):
 
         def read() -> Batch | None:
             batch = next(batches, None)
-            return batch and replace(batch, columns=as_tensors(batch.columns))
+            if batch is None:
+                return None
+            check_batch(batch, run.valid_source, f"batch {run.cur_step_num} of valid_dataset")
+            return replace(batch, columns=as_tensors(batch.columns))
 
         feed.start(read)
         manager.on_eval_begin(context)
@@ -533,12 +542,14 @@ class RecModel(Model):
 
         Raises:
             TypeError: an input is neither array nor Tensor.
-            ValueError: `backend` or `config` is given, or no input is given.
+            ValueError: `backend` or `config` is given, or no input is given; an input has NaN or
+                infinity.
         """
         if backend is not None or config is not None:
             raise ValueError("backend and config must be None: tables live in this process")
         self._hint_untrained()
         inputs = as_tensors(predict_data)
+        check_inputs(self._predict_network, inputs)
         group = current_group()
         if group.size > 1:
             group.begin_step(0, [row_count(inputs)] * group.size)  # no worker is idle

@@ -10,11 +10,12 @@ import json
 import os
 import signal
 import sys
+import warnings
 from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import nn
+from mindspore import nn, ops
 from mindspore.train import MAE, Callback, Loss
 
 from mindspore_rec import (
@@ -79,6 +80,18 @@ def model_of(name: str, reduction: str = "mean") -> tuple[Net, RecModel]:
         "mae": MAE(),
     }
     return net, RecModel(net, nn.BCEWithLogitsLoss(reduction=reduction), optimizer, metrics)
+
+
+class Poison(Callback):
+    """Makes a weight of the last worker NaN before step 3."""
+
+    def __init__(self, net: Net) -> None:
+        super().__init__()
+        self.weight = net.dense.trainable_params()[0]
+
+    def on_train_step_begin(self, run_context: Any) -> None:
+        if run_context.original_args().cur_step_num == 3 and GROUP.rank == GROUP.size - 1:
+            self.weight.set_data(ms.Tensor(np.full(self.weight.shape, np.nan, np.float32)))
 
 
 class Losses(Callback):
@@ -200,13 +213,53 @@ def none() -> dict[str, Any]:
 
 def nan() -> dict[str, Any]:
     """The last worker's rows of step 3 have a loss that is NaN."""
-    _, model = model_of("nan")
-    data = rows(5, 8)
-    data[2][1][-1] = np.nan
+    net, model = model_of("nan")
     try:
-        model.train(1, data, progress=False)
+        model.train(1, rows(5, 8), Poison(net), progress=False)
     except FloatingPointError as error:
         return {"error": str(error)}
+    return {}
+
+
+class Normalized(Net):
+    """Two numbers through MindSpore's normalization, and a count of this worker's rows."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.norm = nn.BatchNorm1d(2)
+        self.count = ms.Parameter(ms.Tensor(np.zeros(1, np.float32)), "count", requires_grad=False)
+
+    def construct(self, ids: Any, numbers: Any) -> Any:
+        ops.assign(self.count, self.count + ops.ones_like(numbers[:, 0]).sum())
+        return self.dense(self.flatten(self.embedding(ids))) + self.norm(numbers).sum(1, True)
+
+
+def norms() -> dict[str, Any]:
+    """Steps of 4 and 2, 4 and 1, and 4 and no rows through MindSpore's normalization."""
+    net = Normalized("norms")
+    rng = np.random.default_rng(8)
+    data = []
+    for mine in [(4, 4, 4), (2, 1)][GROUP.rank]:
+        numbers = rng.normal(3 + GROUP.rank, 1, (mine, 2)).astype(np.float32)
+        data.append((rng.integers(0, 9, (mine, 2)), numbers, np.ones((mine, 1), np.float32)))
+    model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params(), 0.01))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.train(1, split_by_worker(data, by="worker"), progress=False)
+    return {
+        "mean": net.norm.moving_mean.asnumpy().tolist(),
+        "variance": net.norm.moving_variance.asnumpy().tolist(),
+        "numbers": [each[1].tolist() for each in data],
+        "said": [str(each.message) for each in caught if each.category is RuntimeWarning],
+    }
+
+
+def finite() -> dict[str, Any]:
+    """A label of the last worker's rows of step 3 is NaN."""
+    _, model = model_of("finite")
+    data = rows(5, 8)
+    data[2][1][-1] = np.nan
+    model.train(1, data, progress=False)
     return {}
 
 

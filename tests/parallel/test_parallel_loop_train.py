@@ -52,7 +52,7 @@ def one() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def two() -> dict[int, dict[str, Any]]:
-    return results(run(2, *TOGETHER, "nan"))
+    return results(run(2, *TOGETHER, "nan", "norms"))
 
 
 def close(found: Any, expected: Any, tolerance: float = 2e-6) -> None:
@@ -113,9 +113,30 @@ def test_nan_on_one_worker_is_raised_on_all(two: dict) -> None:
         assert "the loss is nan at step 3 of worker 1" in two[rank]["nan"]["error"]
 
 
+def test_moving_statistics_of_mindspores_normalization_are_those_of_all_rows(two: dict) -> None:
+    for name in ("mean", "variance"):
+        assert two[0]["norms"][name] == two[1]["norms"][name]
+    mean, variance = np.zeros(2), np.ones(2)
+    first, other = (two[rank]["norms"]["numbers"] for rank in (0, 1))
+    for step, mine in enumerate(map(np.array, first)):
+        # The idle worker's rows count for nothing, nor does the variance of a single row.
+        parts = [mine, np.array(other[step])] if step < len(other) else [mine]
+        mean = 0.9 * mean + 0.1 * np.concatenate(parts).mean(0)
+        wide = [part for part in parts if len(part) > 1]
+        found = sum(len(part) * part.var(0, ddof=1) for part in wide) / sum(map(len, wide))
+        variance = 0.9 * variance + 0.1 * found
+    close(two[0]["norms"]["mean"], mean.tolist())
+    close(two[0]["norms"]["variance"], variance.tolist())
+    norm, count = two[0]["norms"]["said"]
+    assert "'norm' is MindSpore's normalization" in norm and "MLP(batch_norm=True)" in norm
+    assert "parameter 'count', which has no gradient, differs between workers" in count
+    assert two[1]["norms"]["said"] == []
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
+        ("finite", "column 1, the label, of batch 2 .* must have finite numbers, got nan in row"),
         ("none", "ValueError: train_dataset gave worker 1 of 2 no batch"),
         ("differing", "ValueError: train_dataset must be the same on all workers"),
         ("apart", "dim of table 'apart' must be the same on all workers: it is 5 on worker 1"),

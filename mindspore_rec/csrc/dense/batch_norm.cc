@@ -43,6 +43,44 @@ void SetScale(const BatchNorm& norm, const BatchRun& run, double variance, int64
   vectors.scale[column] = static_cast<float>(run.parameters[norm.gamma][column] * inverse);
 }
 
+// Number of rows, and each column's mean and sum of squared deviations.
+struct Moments {
+  explicit Moments(int64_t width)
+      : means(static_cast<size_t>(width), 0.0), squares(static_cast<size_t>(width), 0.0) {}
+
+  // Adds rows of which these are number, means and squared deviations (Chan, Golub & LeVeque,
+  // 1979).
+  template <typename T>
+  void Join(double rows, const T* other_means, const T* other_squares) {
+    if (rows == 0) return;
+    const double share = rows / (count + rows);
+    for (size_t j = 0; j < means.size(); ++j) {
+      const double away = other_means[j] - means[j];
+      means[j] += away * share;
+      squares[j] += other_squares[j] + away * away * count * share;
+    }
+    count += rows;
+  }
+
+  double count = 0.0;
+  std::vector<double> means, squares;
+};
+
+// Joins the workers' moments in the order of ranks; an idle worker's count for nothing.
+Moments OfAllWorkers(const Moments& mine, BatchShare* share) {
+  const size_t width = mine.means.size();
+  std::vector<double> sent{share->is_idle() ? 0.0 : mine.count};
+  sent.insert(sent.end(), mine.means.begin(), mine.means.end());
+  sent.insert(sent.end(), mine.squares.begin(), mine.squares.end());
+  const std::vector<double> all = share->Gather("statistics of a batch normalization", sent);
+  Moments joined(static_cast<int64_t>(width));
+  for (size_t r = 0; r < share->weights().size(); ++r) {
+    const double* other = all.data() + r * sent.size();
+    joined.Join(other[0], other + 1, other + 1 + width);
+  }
+  return joined;
+}
+
 }  // namespace
 
 int64_t AddBatchNorm(const BatchNorm& norm, bool training, DenseProgram* program) {
@@ -76,45 +114,46 @@ void BatchStatistics::Forward(const SliceRun& slice) const {
   elementwise.squared_deviations(slice.real_rows(), width(), x, mean, mean + width());
 }
 
-// Joins the slices in their order (Chan, Golub & LeVeque, 1979).
+// Joins the slices in their order, and then the workers in theirs.
 void BatchStatistics::BetweenForward(const BatchRun& run) const {
   const int64_t w = width();
   const Vectors vectors = VectorsOf(run, *memory_, w);
   std::memcpy(vectors.new_mean, Extra(run, norm_.mean), FloatBytes(w));
   std::memcpy(vectors.new_variance, Extra(run, norm_.variance), FloatBytes(w));
-  if (run.batch == 0) return;
-  std::vector<double> means(static_cast<size_t>(w), 0.0);
-  std::vector<double> squares(static_cast<size_t>(w), 0.0);
-  double count = 0.0;
+  Moments moments(w);
   for (int64_t s = 0; s < run.slices; ++s) {
     const SliceRun slice(run, s, nullptr);
     const float* mean = slice.partial_sums(memory_->sums);
-    const auto rows = static_cast<double>(slice.real_rows());
-    const double share = rows / (count + rows);
-    for (int64_t j = 0; j < w; ++j) {
-      const double away = mean[j] - means[j];
-      means[j] += away * share;
-      squares[j] += mean[w + j] + away * away * count * share;
-    }
-    count += rows;
+    moments.Join(static_cast<double>(slice.real_rows()), mean, mean + w);
+  }
+  if (run.share != nullptr) moments = OfAllWorkers(moments, run.share);
+  if (moments.count == 0) {  // nobody has rows; those of an idle worker are normalized by any
+    std::memcpy(vectors.mean, vectors.new_mean, FloatBytes(w));
+    for (int64_t j = 0; j < w; ++j) SetScale(norm_, run, vectors.new_variance[j], j, vectors);
+    return;
   }
   const double momentum = norm_.momentum;
   for (int64_t j = 0; j < w; ++j) {
-    vectors.mean[j] = static_cast<float>(means[j]);
-    SetScale(norm_, run, squares[j] / count, j, vectors);
+    vectors.mean[j] = static_cast<float>(moments.means[j]);
+    SetScale(norm_, run, moments.squares[j] / moments.count, j, vectors);
     const auto moved = [&](float old, double now) {
       return static_cast<float>(old * (1.0 - momentum) + now * momentum);
     };
-    vectors.new_mean[j] = moved(vectors.new_mean[j], means[j]);
-    if (run.batch == 1) continue;
-    vectors.new_variance[j] = moved(vectors.new_variance[j], squares[j] / (count - 1.0));
+    vectors.new_mean[j] = moved(vectors.new_mean[j], moments.means[j]);
+    if (moments.count == 1) continue;
+    vectors.new_variance[j] =
+        moved(vectors.new_variance[j], moments.squares[j] / (moments.count - 1.0));
   }
 }
 
 // Means over all rows: of g, and of g (x - mean) inverse^2.
 void BatchStatistics::BetweenBackward(const BatchRun& run) const {
-  if (run.batch == 0) return;
   const int64_t w = width();
+  if (run.share != nullptr) {
+    MeansOfAllWorkers(run);
+    return;
+  }
+  if (run.batch == 0) return;
   const Vectors vectors = VectorsOf(run, *memory_, w);
   float* found = SliceRun(run, 0, nullptr).partial_sums(memory_->sums) + 2 * w;
   SumPartials(run, memory_->sums, 2 * w, false, found);
@@ -122,6 +161,39 @@ void BatchStatistics::BetweenBackward(const BatchRun& run) const {
   for (int64_t j = 0; j < w; ++j) {
     found[j] /= rows;
     found[w + j] *= vectors.inverse[j] * vectors.inverse[j] / rows;
+  }
+}
+
+// Gradients are of this worker's own loss, and count by its weight later: those of the others'
+// losses count by their weights, so they are divided by this worker's.
+void BatchStatistics::MeansOfAllWorkers(const BatchRun& run) const {
+  const int64_t w = width();
+  const std::vector<float>& weights = run.share->weights();
+  std::vector<double> mine(static_cast<size_t>(2 * w + 1), 0.0);
+  mine[2 * w] = run.share->is_idle() ? 0.0 : static_cast<double>(run.batch);
+  for (int64_t s = 0; s < run.slices; ++s) {
+    const float* sums = SliceRun(run, s, nullptr).partial_sums(memory_->sums);
+    for (int64_t j = 0; j < 2 * w; ++j) mine[j] += sums[j];
+  }
+  const std::vector<double> all = run.share->Gather("gradients of a batch normalization", mine);
+  if (run.batch == 0) return;
+  const Vectors vectors = VectorsOf(run, *memory_, w);
+  float* found = SliceRun(run, 0, nullptr).partial_sums(memory_->sums) + 2 * w;
+  std::memset(found, 0, FloatBytes(2 * w));
+  if (run.share->is_idle()) return;  // its gradients count for nothing
+  std::vector<double> sums(static_cast<size_t>(2 * w), 0.0);
+  double rows = 0.0;
+  for (size_t r = 0; r < weights.size(); ++r) {
+    if (weights[r] == 0) continue;
+    const double* other = all.data() + r * mine.size();
+    for (int64_t j = 0; j < 2 * w; ++j) sums[j] += weights[r] * other[j];
+    rows += other[2 * w];
+  }
+  const double divisor = rows * weights[static_cast<size_t>(run.share->rank())];
+  for (int64_t j = 0; j < w; ++j) {
+    const double inverse = vectors.inverse[j];
+    found[j] = static_cast<float>(sums[j] / divisor);
+    found[w + j] = static_cast<float>(sums[w + j] * inverse * inverse / divisor);
   }
 }
 

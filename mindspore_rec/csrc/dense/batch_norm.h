@@ -4,7 +4,8 @@
 // beta).
 //
 // In training mean and variance are those of the batch, which all rows must be there for: one layer
-// ends a stage, and another one begins the next. In evaluation they are the moving ones.
+// ends a stage, and another one begins the next. Of a batch that several workers have they are
+// those of all its rows, with the same bits on all workers. In evaluation they are the moving ones.
 #pragma once
 
 #include <memory>
@@ -52,6 +53,7 @@ class BatchStatistics : public Layer {
 
  private:
   int64_t width() const { return norm_.input.width; }
+  void MeansOfAllWorkers(const BatchRun& run) const;
 
   const BatchNorm norm_;
   const std::shared_ptr<BatchNormMemory> memory_;

@@ -108,9 +108,10 @@ struct None {
   MSREC_INLINE float Gradient(float, float g) { return g; }
 };
 struct Relu {
-  // As MindSpore's: 0 of NaN.
-  MSREC_INLINE float Value(float x) { return x > 0.0f ? x : 0.0f; }
-  MSREC_INLINE float Gradient(float y, float g) { return y > 0.0f ? g : 0.0f; }
+  // NaN of NaN: MindSpore's gives 0, which would hide it from the loss. A comparison with NaN is
+  // false, so these keep it by as many instructions as the other way round.
+  MSREC_INLINE float Value(float x) { return 0.0f > x ? 0.0f : x; }
+  MSREC_INLINE float Gradient(float y, float g) { return y <= 0.0f ? 0.0f : g; }
 };
 struct LeakyRelu {
   MSREC_INLINE float Value(float x) { return x > 0.0f ? x : kLeak * x; }

@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "dense/batch_share.h"
 #include "dense/elementwise.h"
 #include "dense/onednn.h"
 
@@ -67,6 +68,10 @@ struct BatchRun {
   const DenseProgram* program = nullptr;
   bool training = false;  // whether what is saved is kept for a backward pass
   int64_t batch = 0;
+  // Where other workers have rows of the batch, too: this one's share, and the number of its first
+  // row among all.
+  BatchShare* share = nullptr;
+  int64_t first_row = 0;
   int64_t slice_rows = 0;
   int64_t slices = 0;
   float* saved = nullptr;

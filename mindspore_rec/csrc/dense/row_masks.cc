@@ -22,7 +22,7 @@ std::vector<ExtraInput> RowMasks::Extras(int64_t width) const {
 MaskRows RowMasks::Rows(const SliceRun& slice) const {
   if (!any()) return {};
   const int64_t before = *static_cast<const int32_t*>(slice.run().extras[used]);
-  const int64_t first = (slice.first_row() + 1 + before) % count;
+  const int64_t first = (slice.run().first_row + slice.first_row() + 1 + before) % count;
   return {static_cast<const float*>(slice.run().extras[masks]), first < 0 ? first + count : first,
           count};
 }

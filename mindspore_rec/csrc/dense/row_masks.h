@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowMasks: dropout by masks drawn beforehand. Row r of the batch takes mask (r + 1 + used) mod
-// `count`.
+// RowMasks: dropout by masks drawn beforehand. Row r of the batch, that of all workers together,
+// takes mask (r + 1 + used) mod `count`.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,7 @@
 #include "dense/program.h"
 #include "dense/program_registry.h"
 #include "ops/operator.h"
+#include "ops/worker_share.h"
 #include "util/float_mode.h"
 
 namespace msrec {
@@ -88,6 +89,15 @@ std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& progr
   return inputs;
 }
 
+// Tells a run of training which rows of the batch other workers have; returns what it refers to.
+std::unique_ptr<BatchShare> Share(BatchRun* run) {
+  std::unique_ptr<BatchShare> share = TheShare();
+  if (share == nullptr) return nullptr;
+  run->share = share.get();
+  run->first_row = share->RowsBefore(run->batch);
+  return share;
+}
+
 // Throws unless the operator has `others` arguments besides those of ReadInputs.
 void RequireOthers(const Args& args, const DenseProgram& program, int others) {
   args.RequireCount(others + program.inputs() + program.parameters() + program.extras());
@@ -121,6 +131,7 @@ void Forward(const Args& args, bool training) {
   }
   if (training) run.saved = Area(args, at++, "saved", run.batch, program->saved_width());
   run.packed = Packed(args, at, *program);
+  const auto share = training ? Share(&run) : nullptr;
   const DefaultFloatMode float_mode;
   program->Forward(&run, inputs, results);
 }
@@ -199,6 +210,7 @@ MSREC_OP(MsrDenseBackward) {
     }
   }
   run.gradients = msrec::Area(args, at, "gradients", run.batch, program->gradient_width());
+  const auto share = msrec::Share(&run);
   const msrec::DefaultFloatMode float_mode;
   program->Backward(&run, output_gradients, input_gradients);
 }

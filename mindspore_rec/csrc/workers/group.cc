@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workers/group.h"
 
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -40,7 +41,9 @@ void WorkerGroup::BeginStep(int64_t step, const std::vector<int64_t>& samples, b
     }
     sum += static_cast<double>(n);
   }
+  std::vector<int64_t> kept = samples;
   const std::lock_guard<std::mutex> lock(mutex_);
+  samples_ = std::move(kept);
   for (int r = 0; r < size_; ++r) {
     const double share = sum == 0 ? 0.0 : static_cast<double>(samples[r]) / sum;
     weights_[r] = static_cast<float>(summed && samples[r] > 0 ? 1.0 : share);
@@ -57,6 +60,14 @@ std::vector<float> WorkerGroup::weights() const {
 float WorkerGroup::weight() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return weights_[rank_];
+}
+
+int64_t WorkerGroup::RowsBefore(int64_t rows) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (samples_.empty()) return rank_ * rows;
+  const int64_t mine = samples_[rank_];
+  const int64_t before = std::accumulate(samples_.begin(), samples_.begin() + rank_, int64_t{0});
+  return mine > 0 && rows % mine == 0 ? before * (rows / mine) : before;
 }
 
 WorkerGroup* TheGroup() { return the_group.load(std::memory_order_acquire); }

@@ -51,6 +51,9 @@ class WorkerGroup {
   // all where no worker has any, 1 / size() before BeginStep was called; 1 where losses are sums.
   std::vector<float> weights() const;
   float weight() const;
+  // Number of rows of all workers before this worker's first one, where it has `rows`, of each
+  // sample as many. Before BeginStep was called, all have as many.
+  int64_t RowsBefore(int64_t rows) const;
   // Whether this worker has no samples in this step: it takes part in exchanges without keys.
   bool idle() const { return idle_.load(std::memory_order_acquire); }
 
@@ -60,8 +63,9 @@ class WorkerGroup {
   const int size_;
   std::atomic<int64_t> step_{-1};
   std::atomic<bool> idle_{false};
-  mutable std::mutex mutex_;  // of the weights: operators may read them in another thread
+  mutable std::mutex mutex_;  // of weights and samples: operators may read them in another thread
   std::vector<float> weights_;
+  std::vector<int64_t> samples_;  // of the step; empty before BeginStep
 };
 
 // Returns the group of this process, null where it was started without a launcher. It lives as

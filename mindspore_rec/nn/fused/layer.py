@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -12,6 +13,8 @@ from mindspore import Tensor, get_context, nn, ops
 
 from mindspore_rec.checks import check_one_of
 from mindspore_rec.nn.fused.around import cells_around
+from mindspore_rec.nn.fused.cell import ProgramCell
+from mindspore_rec.nn.fused.changed import changed_inside
 from mindspore_rec.nn.fused.library import has_onednn
 from mindspore_rec.nn.fused.program import Columns, Program
 from mindspore_rec.nn.fused.rounding import GradientRounding, Rounding
@@ -29,7 +32,9 @@ class FusedLayer(nn.Cell):
 
     The fused form is used on the CPU, where oneDNN is found. Other devices, `mindspore.export`,
     layers in float16 (`to_float`) and processes without oneDNN use the layers of MindSpore that the
-    cell consists of; both have the same parameters.
+    cell consists of; both have the same parameters. So does a layer if a cell inside has hooks, is
+    in another mode (`set_train(False)`, which freezes a normalization or a dropout) or was
+    replaced, with a `RuntimeWarning` that names the cell.
 
     A subclass sets `in_features`, the widths of its inputs, calls `_fuse` at the end of its
     `__init__`, and in `construct` asks `self.is_fused`. `add_to` describes its fused form.
@@ -51,6 +56,7 @@ class FusedLayer(nn.Cell):
         self.fused_evaluation: Any = None
         self.rounds = Rounding()
         self.rounds_gradient = GradientRounding()
+        self._made_of: list[nn.Cell] = []
 
     def set_compute_dtype(self: _Layer, compute_dtype: str) -> _Layer:
         """Let products read another type, those of the layers in this one too.
@@ -85,6 +91,8 @@ class FusedLayer(nn.Cell):
     def _fuse(self) -> None:
         """Make the fused forms, for training and for evaluation."""
         if has_onednn():
+            if not self._made_of:
+                self.__dict__["_made_of"] = self._cells_inside()
             self.fused_training = self._program(training=True)
             self.fused_evaluation = self._program(training=False)
 
@@ -130,7 +138,37 @@ class FusedLayer(nn.Cell):
         """Whether the fused form is used; the graph compiler asks once for each graph."""
         if self.fused_training is None or not may_fuse(self.cells_in()):
             return False
+        if self._is_changed():
+            return False
         return all(layer.is_fused and layer.compute_dtype == "float32" for layer in self.fuses())
+
+    def _cells_inside(self) -> list[nn.Cell]:
+        """Return the cells that the operator stands for, the layer itself left out."""
+        return [
+            cell
+            for cell in self.cells_in()
+            if cell is not self and not isinstance(cell, (ProgramCell, Rounding, GradientRounding))
+        ]
+
+    def _is_changed(self) -> bool:
+        """Return whether a cell inside computes otherwise than the operator; warn once for each."""
+        found = changed_inside(self, self._cells_inside(), self._made_of)
+        if found is None:
+            return False
+        cell, what = found
+        if not cell.__dict__.get("_mindspore_rec_warned"):
+            cell.__dict__["_mindspore_rec_warned"] = True
+            warnings.warn(
+                f"{type(self).__name__} runs as MindSpore's layers, which are slower, for "
+                f"'{self._path_of(cell)}' in it, of type {type(cell).__name__}, {what}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return True
+
+    def _path_of(self, cell: nn.Cell) -> str:
+        """Return the name of a cell inside, as 'layers.1'."""
+        return next((name for name, each in self.cells_and_names() if each is cell), "")
 
     def fuses(self) -> list[FusedLayer]:
         """Return the other layers that the fused form is made of."""

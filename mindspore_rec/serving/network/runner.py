@@ -12,6 +12,7 @@ import numpy as np
 
 from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
+from mindspore_rec.graph.finite import check_finite
 from mindspore_rec.graph.tensors import TensorSpec, as_input, check_starts
 
 __all__ = ["Lock", "Runner"]
@@ -55,18 +56,25 @@ class Runner(ABC):
         """Return the inputs as arrays, checked where the network's inputs are known.
 
         Raises:
-            TypeError, ValueError: they are not of the network's types and shapes.
+            TypeError, ValueError: they are not of the network's types and shapes, or have numbers
+                that are not finite, which ONNX Runtime would turn into NaN and MindSpore into
+                ordinary predictions.
         """
         if self.inputs is None:
-            return [
+            made = [
                 each.asnumpy() if hasattr(each, "asnumpy") else np.ascontiguousarray(each)
                 for each in given
             ]
+            for place, each in enumerate(made):
+                check_finite(f"input {place}", each)
+            return made
         if len(given) != len(self.inputs):
             names = [spec.name for spec in self.inputs]
             raise ValueError(f"inputs must be {len(names)}, {names}, got {len(given)}")
         made = [as_input(spec, each) for spec, each in zip(self.inputs, given, strict=True)]
         check_starts(self.inputs, made)
+        for spec, each in zip(self.inputs, made, strict=True):
+            check_finite(f"input '{spec.name}'", each)
         return made
 
     def __call__(self, *given: Any) -> Outputs:

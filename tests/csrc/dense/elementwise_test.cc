@@ -102,7 +102,7 @@ TEST(Elementwise, ActivationsAreRight) {
     const std::vector<float> y = Activated(*FindElementwise("base"), a, x);
     for (size_t i = 0; i < x.size(); ++i) {
       if (std::isnan(x[i])) {
-        ASSERT_EQ(std::isnan(y[i]), a != Activation::kRelu) << "MindSpore's relu of NaN is 0";
+        ASSERT_TRUE(std::isnan(y[i])) << "activation " << static_cast<int>(a);
         continue;
       }
       const double exact = Exact(a, static_cast<double>(x[i]));
@@ -152,6 +152,24 @@ TEST(Elementwise, GradientsAreSlopes) {
       if (std::abs(at) < 1e-4) continue;  // rectifiers have a corner
       const double slope = (Exact(a, at + step) - Exact(a, at - step)) / (2 * step);
       ASSERT_NEAR(g[i], 3.0 * slope, 5e-6) << "activation " << static_cast<int>(a) << " at " << at;
+    }
+  }
+}
+
+TEST(Elementwise, ActivationsAndTheirGradientsPassNaNOn) {
+  for (const Elementwise* set : Sets()) {
+    for (const Activation a : {Activation::kNone, Activation::kRelu, Activation::kLeakyRelu,
+                               Activation::kTanh, Activation::kSigmoid}) {
+      std::vector<float> y(37, kNan), g(37, 1.0f);
+      set->activate(a, nullptr, 1, 37, {y.data(), 37});
+      std::vector<float> from_below(37, kNan), above(37, 0.5f);
+      set->activation_gradient(a, 1, 37, {above.data(), 37}, {from_below.data(), 37}, nullptr);
+      set->activation_gradient(a, 1, 37, {y.data(), 37}, {g.data(), 37}, nullptr);
+      for (size_t i = 0; i < y.size(); ++i) {
+        ASSERT_TRUE(std::isnan(y[i])) << set->name << " " << static_cast<int>(a);
+        ASSERT_TRUE(std::isnan(from_below[i])) << set->name << " " << static_cast<int>(a);
+        ASSERT_NE(g[i], 0.0f) << set->name << " " << static_cast<int>(a);
+      }
     }
   }
 }

@@ -110,7 +110,8 @@ TEST_F(DensePrograms, GradientsAreDifferences) {
   }
 }
 
-TEST_F(DensePrograms, ANaNOfOneRowStaysInItsRow) {
+// A number that is computed of a NaN is NaN: no layer may swallow it.
+TEST_F(DensePrograms, ANaNOfOneRowStaysInItsRowAndIsSeenThere) {
   Rng rng(11);
   for (size_t seed = 0; seed < 200 / kFewer; ++seed) {
     const ProgramText text = RandomProgram(&rng, Precision::kFloat32);
@@ -124,8 +125,8 @@ TEST_F(DensePrograms, ANaNOfOneRowStaysInItsRow) {
     for (size_t i = 0; i < text.outputs.size(); ++i) {
       const int64_t width = text.outputs[i].width;
       for (int64_t j = 0; j < 70 * width; ++j) {
-        if (j / width == 5) continue;
-        ASSERT_TRUE(SameBits(&before.outputs[i][j], &after.outputs[i][j], 1));
+        if (j / width == 5 && std::isnan(after.outputs[i][j])) continue;
+        ASSERT_TRUE(SameBits(&before.outputs[i][j], &after.outputs[i][j], 1)) << seed;
       }
     }
   }

@@ -32,8 +32,8 @@ OPTIMIZERS = (
 class Draw:
     """Random choices."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng([seed, 14])
+    def __init__(self, seed: int, stream: int = 14) -> None:
+        self.rng = np.random.default_rng([seed, stream])
 
     def of(self, *values: Any) -> Any:
         return values[self.rng.integers(len(values))]
@@ -86,9 +86,28 @@ def draw_case(seed: int, mode: str = "") -> Case:
         "evict_every": draw.between(2, 5),
         "evict_rows": None,  # instead of every so many steps
     }
+    case["deep"] = _draw_deep(seed, case["rows"])
     if mode:
         case["mode"] = mode
     return case
+
+
+def _draw_deep(seed: int, rows: int) -> dict[str, Any] | None:
+    """Return what an MLP in place of the hidden layer has; by choices of its own, so that the other
+    ones of a seed stay.
+
+    Batches of two or three rows are normalized by a deviation that may be next to nothing: workers
+    and one process then differ by rounding alone, and by as much as one likes.
+    """
+    draw = Draw(seed, 18)
+    if draw.chance(0.4):
+        return None
+    return {
+        "hidden": draw.of([5], [5, 4]),
+        "activation": draw.of("relu", "tanh", "gelu", "leakyrelu"),
+        "batch_norm": draw.chance(0.7) and rows >= 12,
+        "dropout": draw.of(0.0, 0.3, 0.5),
+    }
 
 
 def plain_case(seed: int, table: dict[str, Any] | None = None, **changes: Any) -> Case:
@@ -107,9 +126,13 @@ def plain_case(seed: int, table: dict[str, Any] | None = None, **changes: Any) -
         "optimizers": [{"kind": "SGD", "rate": 0.05, "weight_decay": 0.0}], "clip": None,
         "loss_scale": 1.0, "loss": "mse", "reduction": "mean", "split": "rows", "steps": 5,
         "rows": 5, "universe": 12, "drift": 0, "window": 30, "event_times": False, "evict_every": 2,
-        "evict_rows": None,
+        "evict_rows": None, "deep": None,
     }  # fmt: skip
     return case | changes
+
+
+def _deep(**changes: Any) -> dict[str, Any]:
+    return {"hidden": [5], "activation": "relu", "batch_norm": False, "dropout": 0.0} | changes
 
 
 COMING_BACK = {"steps": 32, "rows": 6, "universe": 14 * 35, "drift": 35, "window": 10}
@@ -131,6 +154,9 @@ SHRUNK = (
     # Rows come back from the tier, ahead of the steps that need them.
     plain_case(-4, {"tier": "ssd", "prefetch": 2, "placement": "owner", "owner": 1}, **COMING_BACK),
     plain_case(-5, {"tier": "redis", "prefetch": 1}, **COMING_BACK),
+    # All rows are normalized together, and those that an idle worker repeats are none of them.
+    plain_case(-7, deep=_deep(batch_norm=True, dropout=0.5), split="worker", rows=9, steps=12),
+    plain_case(-8, deep=_deep(dropout=0.5), rows=7),
 )
 
 
@@ -239,10 +265,12 @@ def steps_of(case: Case) -> Iterator[dict[str, Any]]:
             rng.integers(0, 2, (rows, 1)).astype(np.float32),
         )
         now += int(rng.choice([0, 0, 5, 30, -20]))
+        cuts = rng.random(16)
         yield {
             "columns": columns,
             "event_time": now if case["event_times"] else None,
-            "cuts": np.sort(rng.random(16)),
+            # Sorted, the first few leave nearly all rows to the last worker.
+            "cuts": cuts if case["deep"] else np.sort(cuts),
             "latest": int(rng.integers(0, 16)),  # the worker that has the event time
         }
 
@@ -304,11 +332,14 @@ def simpler_cases(case: Case) -> Iterator[Case]:
                 yield {**case, "optimizers": _replaced(case["optimizers"], place, changed)}
     whole: dict[str, Any] = {
         "clip": None, "loss_scale": 1.0, "loss": "mse", "reduction": "mean", "split": "rows",
-        "event_times": False, "drift": 0, "mode": "graph",
+        "event_times": False, "drift": 0, "mode": "graph", "deep": None,
     }  # fmt: skip
     for name, value in whole.items():
         if case[name] != value:
             yield {**case, name: value}
+    for name, value in _deep().items():
+        if case["deep"] is not None and case["deep"][name] != value:
+            yield {**case, "deep": {**case["deep"], name: value}}
     for name in ("steps", "rows"):
         for fewer in {1, case[name] // 2, case[name] - 1} - {0, case[name]}:
             yield {**case, name: fewer}

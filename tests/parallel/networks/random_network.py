@@ -26,7 +26,7 @@ from mindspore_rec import (
     StaticParameter,
     TableConfig,
 )
-from mindspore_rec.nn import BCEWithLogitsLoss
+from mindspore_rec.nn import MLP, BCEWithLogitsLoss
 from mindspore_rec.nn.lookup import TableLookup
 from mindspore_rec.stream import Batch, BatchSource, split_by_worker
 from tests.parallel.networks.random_case import VOCABULARY, Case, steps_of
@@ -206,13 +206,19 @@ class Network(nn.Cell):
             else:
                 parts.append(LookupPart(mine[0], use, static))
         self.parts = nn.CellList(parts)
-        self.hidden = nn.Dense(sum(part.width for part in parts), 5)
-        self.last = nn.Dense(5, 1)
+        deep, width = case["deep"], sum(part.width for part in parts)
+        self.is_deep = deep is not None
+        self.hidden: nn.Cell = (
+            MLP(width, deep["hidden"], deep["activation"], deep["dropout"], deep["batch_norm"])
+            if deep
+            else nn.Dense(width, 5)
+        )
+        self.last = nn.Dense(deep["hidden"][-1] if deep else 5, 1)
         rng = np.random.default_rng(
             [abs(case["seed"]), 17 + place.worker]
         )  # those of worker 0 count
         for layer in (self.hidden, self.last):
-            for parameter in layer.get_parameters():
+            for parameter in layer.trainable_params():
                 values = rng.normal(0, 0.3, parameter.shape).astype(np.float32)
                 parameter.set_data(Tensor(values))
 
@@ -220,7 +226,8 @@ class Network(nn.Cell):
         found: Any = ()
         for part in self.parts:
             found += (part(keys, small, weights),)
-        return self.last(ops.tanh(self.hidden(ops.concat(found, 1))))
+        hidden = self.hidden(ops.concat(found, 1))
+        return self.last(hidden if self.is_deep else ops.tanh(hidden))
 
 
 def optimizer_of(case: Case, net: Network) -> Any:

@@ -56,6 +56,7 @@ def train(
         mode=ms.GRAPH_MODE if case["mode"] == "graph" else ms.PYNATIVE_MODE,
         pynative_synchronize=case["seed"] % 4 > 0,
     )
+    ms.set_seed(abs(case["seed"]) + 1)  # of the masks of dropouts
     net = Network(case, place)
     scale = None
     if case["loss_scale"] != 1.0:

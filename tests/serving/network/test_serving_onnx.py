@@ -107,6 +107,11 @@ def test_onnx_answers_are_those_of_mindspore(name: str, tmp_path: Path) -> None:
     checkpoint = RecCheckpoint(root, every_steps=2, delta_every_steps=1, data_starts_over=True)
     model.online_train(steps, checkpoint, progress=False)
     expected = [model.predict(*each).asnumpy() for each in asked]
+    bad = batch(3, 7)
+    bad[1][2, 1] = np.nan
+    refusal = r"^input .*'?numbers'?.* must have finite numbers, got nan in row 2, number 1"
+    with pytest.raises(ValueError, match=refusal):
+        model.predict(*bad)
     specs = SPECS
     made = export_network(net.set_train(False), parsed_specs(specs))
     close(net)
@@ -122,6 +127,8 @@ def test_onnx_answers_are_those_of_mindspore(name: str, tmp_path: Path) -> None:
         assert predictor.network is None and predictor.outputs is not None
         assert [str(spec) for spec in predictor.inputs or ()] == specs
         assert [spec.shape for spec in predictor.outputs] == [(-1, expected[0].shape[1])]
+        with pytest.raises(ValueError, match=refusal):
+            predictor.predict(*bad)
         before = predictor.predict(*asked[2])
         for entry in found[1:]:
             if entry.kind == "delta":
