@@ -311,9 +311,7 @@ class RunWriter:
         except Exception:
             logger.warning("announcing %s failed", path, exc_info=True)
 
-    def _fields(
-        self, kind: str, step: int, watermark: int | None
-    ) -> Callable[[], dict[str, Any]]:
+    def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
         """Return a function that gives a manifest's fields, with a new id of the state.
 
         A delta's parent is the newest state at the time of the call.

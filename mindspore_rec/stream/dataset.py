@@ -169,7 +169,7 @@ class StreamingDataset(BatchSource):
             None, and nothing changes, where rows are to be split: there are fewer partitions than
             workers, or the transform learns, for which every worker must see all rows.
         """
-        if self.learns or len(self.source.partitions) < workers:
+        if self.learns or len(self.source.wanted_partitions) < workers:
             return None
         self.source.split_by_worker(worker, workers)
         with self._lock:

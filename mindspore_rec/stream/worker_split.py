@@ -95,7 +95,7 @@ class WorkerSplit(BatchWrapper):
                 raise ValueError(
                     "skip_idle_seconds and max_wait_seconds make batches depend on the time, and "
                     f"they would differ on the workers: leave them out, or have as many partitions "
-                    f"as workers, got {stream.partitions}"
+                    f"as workers, got {stream.wanted_partitions}"
                 )
             if hasattr(stream, "read_alike"):
                 stream.read_alike(worker)
