@@ -153,6 +153,11 @@ class StreamingDataset(BatchSource):
         return True
 
     @property
+    def reads_on(self) -> bool:
+        """True: the stream keeps what it has of a batch."""
+        return True
+
+    @property
     def learns(self) -> bool:
         """Whether the transform learns of the batches."""
         return self._learns and getattr(self._transform, "learns", True)

@@ -30,7 +30,12 @@ from mindspore_rec.stream.partition_split import (
     state_of_partitions,
     with_partitions,
 )
-from mindspore_rec.stream.read_watch import check_read, still_waiting, without_signals
+from mindspore_rec.stream.read_watch import (
+    ReadLaterError,
+    check_read,
+    still_waiting,
+    without_signals,
+)
 from mindspore_rec.stream.source_checks import (
     STATE_VERSION,
     check_limits,
@@ -202,6 +207,7 @@ class StreamSource:
         self._schema: str | None = None
         self._pending: list[pa.RecordBatch] = []
         self._rows_pending = 0
+        self._first_row: float | None = None  # when the first of them was taken
         self._decided = 0
         self._ahead: list[Decision] = []  # made, to take effect after the message taken in part
         self._batches = 0
@@ -420,6 +426,8 @@ class StreamSource:
             try:
                 if not reason and self._fill():
                     return self._hand_out()
+            except ReadLaterError:
+                raise
             except BaseException:  # Ctrl-C for example, maybe between taking rows and keeping them
                 self._rewind()
                 raise
@@ -431,7 +439,7 @@ class StreamSource:
         assert self._fetcher is not None
         self._fetcher.stop()
         self._fetcher = None
-        self._pending, self._rows_pending = [], 0
+        self._drop_pending()
         states = list(self._states)
         self.load_state_dict(states[-1])
         self._states.extend(states)
@@ -485,7 +493,6 @@ class StreamSource:
 
     def _fill(self) -> bool:
         """Take rows until a batch is complete; return False if the stream ends before."""
-        first_row: float | None = None
         while self._rows_pending < self.batch_size:
             with self._changed:
                 replayed = self._replay()
@@ -496,7 +503,7 @@ class StreamSource:
                     continue
                 rows = self._take()
                 if rows is None:
-                    if self._wait(first_row):
+                    if self._wait():
                         return True
                     if self.stop_reason:
                         return False
@@ -505,7 +512,7 @@ class StreamSource:
                 self._pending.append(rows)
                 self._rows_pending += rows.num_rows
                 self._last_row = time.monotonic()
-                first_row = first_row or self._last_row
+                self._first_row = self._first_row or self._last_row
         return True
 
     def _take(self) -> pa.RecordBatch | None:
@@ -578,9 +585,9 @@ class StreamSource:
             return current in fetcher.behind
         return offset < self._first_ends.get(current, 0)
 
-    def _wait(self, first_row: float | None) -> bool:
+    def _wait(self) -> bool:
         """Wait for messages; return True if the batch is to end incomplete."""
-        fetcher = self._fetcher
+        fetcher, first_row = self._fetcher, self._first_row
         assert fetcher is not None
         if fetcher.error is not None:
             raise fetcher.error
@@ -621,14 +628,18 @@ class StreamSource:
             if self._rows_pending and live and self._stop_when.keeps_rest(self.stop_reason):
                 self._decide("cut")
                 return True
-            self._pending, self._rows_pending = [], 0
+            self._drop_pending()
             return False
         until = min(until, self._stop_when.next_look(now, self._began, self._last_row))
         self._changed.wait(max(until - now, 0.001))
         return False
 
+    def _drop_pending(self) -> None:
+        self._pending, self._rows_pending, self._first_row = [], 0, None
+
     def _hand_out(self) -> pa.RecordBatch:
-        pieces, self._pending, self._rows_pending = self._pending, [], 0
+        pieces = self._pending
+        self._drop_pending()
         batch = join_rows(pieces)
         self._batches += 1
         self._rows += batch.num_rows

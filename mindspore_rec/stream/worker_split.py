@@ -107,6 +107,11 @@ class WorkerSplit(BatchWrapper):
         workers = self._worker()[1]
         return length if length is None or self.by != "batches" else -(-length // workers)
 
+    @property
+    def reads_on(self) -> bool:
+        """Whether the source does, and each of its batches is one of this object's."""
+        return self.by != "batches" and self.source.reads_on
+
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass of this worker's batches."""
         worker, workers = self._worker()
