@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -76,11 +77,16 @@ def dataset(topic: MemoryTopic) -> StreamingDataset:
 
 
 class Ends(Callback):
-    """Notes the steps; ends the training once a condition of them holds, or too late."""
+    """Notes the steps; ends the training when a condition of them holds while it waits.
+
+    Attributes:
+        step: the last one.
+        seconds: time from the last step until the condition held.
+    """
 
     def __init__(self, condition: Callable[[int], bool]) -> None:
         super().__init__()
-        self.step, self.condition, self.seconds = 0, condition, 0.0
+        self.step, self.condition, self.seconds = 0, condition, math.inf
         self._quiet = time.monotonic()
 
     def on_train_step_end(self, run_context: Any) -> None:
@@ -88,8 +94,8 @@ class Ends(Callback):
         self._quiet = time.monotonic()
 
     def on_train_wait(self, run_context: Any) -> None:
-        self.seconds = time.monotonic() - self._quiet
         if self.condition(self.step):
+            self.seconds = time.monotonic() - self._quiet
             raise KeyboardInterrupt
 
 
