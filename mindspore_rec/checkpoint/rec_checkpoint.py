@@ -52,11 +52,13 @@ class RecCheckpoint(Callback):
     copied. A new full checkpoint is merged from the last one and its deltas in another thread;
     checkpoints older than the `keep` newest full ones are then removed.
 
-    The callback runs after all other callbacks of a step. The state consists of tables (rows,
-    optimizer state, counters), dense parameters, optimizer, position in the data, the random number
-    generators of Python, NumPy and MindSpore, and `states`. A training that is resumed from it has
-    the same bits as one that was never interrupted, if its data and callbacks depend on nothing
-    else. (Eviction by capacity chooses victims from random samples, which differ after a restart.)
+    The callback runs after all other callbacks of a step. What changes without a step, such as rows
+    that are erased after `restore()`, is saved with the next step, or when training ends. The state
+    consists of tables (rows, optimizer state, counters), dense parameters, optimizer, position in
+    the data, the random number generators of Python, NumPy and MindSpore, and `states`. A training
+    that is resumed from it has the same bits as one that was never interrupted, if its data and
+    callbacks depend on nothing else. (Eviction by capacity chooses victims from random samples,
+    which differ after a restart.)
 
     The training data must be a source of batches with a state (a `StreamingDataset`, or a
     `BatchWrapper` of one such as `FeatureBatches`), or start anew with each run and have a length:
@@ -115,7 +117,8 @@ class RecCheckpoint(Callback):
 
     Attributes:
         directory: directory of the run.
-        step: number of training steps since the run began, over all restarts.
+        step: number of training steps since the run began, over all restarts, and of saves at a
+            training's end of what had changed since its last step was saved.
         saves: a `Save` of each checkpoint that this object wrote.
         failures: number of writes that failed.
         scrub_rounds: number of times that all rows have been compared in the present training.
@@ -387,13 +390,19 @@ class RecCheckpoint(Callback):
     def on_train_end(self, run_context: RunContext) -> None:
         """Save the last state, and wait until it is written.
 
+        Rows, limits or weights that changed after the last step's save, or after `restore()` in a
+        training without any step, are saved as of one step more.
+
         Raises:
             OSError: it cannot be written.
         """
+        run = run_context.original_args()
         try:
             self._writer.finish_write()
+            if self.step == self._writer.saved_step and self._has_unsaved(run):
+                self.step += 1  # a state of this step is there
             if self.step != self._writer.saved_step:
-                self._save(run_context.original_args(), full=False)
+                self._save(run, full=False)
                 self._writer.finish_write()
             if self.step != self._writer.saved_step:
                 raise OSError(f"the state of step {self.step} could not be saved; see the log")
@@ -401,6 +410,10 @@ class RecCheckpoint(Callback):
             self._network.wait()
         finally:
             self._close()
+
+    def _has_unsaved(self, run: Any) -> bool:
+        self._writer.finish_merge()  # which may remove the checkpoint that is looked at
+        return self._writer.has_unsaved(run.train_network)
 
     def __exit__(self, *error: Any) -> None:
         """Stop writing after a training that failed."""
