@@ -41,6 +41,9 @@ from mindspore_rec.parallel.group import worker_group
 __all__ = ["RecCheckpoint", "Save"]
 
 
+_RETRY_SECONDS = 5.0  # after a failed write, while a stream is silent
+
+
 class RecCheckpoint(Callback):
     """Callback that saves the whole state of a training at intervals, in the background.
 
@@ -49,11 +52,13 @@ class RecCheckpoint(Callback):
     copied. A new full checkpoint is merged from the last one and its deltas in another thread;
     checkpoints older than the `keep` newest full ones are then removed.
 
-    The callback runs after all other callbacks of a step. The state consists of tables (rows,
-    optimizer state, counters), dense parameters, optimizer, position in the data, the random number
-    generators of Python, NumPy and MindSpore, and `states`. A training that is resumed from it has
-    the same bits as one that was never interrupted, if its data and callbacks depend on nothing
-    else. (Eviction by capacity chooses victims from random samples, which differ after a restart.)
+    The callback runs after all other callbacks of a step. What changes without a step, such as rows
+    that are erased after `restore()`, is saved with the next step, or when training ends. The state
+    consists of tables (rows, optimizer state, counters), dense parameters, optimizer, position in
+    the data, the random number generators of Python, NumPy and MindSpore, and `states`. A training
+    that is resumed from it has the same bits as one that was never interrupted, if its data and
+    callbacks depend on nothing else. (Eviction by capacity chooses victims from random samples,
+    which differ after a restart.)
 
     The training data must be a source of batches with a state (a `StreamingDataset`, or a
     `BatchWrapper` of one such as `FeatureBatches`), or start anew with each run and have a length:
@@ -63,6 +68,8 @@ class RecCheckpoint(Callback):
 
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged,
     training continues, and the next delta has all changes since the last one that was written.
+    While a stream has no messages, intervals in seconds go on, and a failed delta is tried again
+    after 5 seconds; intervals in steps wait for the next step.
 
     Several workers (see `mindspore_rec.launch`) write one run together, each the rows that it has,
     and any number of workers goes on from it. A write that fails on one fails on all. Random
@@ -110,7 +117,8 @@ class RecCheckpoint(Callback):
 
     Attributes:
         directory: directory of the run.
-        step: number of training steps since the run began, over all restarts.
+        step: number of training steps since the run began, over all restarts, and of saves at a
+            training's end of what had changed since its last step was saved.
         saves: a `Save` of each checkpoint that this object wrote.
         failures: number of writes that failed.
         scrub_rounds: number of times that all rows have been compared in the present training.
@@ -198,6 +206,8 @@ class RecCheckpoint(Callback):
         self._writer = RunWriter(self.directory, self.keep, described, announce, keep_digests)
         self._network = NetworkProcess(self.directory, described)
         self._began = 0  # self.step when this training began
+        self._tried, self._tried_at = -1, 0.0  # the last save's step and time
+        self._merged = -1  # step at which a full checkpoint was due last
         self._restored: tuple[Any, Path] | None = None  # state of the data, until training begins
         self._lock: FileLock | None = None  # of worker 0
         self._team = ALONE
@@ -304,7 +314,8 @@ class RecCheckpoint(Callback):
         self._team.each(lambda: self._check_data(run.train_dataset))
         self._team.each(self._open)
         try:
-            self._began = self.step
+            self._began = self._merged = self.step
+            self._tried = -1
             self._data.begin(run.train_dataset)
             self._writer.begin(group)
             if not self._writer.has_state:
@@ -339,6 +350,27 @@ class RecCheckpoint(Callback):
         if save:
             self._save(run, full)
 
+    def on_train_wait(self, run_context: RunContext) -> None:
+        """Save while a stream is silent what is due by the clock, and what could not be written.
+
+        The training calls it several times a second while it waits for data; of several workers all
+        call it together.
+        """
+        due = self._due_while_waiting
+        save, full = due() if self._team.workers == 1 else self._team.told(lambda: list(due()))
+        if save:
+            self._save(run_context.original_args(), full)
+
+    def _due_while_waiting(self) -> tuple[bool, bool]:
+        """Return whether to save now, between two steps, and whether a full checkpoint."""
+        writer, now = self._writer, time.monotonic()
+        if writer.busy:
+            return False, False
+        failed = writer.saved_step < self._tried and now >= self._tried_at + _RETRY_SECONDS
+        full = self._full.by_clock and self._full.due(self.step, now) and self._merged != self.step
+        delta = self._delta.by_clock and self._delta.due(self.step, now)
+        return full or (writer.saved_step != self.step and (delta or failed)), full
+
     def _due(self) -> tuple[bool, bool]:
         """Return whether to save now, and whether a full checkpoint: on all workers alike.
 
@@ -358,13 +390,19 @@ class RecCheckpoint(Callback):
     def on_train_end(self, run_context: RunContext) -> None:
         """Save the last state, and wait until it is written.
 
+        Rows, limits or weights that changed after the last step's save, or after `restore()` in a
+        training without any step, are saved as of one step more.
+
         Raises:
             OSError: it cannot be written.
         """
+        run = run_context.original_args()
         try:
             self._writer.finish_write()
+            if self.step == self._writer.saved_step and self._has_unsaved(run):
+                self.step += 1  # a state of this step is there
             if self.step != self._writer.saved_step:
-                self._save(run_context.original_args(), full=False)
+                self._save(run, full=False)
                 self._writer.finish_write()
             if self.step != self._writer.saved_step:
                 raise OSError(f"the state of step {self.step} could not be saved; see the log")
@@ -372,6 +410,10 @@ class RecCheckpoint(Callback):
             self._network.wait()
         finally:
             self._close()
+
+    def _has_unsaved(self, run: Any) -> bool:
+        self._writer.finish_merge()  # which may remove the checkpoint that is looked at
+        return self._writer.has_unsaved(run.train_network)
 
     def __exit__(self, *error: Any) -> None:
         """Stop writing after a training that failed."""
@@ -381,8 +423,10 @@ class RecCheckpoint(Callback):
         self._writer.save(run.train_network, self.step, lambda: self._all_states(run), full)
         now = time.monotonic()
         self._delta.restart(now)
+        self._tried, self._tried_at = self.step, now
         if full:
             self._full.restart(now)
+            self._merged = self.step
 
     def _all_states(self, run: Any) -> dict[str, Any]:
         objects = {name: each.state_dict() for name, each in self._states.items()}

@@ -19,6 +19,7 @@ from mindspore_rec.checkpoint.merge import merge_chain
 from mindspore_rec.checkpoint.run_directory import chain_of_all, remove_old
 from mindspore_rec.checkpoint.snapshot import Delta, write_full
 from mindspore_rec.checkpoint.team import ALONE, Team
+from mindspore_rec.checkpoint.unsaved import has_unsaved
 from mindspore_rec.checkpoint.worker import Worker
 from mindspore_rec.checkpoint.write import summary, write_checkpoint
 from mindspore_rec.nn.embedding import tables_of
@@ -234,6 +235,21 @@ class RunWriter:
             self._written(failed.path, written, failed.stall_seconds, failed.write_seconds)
         self._failed = None
 
+    def has_unsaved(self, cell: nn.Cell) -> bool:
+        """Return whether something has changed, on any worker, since the newest state was saved.
+
+        Call `finish_write` before.
+        """
+        names = [entry_name(self.saved_step, kind) for kind in ("delta", "full")]
+
+        def differs() -> bool:
+            path = next(self._directory / n for n in names if (self._directory / n).is_dir())
+            tables = {table.name: table for table in tables_of(cell)}
+            marks = {name: table.marks.held(_HOLDER) or 0 for name, table in tables.items()}
+            return has_unsaved(cell, tables, marks, entry_at(path))
+
+        return any(self._team.all(differs))
+
     def finish_merge(self) -> None:
         """Wait for the full checkpoint that is being merged."""
         if self._merger is not None:
@@ -311,9 +327,7 @@ class RunWriter:
         except Exception:
             logger.warning("announcing %s failed", path, exc_info=True)
 
-    def _fields(
-        self, kind: str, step: int, watermark: int | None
-    ) -> Callable[[], dict[str, Any]]:
+    def _fields(self, kind: str, step: int, watermark: int | None) -> Callable[[], dict[str, Any]]:
         """Return a function that gives a manifest's fields, with a new id of the state.
 
         A delta's parent is the newest state at the time of the call.

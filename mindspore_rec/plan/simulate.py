@@ -174,8 +174,7 @@ class _Run:
         aged = row_bytes + 2 * DIGEST_BYTES  # a row remembers in which sum it is, too
         admission = list(dict.fromkeys(choices.admission))
         self.by_steps = [AgeSweep(admission, digested)] + [
-            AgeSweep(admission, aged, idle, "steps")
-            for idle in dict.fromkeys(choices.idle_steps)
+            AgeSweep(admission, aged, idle, "steps") for idle in dict.fromkeys(choices.idle_steps)
         ]
         self.by_seconds = [
             AgeSweep(admission, aged, idle, "seconds")

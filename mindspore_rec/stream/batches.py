@@ -11,7 +11,7 @@ from typing import Any
 
 from mindspore_rec.stream.worker_states import join_states, states_in
 
-__all__ = ["Batch", "BatchSource", "BatchWrapper"]
+__all__ = ["LATER", "Batch", "BatchSource", "BatchWrapper"]
 
 _STATES_KEPT = 1024
 
@@ -48,6 +48,11 @@ class Batch:
         if self.names is None:
             return self.columns
         return dict(zip(self.names, self.columns, strict=True))
+
+
+LATER = Batch(
+    ()
+)  # stands for a batch that a stream has not yet, where the reader goes on meanwhile
 
 
 class BatchSource(ABC):
@@ -150,6 +155,12 @@ class BatchSource(ABC):
     def covered_streams(self) -> list[Any]:
         """Return the objects whose position in a stream is part of `state_dict`."""
         return []
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether `read()` may be called anew after an exception out of its iterator, and then
+        yields the batch that it did not: so of streams and their wrappers."""
+        return False
 
     @property
     def reads_in_pipeline(self) -> bool:
@@ -324,6 +335,11 @@ class BatchWrapper(BatchSource):
     def covered_streams(self) -> list[Any]:
         """Return the streams whose position is part of the source's state."""
         return self.source.covered_streams()
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether the source does, and this object reads it in no way of its own."""
+        return type(self).read is BatchWrapper.read and self.source.reads_on
 
     @property
     def reads_in_pipeline(self) -> bool:

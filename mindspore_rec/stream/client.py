@@ -45,6 +45,12 @@ class LogClient(Protocol):
     def partitions(self) -> list[int]:
         """Return the topic's partitions in ascending order."""
 
+    def topic_id(self) -> str | None:
+        """Return what tells the topic from one of the same name that was made later, if anything.
+
+        A client without this method is taken for one that does not know.
+        """
+
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return by partition the offset of the first message kept, and the one after the last."""
 

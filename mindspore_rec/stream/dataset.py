@@ -153,6 +153,11 @@ class StreamingDataset(BatchSource):
         return True
 
     @property
+    def reads_on(self) -> bool:
+        """True: the stream keeps what it has of a batch."""
+        return True
+
+    @property
     def learns(self) -> bool:
         """Whether the transform learns of the batches."""
         return self._learns and getattr(self._transform, "learns", True)
@@ -169,7 +174,7 @@ class StreamingDataset(BatchSource):
             None, and nothing changes, where rows are to be split: there are fewer partitions than
             workers, or the transform learns, for which every worker must see all rows.
         """
-        if self.learns or len(self.source.partitions) < workers:
+        if self.learns or len(self.source.wanted_partitions) < workers:
             return None
         self.source.split_by_worker(worker, workers)
         with self._lock:

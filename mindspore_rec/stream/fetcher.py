@@ -16,6 +16,7 @@ from mindspore_rec.feature.columns import MAX_EVENT_TIME
 from mindspore_rec.stream.client import LogClient, Message
 from mindspore_rec.stream.formats import BadMessageError, Decoded, Format
 from mindspore_rec.stream.interleave import BadEntry, Block, Interleaver, Sequence
+from mindspore_rec.stream.topic_watch import TopicWatch
 
 __all__ = ["Fetcher", "Limits"]
 
@@ -59,6 +60,7 @@ class Fetcher:
         buffer_bytes: a partition with more than its share of these waiting is not read on.
         sequence_of: the sequence of a message; None where there are none.
         first_ends: by partition, the offset after the last message when reading begins.
+        watch: notices new partitions, which the interleaver then waits for.
 
     Attributes:
         error: what ended the thread, or None.
@@ -77,6 +79,7 @@ class Fetcher:
         buffer_bytes: int,
         sequence_of: Callable[[Message], Sequence | None] | None,
         first_ends: Mapping[int, int],
+        watch: TopicWatch,
     ) -> None:
         self.error: BaseException | None = None
         self.ends: dict[int, int] = {}
@@ -86,10 +89,11 @@ class Fetcher:
         self._limits = limits
         self._interleaver = interleaver
         self._changed = changed
-        self._share = max(1, buffer_bytes // len(interleaver.partitions))
+        self._buffer = buffer_bytes
         self._sequence_of = sequence_of
-        self._next = dict(interleaver.offsets)
+        self._next = {**interleaver.offsets, **interleaver.waiting}
         self._first_ends = first_ends
+        self._watch = watch
         self.behind = {p for p, end in first_ends.items() if self._next[p] < end}
         self._undecoded: dict[int, list[Message]] = {}  # by partition; it is not read on meanwhile
         self._stop = threading.Event()
@@ -111,6 +115,7 @@ class Fetcher:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
+                self._expect_new()
                 full = self._full()
                 wait = 0.1 if self._undecoded.keys() <= full else 0.0
                 found = self._client.poll(wait, sorted(full | self._undecoded.keys()))
@@ -130,6 +135,22 @@ class Fetcher:
                 self.error = error
                 self._changed.notify_all()
 
+    def _expect_new(self) -> None:
+        """Read further partitions too: those that the topic has got, those that a journal names."""
+        order = self._interleaver
+        new = self._watch.new_partitions(self._next)
+        with self._changed:
+            for p in new:
+                if p not in order.waiting and p not in order.offsets:
+                    order.expect(p, 0)
+            if len(order.offsets) + len(order.waiting) == len(self._next):
+                return
+            for p, offset in {**order.offsets, **order.waiting}.items():
+                self._next.setdefault(p, offset)
+        # From what was decoded last: the client notes again what it had skipped behind that.
+        behind = {p: messages[-1].offset + 1 for p, messages in self._undecoded.items()}
+        self._client.seek({**self._next, **behind})
+
     def _is_read(self, partition: int) -> bool:
         """Return whether a partition has been read up to its `first_ends`."""
         if partition in self._undecoded:
@@ -139,11 +160,10 @@ class Fetcher:
     def _full(self) -> set[int]:
         """Return the partitions with enough waiting, which pause until half of it is taken."""
         with self._changed:
-            waiting = {p: self._interleaver.waiting_bytes(p) for p in self._interleaver.partitions}
+            waiting = {p: self._interleaver.waiting_bytes(p) for p in self._next}
+        share = max(1, self._buffer // len(waiting))
         self.paused = {
-            p
-            for p, size in waiting.items()
-            if size > (self._share // 2 if p in self.paused else self._share)
+            p for p, size in waiting.items() if size > (share // 2 if p in self.paused else share)
         }
         return self.paused
 

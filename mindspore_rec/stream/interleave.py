@@ -5,7 +5,7 @@ Partitions take turns, each of so many messages, duplicates not counted; who has
 for. So the order is a function of what the partitions contain, whatever came first over the
 network, and what one sender dealt out to the partitions in turn comes in its order, also where it
 sent some of it twice. Where a partition may be idle for long the caller may let it leave and join,
-and has to remember when it did (`journal.py`).
+and add one that the topic has got meanwhile; it has to remember when it did (`journal.py`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ class Interleaver:
         turn: messages of a turn, at least 1.
 
     Attributes:
+        partitions: those that take turns, ascending.
         offsets: by partition, the message that is next.
+        waiting: partitions that take no turns yet, with the message at which each begins.
         row: rows already taken of the message that is next in the partition that has the turn.
         idle: partitions that the turn leaves out.
         taken: messages taken in the stream's life.
@@ -103,9 +105,10 @@ class Interleaver:
     """
 
     def __init__(self, partitions: list[int], turn: int) -> None:
-        self.partitions = partitions
+        self.partitions = list(partitions)
         self.turn = turn
         self.offsets = dict.fromkeys(partitions, 0)
+        self.waiting: dict[int, int] = {}
         self._begun: dict[int, int] = {}  # rows taken of a partition's next message, if any
         self.idle: set[int] = set()
         self.taken = 0
@@ -118,6 +121,23 @@ class Interleaver:
         self.on_bad: Callable[[int, BadEntry], None] | None = None
         self.on_good: Callable[[int], None] = _nothing
         self.on_missing: Callable[[int, int, int], None] | None = None
+
+    # ---- partitions that come later
+
+    def expect(self, partition: int, offset: int) -> None:
+        """Take blocks of a further partition, from an offset on, which has no turn until `add`."""
+        self.waiting[partition] = offset
+        self._blocks[partition] = deque()
+
+    def add(self, partition: int) -> None:
+        """Give a waiting partition turns from now on, the first one at once.
+
+        No message of the partition that has the turn may be taken in part.
+        """
+        self.offsets[partition] = self.waiting.pop(partition)
+        self.last[partition] = {}
+        self.partitions = sorted([*self.partitions, partition])
+        self._at, self._used = self.partitions.index(partition), 0
 
     # ---- blocks
 

@@ -14,16 +14,17 @@ from mindspore_rec.sync import sync
 
 __all__ = ["Decision", "Journal"]
 
-KINDS = ("leave", "join", "cut")
+KINDS = ("leave", "join", "cut", "add")
 
 
 class Decision(NamedTuple):
-    """Decision that depended on time.
+    """Decision that depended on time, or on when a topic got another partition.
 
     Args:
         taken: number of messages that the stream had taken in its life before the decision.
         kind: "leave": the partition is idle, the turn goes round without it; "join": it is back;
-            "cut": the batch ends here, short of its size.
+            "cut": the batch ends here, short of its size; "add": the partition, which the topic had
+            not when the stream began, takes turns from now on.
         partition: number of the partition; -1 for "cut".
     """
 
@@ -60,6 +61,7 @@ class Journal:
         self._path = None if path is None else Path(path)
         self._decisions: list[Decision] = []
         self._checksums = [0]  # of none, one, two, ... of them
+        self._added = [0]  # how many of these are "add"
         self._length = 0  # bytes of the file that are decisions
         self._named = False  # whether the file's name is on disk for certain
         if self._path is None:
@@ -97,6 +99,13 @@ class Journal:
             return self
         return Journal(self._path.with_name(f"{self._path.name}.{worker}-of-{workers}"))
 
+    def in_memory(self) -> Journal:
+        """Return a journal of the same decisions, to which others are added in memory only."""
+        copy = Journal()
+        for decision in self._decisions:
+            copy.append(decision)
+        return copy
+
     def append(self, decision: Decision) -> None:
         """Append a decision, which is on disk when this returns.
 
@@ -111,9 +120,14 @@ class Journal:
         """Return a CRC32 of the first so many decisions."""
         return self._checksums[decisions]
 
+    def added(self, decisions: int) -> int:
+        """Return how many of the first so many decisions have added a partition."""
+        return self._added[decisions]
+
     def _add(self, decision: Decision) -> None:
         self._decisions.append(decision)
         self._checksums.append(zlib.crc32(_line(decision), self._checksums[-1]))
+        self._added.append(self._added[-1] + (decision.kind == "add"))
 
     def _write(self, path: Path, line: bytes) -> None:
         with open(path, "ab") as file:

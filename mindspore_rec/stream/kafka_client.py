@@ -15,6 +15,9 @@ from mindspore_rec.stream.kafka_writer import KafkaWriter
 __all__ = ["KafkaClient", "KafkaWriter", "ensure_topic"]
 
 
+_METADATA_SECONDS = 30
+
+
 class KafkaClient:
     """Reader of partitions by offsets of the caller's: no consumer group, nothing committed.
 
@@ -41,6 +44,7 @@ class KafkaClient:
             "max_poll_records": 5000,
             "metrics_enabled": False,
             "bootstrap_timeout_ms": int(PATIENCE * 1000),
+            "metadata_max_age_ms": _METADATA_SECONDS * 1000,  # in which new partitions are noticed
             **(options or {}),
             "bootstrap_servers": brokers,
             "group_id": None,
@@ -68,6 +72,11 @@ class KafkaClient:
                 raise ValueError(f"topic must exist, and the brokers have no {self.topic!r}")
             time.sleep(0.1)
 
+    def topic_id(self) -> str | None:
+        """Return Kafka's id of the topic as of the last metadata; None before Kafka 2.8."""
+        known = self._consumer._cluster.topic_id(self.topic)
+        return None if known is None or known.int == 0 else str(known)
+
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the first offset and the one after the last, by partition."""
         places = [self._place(p) for p in partitions]
@@ -77,6 +86,7 @@ class KafkaClient:
 
     def seek(self, offsets: Mapping[int, int]) -> None:
         """Read these partitions from these offsets on."""
+        self._consumer.resume(*map(self._place, self._paused))  # or they stay paused
         self._assigned = sorted(offsets)
         self._paused = set()
         self._next = dict(offsets)

@@ -19,6 +19,8 @@ class MemoryTopic:
     Args:
         partitions: how many, at least 1 (default 1).
         topic: its name (default "memory").
+        topic_id: what tells it from a topic of the same name that was made anew, as Kafka's id of a
+            topic does (default: None, nothing).
 
     Raises:
         ValueError: `partitions` is out of range.
@@ -33,11 +35,20 @@ class MemoryTopic:
         [b'first']
     """
 
-    def __init__(self, partitions: int = 1, topic: str = "memory") -> None:
+    def __init__(
+        self, partitions: int = 1, topic: str = "memory", topic_id: str | None = None
+    ) -> None:
         count = check_int("partitions", partitions, 1, 1 << 20)
         self.topic = topic
+        self.topic_id = topic_id
         self._logs: list[list[Message]] = [[] for _ in range(count)]
         self._changed = threading.Condition()
+
+    def add_partitions(self, count: int = 1) -> None:
+        """Add so many partitions, at least 1; readers notice them within a few seconds."""
+        number = check_int("count", count, 1, 1 << 20)
+        with self._changed:
+            self._logs.extend([] for _ in range(number))
 
     def append(
         self,
@@ -81,6 +92,10 @@ class MemoryClient:
     def partitions(self) -> list[int]:
         """Return the topic's partitions."""
         return list(range(len(self._log._logs)))
+
+    def topic_id(self) -> str | None:
+        """Return the topic's `topic_id`."""
+        return self._log.topic_id
 
     def bounds(self, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the first offset and the one after the last, by partition."""

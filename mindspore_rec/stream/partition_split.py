@@ -6,7 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["merged_state", "partitions_of", "row_share", "state_of", "state_of_partitions"]
+__all__ = [
+    "merged_state",
+    "partitions_of",
+    "row_share",
+    "state_of",
+    "state_of_partitions",
+    "with_partitions",
+]
 
 
 def partitions_of(worker: int, workers: int, partitions: Sequence[int]) -> list[int]:
@@ -55,6 +62,7 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     ):
         return dict(states[0])  # all have read the same
     _check_mergeable(states)
+    ids = [state["topic_id"] for state in states if state.get("topic_id") is not None]
     orders = [state["order"] for state in states]
     partitions = sorted(p for state in states for p in state["partitions"])
     begun = {p: rows for order in orders for p, rows in _begun(order).items()}
@@ -83,6 +91,7 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "dead_share": None,
         "schema": schemas[0] if schemas else None,
         "order": order,
+        **({"topic_id": ids[0]} if ids else {}),
     }
 
 
@@ -155,6 +164,22 @@ def state_of_partitions(
     }
 
 
+def with_partitions(state: Mapping[str, Any], offsets: Mapping[int, int]) -> dict[str, Any]:
+    """Return a state with further partitions, which begin at offsets and take turns from there on.
+
+    Args:
+        state: of a stream, as of `StreamSource`.
+        offsets: by partition that is not in the state, its first message.
+    """
+    order = state["order"]
+    begins = {str(p): offset for p, offset in offsets.items()}
+    return {
+        **state,
+        "partitions": sorted([*state["partitions"], *offsets]),
+        "order": {**order, "offsets": {**order["offsets"], **begins}},
+    }
+
+
 _COUNTS = ("taken", "duplicates", "missing")
 
 
@@ -165,7 +190,14 @@ def _check_mergeable(states: Sequence[Mapping[str, Any]]) -> None:
     partitions = [p for state in states for p in state["partitions"]]
     if len(set(partitions)) < len(partitions):
         raise ValueError(f"states must be of different partitions, got {sorted(partitions)}")
-    if any(state["decisions"] for state in states):
+    ids = {state["topic_id"] for state in states if state.get("topic_id") is not None}
+    if len(ids) > 1:
+        raise ValueError(
+            f"states must be of one topic {states[0]['topic']!r}, and are of two of this name, one "
+            f"made after the other: {sorted(ids)}"
+        )
+    # That a partition was added is in the state; when others left and joined is in the journal.
+    if any(state["decisions"] > state.get("decisions_added", 0) for state in states):
         raise ValueError(
             "skip_idle_seconds and max_wait_seconds have decided what batches are, and their "
             "journal is of the partitions as they were: go on with as many workers as before"

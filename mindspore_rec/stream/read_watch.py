@@ -16,6 +16,7 @@ from typing import Any
 
 __all__ = [
     "ReadGivenUpError",
+    "ReadLaterError",
     "ReadWatch",
     "check_read",
     "reading",
@@ -30,6 +31,13 @@ _watches: list[ReadWatch] = []
 
 class ReadGivenUpError(Exception):
     """Raised out of a stream that waits for messages, when the training ends meanwhile."""
+
+
+class ReadLaterError(Exception):
+    """Raised out of a stream that waits for messages, by a reader that asks again later.
+
+    The stream keeps what it has of the batch. Only a source with `reads_on` may be left so.
+    """
 
 
 class ReadWatch:
@@ -69,7 +77,7 @@ def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
 
     Args:
         on_wait: function that a stream calls several times a second while it waits for messages;
-            it may raise `ReadGivenUpError` or KeyboardInterrupt. Default: None.
+            it may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt. Default: None.
     """
     before = getattr(_local, "reading", False), getattr(_local, "on_wait", None)
     _local.reading, _local.on_wait = True, on_wait
@@ -84,6 +92,7 @@ def still_waiting() -> None:
 
     Raises:
         ReadGivenUpError: nobody needs the batch any more; the stream goes back to its last one.
+        ReadLaterError: the reader has something else to do and asks again; the stream stays.
     """
     on_wait = getattr(_local, "on_wait", None)
     if on_wait is not None:

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -28,8 +28,14 @@ from mindspore_rec.stream.partition_split import (
     row_share,
     state_of,
     state_of_partitions,
+    with_partitions,
 )
-from mindspore_rec.stream.read_watch import check_read, still_waiting, without_signals
+from mindspore_rec.stream.read_watch import (
+    ReadLaterError,
+    check_read,
+    still_waiting,
+    without_signals,
+)
 from mindspore_rec.stream.source_checks import (
     STATE_VERSION,
     check_limits,
@@ -39,6 +45,7 @@ from mindspore_rec.stream.source_checks import (
     check_state,
 )
 from mindspore_rec.stream.stop import StopWhen
+from mindspore_rec.stream.topic_watch import TopicWatch, check_same_topic, topic_id
 from mindspore_rec.stream.worker_states import states_in
 
 __all__ = ["StreamSource"]
@@ -61,13 +68,19 @@ class StreamSource:
     a batch depends on when messages came. Give a `journal` then, which keeps these decisions for a
     restart; without one, a restart still gets each row once, maybe in other batches.
 
+    A partition that the topic gets later is read from its beginning. It takes turns with the others
+    from when it has a message, and those that the topic held when reading began are in batches. The
+    decision is in the journal too.
+
     Args:
         client: reads the topic.
         format: what messages mean.
         batch_size: rows of a batch, at least 1.
-        partitions: those to read, the others are someone else's. Default: all.
-        start: where to begin without a state: "earliest", "latest", or offsets by partition.
-            Default: "earliest".
+        partitions: those to read, the others are someone else's. A state may lack some of them,
+            which then begin at their first message. Default: all, also those that the topic gets
+            later.
+        start: where to begin without a state: "earliest", "latest", or offsets by partition, which
+            also say where partitions begin that a state lacks. Default: "earliest".
         turn_messages: messages of a partition's turn, at least 1. Default: 1 for packed messages.
         event_time: column with the time of events: seconds since 1970, or an Arrow timestamp. A
             message with an event after 2106 (2**32 - 1 seconds) is bad.
@@ -153,7 +166,9 @@ class StreamSource:
         self.format = format
         self.stop_reason = ""
         self._client = client
-        self._partitions = check_partitions(partitions, client.partitions(), client.topic)
+        self._chosen = partitions is not None
+        self._wanted = check_partitions(partitions, client.partitions(), client.topic)
+        self._topic_id = topic_id(client)
         turn = check_int("turn_messages", turn_messages, 1, _MOST)
         self._buffer = check_int("buffer_bytes", buffer_bytes, 1, _MOST)
         self._limits = check_limits(
@@ -174,8 +189,10 @@ class StreamSource:
         self._decisions = 0  # of that state
         self._checksum: int | None = None  # of these decisions; states of version 0.1 have none
         self.saved_partitions: list[int] = []
-        self._order = self._new_order(self._partitions, turn)
-        self._order.offsets = self._first_offsets(check_start(start, self._partitions))
+        self._order = self._new_order(self._wanted, turn)
+        self._start = check_start(start, self._wanted)
+        self._order.offsets = self._first_offsets(self._start)
+        self._adds = "live"  # when further partitions take turns; or "asked", or "restart"
         self._on_missing = check_one_of("on_missing", on_missing, ("warn", "stop"))
         self._missing_reported = 0
         self._sends_letters = True
@@ -190,7 +207,9 @@ class StreamSource:
         self._schema: str | None = None
         self._pending: list[pa.RecordBatch] = []
         self._rows_pending = 0
+        self._first_row: float | None = None  # when the first of them was taken
         self._decided = 0
+        self._ahead: list[Decision] = []  # made, to take effect after the message taken in part
         self._batches = 0
         self._first_batch = 0
         self._rows = 0
@@ -218,8 +237,18 @@ class StreamSource:
 
     @property
     def partitions(self) -> list[int]:
-        """Partitions that are read, in ascending order."""
-        return list(self._partitions)
+        """Partitions that take turns, in ascending order."""
+        return list(self._order.partitions)
+
+    @property
+    def wanted_partitions(self) -> list[int]:
+        """Partitions to read, whether they take turns yet or not, in ascending order."""
+        return list(self._wanted)
+
+    @property
+    def reads_whole_topic(self) -> bool:
+        """Whether all partitions of the topic are read, also those that it gets later."""
+        return not self._chosen
 
     @property
     def depends_on_time(self) -> bool:
@@ -249,15 +278,21 @@ class StreamSource:
             return self
         if self._fetcher is not None or self._split is not None:
             raise RuntimeError("a stream must be split by worker before its first batch, and once")
-        mine = partitions_of(worker, workers, self._partitions)
+        mine = partitions_of(worker, workers, self._wanted)
         first, last = row_share(self.batch_size, worker, workers)
         if self.batch_size < workers:
             raise ValueError(f"batch_size must be at least 1 a worker, got {self.batch_size}")
-        state = state_of(worker, workers, mine, self._worker_states or [self.state_dict()])
+        states = self._worker_states or [self.state_dict()]
+        saved = {p for each in states for p in each["partitions"]}
+        known = [p for p in mine if p in saved]
+        if known:
+            state = state_of(worker, workers, known, states)
+        else:  # all that this worker reads is new
+            whole = with_partitions(merged_state(states), self._begins(set(mine)))
+            state = state_of_partitions(mine, [whole])
         self.read_apart(worker, workers)
         self.batch_size = last - first
-        self._partitions = mine
-        self._order = self._new_order(mine, self._order.turn)
+        self._wanted = mine
         self._split, self._only_split = (worker, workers), None
         self.load_state_dict(state)
         return self
@@ -284,8 +319,95 @@ class StreamSource:
         self._states.clear()
 
     def read_alike(self, worker: int) -> None:
-        """Read what all workers read: one of them, worker 0, sends the dead letters."""
+        """Read what all workers read: one of them, worker 0, sends the dead letters.
+
+        A partition that the topic gets meanwhile would be noticed at another batch by each worker:
+        a restart adds it, see `add_partitions`.
+        """
         self._sends_letters = worker == 0
+        self._adds = "restart"
+        self._journal = self._journal.in_memory()  # all workers make the same decisions
+
+    # ---- partitions that the topic gets later
+
+    def limit_partitions(self, partitions: Collection[int]) -> None:
+        """Read no others of the topic's partitions at first: those that all workers know of.
+
+        Args:
+            partitions: numbers of partitions, before a state is loaded or batches are taken.
+        """
+        self._wanted = [p for p in self._wanted if p in partitions]
+        if not self._restored:
+            offsets = self._order.offsets
+            self._order = self._new_order(self._wanted, self._order.turn)
+            self._order.offsets = {p: offsets[p] for p in self._wanted}
+            self._states.clear()
+
+    def new_partitions(self) -> list[int]:
+        """Return the partitions with messages that are to be read and take no turns yet."""
+        new = [p for p in self._wanted if p not in self._order.offsets]
+        return [p for p, (first, last) in self._client.bounds(new).items() if last > first]
+
+    def add_partitions(self, partitions: Collection[int]) -> None:
+        """Give partitions turns from the present batch on, before reading begins.
+
+        Args:
+            partitions: some of `new_partitions()`.
+        """
+        for p, offset in sorted(self._begins(set(partitions)).items(), reverse=True):
+            self._order.expect(p, offset)
+            self._order.add(p)
+        self._states.clear()
+
+    def add_partitions_when_saved(self) -> None:
+        """Give new partitions no turns but at a call of `add_waiting_partitions`.
+
+        For a reader whose state is on disk before it reads on: the state is then the journal of the
+        decision, and what the reader sent since the state before is repeated as it was.
+        """
+        self._adds = "asked"
+
+    def add_waiting_partitions(self) -> None:
+        """Give new partitions that have messages turns from the next batch on."""
+        if self._fetcher is None:
+            return
+        with self._changed:
+            if self._decided == len(self._journal) and self._add_waiting():
+                self._states.pop()
+                self._states.append(self._snapshot())
+
+    def _add_waiting(self) -> bool:
+        """Return whether a partition was added: not before what an earlier run may have read."""
+        # The last one first: then the turn goes from the first of them to the next.
+        waiting = [p for p in sorted(self._order.waiting, reverse=True) if self._order.has(p)]
+        if not waiting or self._known_message_next():
+            return False
+        for p in waiting:
+            if self._order.row == 0:
+                self._decide("add", p)
+            else:  # after the message that is taken in part
+                self._ahead.append(Decision(self._order.taken + 1, "add", p))
+                self._journal.append(self._ahead[-1])
+        return True
+
+    def _begins(self, partitions: Collection[int]) -> dict[int, int]:
+        """Return where partitions begin that take no turns yet.
+
+        Of a topic that is read as a whole they are new, so no message of them may be missing.
+        """
+        new = [p for p in partitions if p not in self._order.offsets]
+        if isinstance(self._start, Mapping):
+            return {p: self._start.get(p, 0) for p in new}
+        if self._chosen and new:
+            return {p: first for p, (first, _) in self._client.bounds(new).items()}
+        return dict.fromkeys(new, 0)
+
+    def _share_of(self, partitions: list[int]) -> list[int]:
+        """Return which of all partitions of the topic this stream reads."""
+        if self._split is None:
+            return partitions
+        worker, workers = self._split
+        return partitions_of(worker, workers, partitions)
 
     # ---- iteration
 
@@ -304,6 +426,8 @@ class StreamSource:
             try:
                 if not reason and self._fill():
                     return self._hand_out()
+            except ReadLaterError:
+                raise
             except BaseException:  # Ctrl-C for example, maybe between taking rows and keeping them
                 self._rewind()
                 raise
@@ -315,7 +439,7 @@ class StreamSource:
         assert self._fetcher is not None
         self._fetcher.stop()
         self._fetcher = None
-        self._pending, self._rows_pending = [], 0
+        self._drop_pending()
         states = list(self._states)
         self.load_state_dict(states[-1])
         self._states.extend(states)
@@ -328,10 +452,12 @@ class StreamSource:
         if self._only_split is not None:
             raise self._only_split
         self._check_journal()
-        self._check_kept()
+        watch = self._expect_new()
+        offsets = {**self._order.offsets, **self._order.waiting}
+        self._check_kept(offsets)
         if self._dead_letters is not None:
-            self._dead_letters.look_up(self.topic, self._order.offsets, self._dead_marks)
-        self._client.seek(self._order.offsets)
+            self._dead_letters.look_up(self.topic, offsets, self._dead_marks)
+        self._client.seek(offsets)
         with without_signals():
             self._first_batch = self._batches
             if self._states:
@@ -347,22 +473,37 @@ class StreamSource:
                 self._buffer,
                 self._sequence_of,
                 self._first_ends,
+                watch,
             )
             self._fetcher.start()
 
+    def _expect_new(self) -> TopicWatch:
+        """Wait for partitions that are to be read and take no turns; return what notices others."""
+        there = self._client.partitions()
+        check_same_topic(self.topic, self._topic_id, topic_id(self._client))
+        if not self._chosen and self._adds != "restart":
+            self._wanted = sorted({*self._wanted, *self._share_of(there)})
+        whole = None if self._chosen else self._share_of
+        watch = TopicWatch(self._client, whole, self._topic_id, self._adds != "restart")
+        for p, offset in self._begins(self._wanted).items():
+            self._order.expect(p, offset)
+        if self._order.waiting:
+            watch.report(self._order.waiting)
+        return watch
+
     def _fill(self) -> bool:
         """Take rows until a batch is complete; return False if the stream ends before."""
-        first_row: float | None = None
         while self._rows_pending < self.batch_size:
             with self._changed:
                 replayed = self._replay()
                 if replayed is not None:
-                    if replayed.kind == "cut":
+                    # With another batch size than before, the rows may have filled a batch there.
+                    if replayed.kind == "cut" and self._rows_pending:
                         return True
                     continue
                 rows = self._take()
                 if rows is None:
-                    if self._wait(first_row):
+                    if self._wait():
                         return True
                     if self.stop_reason:
                         return False
@@ -371,15 +512,18 @@ class StreamSource:
                 self._pending.append(rows)
                 self._rows_pending += rows.num_rows
                 self._last_row = time.monotonic()
-                first_row = first_row or self._last_row
+                self._first_row = self._first_row or self._last_row
         return True
 
     def _take(self) -> pa.RecordBatch | None:
         stop = None
         if self._decided < len(self._journal):
             stop = self._journal[self._decided].taken
-        elif self._order.row == 0 and not (self._repeats and self._known_message_next()):
-            self._rejoin()
+        elif self._order.row == 0:
+            if not (self._repeats and self._known_message_next()):
+                self._rejoin()
+            if self._adds == "live":
+                self._add_waiting()
         rows = self._order.take(self.batch_size - self._rows_pending, stop)
         if rows is not None:
             self._waits.clear()
@@ -393,6 +537,7 @@ class StreamSource:
         if decision.taken > self._order.taken:
             return None
         self._decided += 1
+        self._ahead = [each for each in self._ahead if each != decision]
         self._apply(decision)
         return decision
 
@@ -407,6 +552,11 @@ class StreamSource:
             self._order.leave(decision.partition)
         elif decision.kind == "join":
             self._order.join(decision.partition)
+        elif decision.kind == "add" and decision.partition not in self._order.offsets:
+            if decision.partition not in self._order.waiting:
+                self._order.expect(decision.partition, 0)
+            self._order.add(decision.partition)
+            self._wanted = sorted({*self._wanted, decision.partition})
 
     def _decided_before(self) -> int:
         """Return how many of the journal's decisions were made before the state that was loaded."""
@@ -431,11 +581,13 @@ class StreamSource:
         if current is None or fetcher is None:
             return False
         offset = self._order.next_offset(current)
-        return current in fetcher.behind if offset is None else offset < self._first_ends[current]
+        if offset is None:
+            return current in fetcher.behind
+        return offset < self._first_ends.get(current, 0)
 
-    def _wait(self, first_row: float | None) -> bool:
+    def _wait(self) -> bool:
         """Wait for messages; return True if the batch is to end incomplete."""
-        fetcher = self._fetcher
+        fetcher, first_row = self._fetcher, self._first_row
         assert fetcher is not None
         if fetcher.error is not None:
             raise fetcher.error
@@ -467,7 +619,7 @@ class StreamSource:
         current = self._order.current
         if live and self._skip_idle is not None and current is not None:
             since = self._waits.setdefault(current, now)
-            if now >= since + self._skip_idle and len(self._partitions) > 1:
+            if now >= since + self._skip_idle and len(self._order.partitions) > 1:
                 self._decide("leave", current)
                 return False
             until = min(until, since + self._skip_idle)
@@ -476,14 +628,18 @@ class StreamSource:
             if self._rows_pending and live and self._stop_when.keeps_rest(self.stop_reason):
                 self._decide("cut")
                 return True
-            self._pending, self._rows_pending = [], 0
+            self._drop_pending()
             return False
         until = min(until, self._stop_when.next_look(now, self._began, self._last_row))
         self._changed.wait(max(until - now, 0.001))
         return False
 
+    def _drop_pending(self) -> None:
+        self._pending, self._rows_pending, self._first_row = [], 0, None
+
     def _hand_out(self) -> pa.RecordBatch:
-        pieces, self._pending, self._rows_pending = self._pending, [], 0
+        pieces = self._pending
+        self._drop_pending()
         batch = join_rows(pieces)
         self._batches += 1
         self._rows += batch.num_rows
@@ -532,13 +688,13 @@ class StreamSource:
         if isinstance(start, Mapping):
             return dict(start)
         side = 0 if start == "earliest" else 1
-        return {p: b[side] for p, b in self._client.bounds(self._partitions).items()}
+        return {p: b[side] for p, b in self._client.bounds(self._wanted).items()}
 
-    def _check_kept(self) -> None:
-        bounds = self._client.bounds(self._partitions)
+    def _check_kept(self, offsets: Mapping[int, int]) -> None:
+        bounds = self._client.bounds(sorted(offsets))
         self._first_ends = {p: last for p, (_, last) in bounds.items()}
         for p, (first, last) in bounds.items():
-            offset = self._order.offsets[p]
+            offset = offsets[p]
             if offset < first:
                 raise LookupError(
                     f"partition {p} of topic {self.topic!r} begins at message {first}, and "
@@ -557,7 +713,8 @@ class StreamSource:
         """Number of messages in the topic that are in no batch yet, as far as known."""
         with self._changed:
             ends = self._fetcher.ends if self._fetcher is not None else {}
-            return sum(max(0, end - self._order.offsets[p]) for p, end in ends.items())
+            next_ones = {**self._order.offsets, **self._order.waiting}
+            return sum(max(0, end - next_ones[p]) for p, end in ends.items())
 
     @property
     def batches(self) -> int:
@@ -625,7 +782,7 @@ class StreamSource:
             states = [state]
         if states is not None:
             for each in states:
-                check_state(each, self.topic, list(each["partitions"]))
+                check_state(each, self.topic, list(each["partitions"]), self._topic_id)
             self._restored = True
             self._worker_states, self._only_split = states, None
             self.saved_partitions = sorted({p for each in states for p in each["partitions"]})
@@ -637,14 +794,19 @@ class StreamSource:
                 self._only_split = error  # as many workers as before may go on
                 self._batches = int(state["batches"])
                 return
-        check_state(state, self.topic, self._partitions)
+        check_state(state, self.topic, self._wanted, self._topic_id)
         schema = state["schema"]
         if self.format.schema is None and schema is not None:
             self.format.schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(schema)))
+        self._order = self._new_order(list(state["partitions"]), self._order.turn)
         self._order.load_state_dict(state["order"])
         self._decisions = int(state["decisions"])
         self._checksum = state.get("decisions_crc32")
         self._decided = self._decided_before()
+        self._ahead = [Decision(*each) for each in state.get("decisions_ahead", ())]
+        if self._decided == len(self._journal):  # else the journal has them
+            for decision in self._ahead:
+                self._journal.append(decision)
         self._batches = int(state["batches"])
         self._rows = int(state["rows"])
         self._watermark = state["watermark"]
@@ -657,18 +819,19 @@ class StreamSource:
     def _has_less_than(self, state: Any) -> bool:
         """Return whether this is one of several workers, each with some of a state's partitions."""
         saved = state.get("partitions", ()) if isinstance(state, Mapping) else ()
-        return set(self._partitions) < set(saved) and worker_group().size > 1
+        return set(self._wanted) < set(saved) and worker_group().size > 1
 
     def _own_state(self, states: list[Any]) -> dict[str, Any]:
         """Return the state from which this stream goes on, of the states of several workers."""
+        known = [p for p in self._wanted if p in self.saved_partitions]
         if self._split is not None:
-            return state_of(*self._split, self._partitions, states)
+            return state_of(*self._split, known, states)
         workers = worker_group().size
-        mine = [each for each in states if each["partitions"] == self._partitions]
+        mine = [each for each in states if list(each["partitions"]) == known]
         if workers == len(states) and len(mine) == 1:
             return dict(mine[0])
-        if workers > 1 and set(self._partitions) < set(self.saved_partitions):
-            return state_of_partitions(self._partitions, states)
+        if workers > 1 and known and set(known) < set(self.saved_partitions):
+            return state_of_partitions(known, states)
         return merged_state(states)
 
     def _snapshot(self) -> dict[str, Any]:
@@ -677,7 +840,8 @@ class StreamSource:
         return {
             "version": STATE_VERSION,
             "topic": self.topic,
-            "partitions": self._partitions,
+            "partitions": self.partitions,
+            **({} if self._topic_id is None else {"topic_id": self._topic_id}),
             "batches": self._batches,
             "rows": self._rows,
             "watermark": self._watermark,
@@ -685,9 +849,17 @@ class StreamSource:
             "dead_marks": self._marks(),
             "dead_share": self._share.state_dict(),
             "decisions": self._decided,
-            **({"decisions_crc32": self._journal.checksum(self._decided)} if self._decided else {}),
+            **self._journal_fields(),
             "schema": self._schema,
             "order": self._order.state_dict(),
+        }
+
+    def _journal_fields(self) -> dict[str, Any]:
+        added = self._journal.added(self._decided)
+        return {
+            **({"decisions_crc32": self._journal.checksum(self._decided)} if self._decided else {}),
+            **({"decisions_added": added} if added else {}),
+            **({"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}),
         }
 
     def _marks(self) -> dict[str, int] | None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from mindspore_rec.checks import check_int, check_number
 from mindspore_rec.stream.fetcher import Limits
 from mindspore_rec.stream.formats import Format
+from mindspore_rec.stream.topic_watch import check_same_topic
 
 __all__ = [
     "STATE_VERSION",
@@ -116,14 +117,27 @@ def _is_time(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) or _is_number(kind)
 
 
-def check_state(state: Any, topic: str, partitions: list[int]) -> None:
-    """Return a state after checking that it fits the stream."""
+def check_state(state: Any, topic: str, partitions: list[int], topic_id: str | None = None) -> None:
+    """Check that a state fits a stream.
+
+    Args:
+        state: what is to be checked.
+        topic: name of the stream's topic.
+        partitions: those that the stream is to read; the state may lack some, which are new.
+        topic_id: of the topic that there is; None is not checked.
+
+    Raises:
+        TypeError: `state` is no state.
+        ValueError: it is of another topic, of another version, or of partitions that are not read.
+        LookupError: the topic was deleted and made anew.
+    """
     if not isinstance(state, Mapping) or "version" not in state or "order" not in state:
         raise TypeError(f"state must be what state_dict() returned, got {type(state).__name__}")
     if state["version"] != STATE_VERSION:
         raise ValueError(f"state must be of version {STATE_VERSION}, got {state['version']}")
-    if state["topic"] != topic or list(state["partitions"]) != partitions:
+    if state["topic"] != topic or not set(state["partitions"]) <= set(partitions):
         raise ValueError(
             f"state must be of topic {topic!r}, partitions {partitions}; it is of topic "
             f"{state['topic']!r}, partitions {state['partitions']}"
         )
+    check_same_topic(topic, state.get("topic_id"), topic_id)

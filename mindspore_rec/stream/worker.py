@@ -68,6 +68,7 @@ class FeatureWorker:
         self._save_seconds = check_number("save_seconds", save_seconds)
         if self._save_seconds < 0:
             raise ValueError(f"save_seconds must be at least 0, got {save_seconds}")
+        dataset.source.add_partitions_when_saved()
         self._dataset = dataset
         self._sender = sender
         self._path = Path(state_path)
@@ -92,6 +93,7 @@ class FeatureWorker:
 
     def save(self) -> None:
         """Save the state, after all messages sent before are in the channel."""
+        self._dataset.source.add_waiting_partitions()
         state = {"sender": self._sender.state_dict(), "dataset": self._dataset.state_dict()}
         beside = self._path.with_name(f".{self._path.name}.partial")
         with open(beside, "w", encoding="utf-8") as file:

@@ -95,7 +95,7 @@ class WorkerSplit(BatchWrapper):
                 raise ValueError(
                     "skip_idle_seconds and max_wait_seconds make batches depend on the time, and "
                     f"they would differ on the workers: leave them out, or have as many partitions "
-                    f"as workers, got {stream.partitions}"
+                    f"as workers, got {stream.wanted_partitions}"
                 )
             if hasattr(stream, "read_alike"):
                 stream.read_alike(worker)
@@ -106,6 +106,11 @@ class WorkerSplit(BatchWrapper):
         length = self.source.length
         workers = self._worker()[1]
         return length if length is None or self.by != "batches" else -(-length // workers)
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether the source does, and each of its batches is one of this object's."""
+        return self.by != "batches" and self.source.reads_on
 
     def read(self) -> Iterator[Batch]:
         """Return an iterator over one pass of this worker's batches."""

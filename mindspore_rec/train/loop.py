@@ -16,8 +16,8 @@ from mindspore.train import Callback, RunContext
 from mindspore_rec.graph.cell_caller import CellCaller
 from mindspore_rec.graph.operator_errors import operator_errors
 from mindspore_rec.parameter import MapParameter
-from mindspore_rec.stream.batches import Batch, BatchSource
-from mindspore_rec.stream.read_watch import reading
+from mindspore_rec.stream.batches import LATER, Batch, BatchSource
+from mindspore_rec.stream.read_watch import ReadLaterError, reading
 from mindspore_rec.train.callbacks import loss_value
 from mindspore_rec.train.finite_batches import check_batch
 from mindspore_rec.train.hints import hint_vocabulary
@@ -77,9 +77,12 @@ class TrainLoop:
         self._max_steps = max_steps
         self._last = max_steps  # no more batches than this many steps need are read
         self._peers = peers
+        self._reads_on = False  # whether the source may be left while it waits
         if peers is not None:
             peers.feed.wants_stop = self._asks_to_stop
             peers.feed.knows_ids = lambda: stage.ids_known
+            peers.feed.has_batch = self._can_go_on
+            peers.feed.on_idle = self._idle
 
     def run_passes(self, source: BatchSource, epochs: int, epoch_steps: int | None) -> None:
         """Train for a number of epochs of `epoch_steps` steps, or else of one pass over the source.
@@ -137,9 +140,21 @@ class TrainLoop:
 
     def _batches(self, source: BatchSource) -> Generator[Batch, None, None]:
         copy = self._stage.reads_ahead
-        for place, batch in enumerate(source.read()):
+        self._reads_on = source.reads_on if self._peers is None else self._peers.reads_on
+        batches = source.read()
+        place = 0
+        while True:
+            try:
+                batch = next(batches, None)
+            except ReadLaterError:
+                batches = source.read()
+                yield LATER
+                continue
+            if batch is None:
+                return
             if self.finite_columns:
                 check_batch(batch, source, f"batch {place} of train_dataset")
+            place += 1
             yield replace(batch, columns=as_tensors(batch.columns, copy=copy))
 
     def _repeated(self, source: BatchSource) -> Generator[Batch, None, None]:
@@ -178,12 +193,26 @@ class TrainLoop:
         if self._peers is None:
             if self._interruption.requested:
                 raise KeyboardInterrupt
+            if self._can_go_on():
+                raise ReadLaterError
+            self._idle()
             return
         self._interruption.waiting = False  # no signal may end a round in the middle
         try:
             self._peers.feed.on_wait()
         finally:
             self._interruption.waiting = True
+
+    def _can_go_on(self) -> bool:
+        """Return whether a batch can be trained while the source has no further one."""
+        return self._reads_on and self._stage.has_batch
+
+    def _idle(self) -> None:
+        """Tell callbacks that the data keep the training waiting."""
+        for callback in self._run.list_callback:
+            waits = getattr(callback, "on_train_wait", None)
+            if waits is not None:
+                waits(self._context)
 
     def _next(self) -> Batch | None:
         most = None if self._last is None else self._last - self._run.cur_step_num
@@ -313,7 +342,7 @@ def _not_empty(batches: Generator[Batch, None, None], worker: str) -> Generator[
     empty = True
     with closing(batches):
         for batch in batches:
-            empty = False
+            empty = empty and batch is LATER
             yield batch
     if empty:
         raise ValueError(

@@ -43,6 +43,7 @@ class Peers:
 
     Attributes:
         feed: batches of which all workers take the same number.
+        reads_on: whether the sources of all workers have `reads_on`.
         bad: lowest worker whose last loss is NaN or infinite; None if all are finite.
         interrupted: whether a signal has stopped the training on some worker.
     """
@@ -52,6 +53,7 @@ class Peers:
         self._state = state
         self._agreement = Agreement(group, "t")
         self.feed = WorkerFeed(self._agreement, source, "train_dataset")
+        self.reads_on = all(group.all_gather_json(source.reads_on))
         self.bad: int | None = None
         self.interrupted = False
         self._summed = summed

@@ -15,7 +15,7 @@ import numpy as np
 from mindspore import Tensor
 
 from mindspore_rec.parameter import TableParameter
-from mindspore_rec.stream.batches import Batch
+from mindspore_rec.stream.batches import LATER, Batch
 from mindspore_rec.train.id_columns import IdColumns, PrefetchIds
 from mindspore_rec.train.worker_feed import WorkerBatch, WorkerFeed
 
@@ -83,6 +83,11 @@ class PrefetchStage:
         return self._columns.known
 
     @property
+    def has_batch(self) -> bool:
+        """Whether a batch has been read that can be trained while a stream has no further one."""
+        return bool(self._ahead)
+
+    @property
     def reads_ahead(self) -> bool:
         """Whether batches are read from the source before earlier ones have been trained."""
         return self._depth > 0
@@ -91,7 +96,8 @@ class PrefetchStage:
         """Start reading a stream of batches.
 
         Args:
-            read: function that returns the next batch, with Tensors as columns, or None at the end.
+            read: function that returns the next batch, with Tensors as columns, None at the end, or
+                `LATER`, if `has_batch`, where there is none yet.
             feed: where several workers train, what agrees their batches: all then read and prefetch
                 as many. Its errors are raised at once. Default: None.
         """
@@ -123,6 +129,8 @@ class PrefetchStage:
                     raise
                 self._error = error
                 batch = None
+            if batch is LATER:  # the step must not wait for it
+                break
             if batch is None:
                 self._ended = True
             else:

@@ -39,6 +39,7 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
     if group.size == 1:
         return source
     streams = [each for each in source.covered_streams() if isinstance(each, StreamSource)]
+    _agree_partitions(streams, group)
     share = _own_partitions(source, streams, group, argument)
     if share is None:
         share = source.split_by_worker(group.rank, group.size)
@@ -71,11 +72,21 @@ def agreed_length(length: int | None, group: Group) -> int | None:
     return None if None in lengths else max(lengths)
 
 
+def _agree_partitions(streams: list[StreamSource], group: Group) -> None:
+    """Have all workers know the same partitions of topics that may get one at this moment."""
+    whole = [each for each in streams if each.reads_whole_topic]
+    known = group.all_gather_json([[each.topic, each.wanted_partitions] for each in whole])
+    if any([topic for topic, _ in each] != [topic for topic, _ in known[0]] for each in known):
+        return  # other topics on each
+    for number, stream in enumerate(whole):
+        stream.limit_partitions(set.intersection(*(set(each[number][1]) for each in known)))
+
+
 def _own_partitions(
     source: BatchSource, streams: list[StreamSource], group: Group, argument: str
 ) -> BatchSource | None:
     """Return the source if the program gave each worker partitions of its own; None if the same."""
-    given = group.all_gather_json([[each.topic, each.partitions] for each in streams])
+    given = group.all_gather_json([[each.topic, each.wanted_partitions] for each in streams])
     if not streams or all(each == given[0] for each in given):
         return None
     _check_all_read(streams, given, group, argument)
@@ -121,6 +132,9 @@ def _rows_of(source: BatchSource, streams: list[StreamSource], group: Group) -> 
         states = group.all_gather_json(source.state_dict())
         if any(each != states[0] for each in states):
             source.load_state_dict(states[0])
+    for stream in streams:
+        new = group.all_gather_json(stream.new_partitions())
+        stream.add_partitions(set.intersection(*map(set, new)))
     if streams and group.rank == 0:
         logger.info(
             "each of %d workers reads all of topic %r, and trains its rows of every batch: the "

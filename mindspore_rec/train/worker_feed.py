@@ -14,8 +14,8 @@ from mindspore import Tensor
 
 from mindspore_rec.parallel.agreed_error import raise_on
 from mindspore_rec.parallel.array_message import pack_arrays, unpack_arrays
-from mindspore_rec.stream.batches import Batch, BatchSource
-from mindspore_rec.stream.read_watch import ReadGivenUpError
+from mindspore_rec.stream.batches import LATER, Batch, BatchSource
+from mindspore_rec.stream.read_watch import ReadGivenUpError, ReadLaterError
 from mindspore_rec.stream.worker_split import WorkerSplit
 from mindspore_rec.train.agreement import Agreement, Flag, State, Word
 from mindspore_rec.train.tensors import as_tensors, row_count
@@ -65,6 +65,9 @@ class WorkerFeed:
         stopped: whether a worker has asked to stop, so that none trains another step.
         ids_known: whether all workers know which columns are ids, as of the last round.
         condition: whether the data ended because those of a worker met a condition of `StopWhen`.
+        has_batch: function that returns whether a batch can be trained while a worker waits for its
+            next one, the same on all workers.
+        on_idle: function that all workers call when one of them has nothing to read, together.
     """
 
     def __init__(self, agreement: Agreement, source: BatchSource, argument: str) -> None:
@@ -74,6 +77,8 @@ class WorkerFeed:
         self.condition = False
         self.wants_stop: Callable[[], bool] = lambda: False
         self.knows_ids: Callable[[], bool] = lambda: False
+        self.has_batch: Callable[[], bool] = lambda: False
+        self.on_idle: Callable[[], None] = lambda: None
         self._source = source
         self._argument = argument
         self._split = source if isinstance(source, WorkerSplit) else None
@@ -84,7 +89,7 @@ class WorkerFeed:
         self._last: tuple[Any, ...] | None = None  # columns of the last batch with rows
         self._last_number: int | None = None
         self._said = 0.0
-        self._lent = False
+        self._kept: tuple[State, Batch | None] | None = None  # said, while others had none yet
 
     def start(self, read: Callable[[], Batch | None]) -> None:
         """Begin a pass.
@@ -96,19 +101,28 @@ class WorkerFeed:
         self._read = read
         self._ended = False
         self._error, self._failed = None, None
+        self._kept = None
 
     # ---- rounds
 
     def next(self) -> WorkerBatch | None:
         """Return the next batch, or None when all workers' data have ended or one asks to stop.
 
-        An error of this worker's data is kept for `check`.
+        Where `has_batch` it is `LATER` if a worker would have to wait for its data. An error of
+        this worker's data is kept for `check`.
         """
         if self.stopped:
             return None
-        state, batch = self._own()
+        state, batch = self._own() if self._kept is None else self._kept
+        self._kept = None
+        if batch is LATER:
+            return LATER  # type: ignore[return-value]
         words = self._round(state, batch)
         while any(word.state == State.WAITING for word in words):
+            if self.has_batch():
+                self._kept = state, batch
+                return LATER  # type: ignore[return-value]
+            self.on_idle()
             words = self._round(state, batch)
         if not words:
             return None
@@ -170,12 +184,17 @@ class WorkerFeed:
 
         Raises:
             ReadGivenUpError: a worker asks to stop.
+            ReadLaterError: all workers have a batch to train meanwhile.
         """
-        if time.monotonic() < self._said + _HEARTBEAT:
+        later = self.has_batch()
+        if time.monotonic() < self._said + _HEARTBEAT and not later:
             return
-        self._round(State.WAITING, None)
-        if self.wants_stop():  # a signal came meanwhile
-            self._round(State.WAITING, None)
+        if self._round(State.WAITING, None):
+            if later:
+                raise ReadLaterError
+            self.on_idle()
+            if self.wants_stop():  # a signal came meanwhile
+                self._round(State.WAITING, None)
         self._said = time.monotonic()
         if self.stopped:
             raise ReadGivenUpError

@@ -188,3 +188,59 @@ def test_refusals(broker: Broker, topic: Callable[..., str]) -> None:
         KafkaSource(broker.address, name, format="json")
     with pytest.raises(ValueError, match="format must be one of"):
         KafkaSource(broker.address, name, SCHEMA, format="avro")
+
+
+def recreate(brokers: str, topic: str) -> None:
+    """Delete a topic, and make one of the same name."""
+    from kafka.admin import KafkaAdminClient, NewTopic
+    from kafka.errors import TopicAlreadyExistsError
+
+    admin = KafkaAdminClient(bootstrap_servers=brokers)
+    try:
+        admin.delete_topics([topic])
+        for _ in range(100):
+            try:
+                admin.create_topics([NewTopic(topic, 1, 1)])
+                return
+            except TopicAlreadyExistsError:  # it is being deleted
+                time.sleep(0.1)
+        raise AssertionError(f"{topic} is still there")
+    finally:
+        admin.close()
+
+
+def test_a_topic_made_anew_is_refused(broker: Broker, topic: Callable[..., str]) -> None:
+    name = topic()
+    write(broker.address, name, [message(10 * i, 10) for i in range(3)])
+    stop = StopWhen(idle_seconds=2.0)
+    with KafkaSource(broker.address, name, SCHEMA, batch_size=10, stop=stop) as stream:
+        assert len(list(stream)) == 3
+        state = stream.state_dict()
+    recreate(broker.address, name)
+    write(broker.address, name, [message(1000 + 10 * i, 10) for i in range(9)])
+    with (
+        KafkaSource(broker.address, name, SCHEMA, batch_size=10, stop=stop) as again,
+        pytest.raises(LookupError, match="was deleted and made anew"),
+    ):
+        again.load_state_dict(state)
+
+
+def test_partitions_that_a_topic_gets_are_read(broker: Broker, topic: Callable[..., str]) -> None:
+    from kafka.admin import KafkaAdminClient
+
+    name = topic()
+    write(broker.address, name, [message(0, 10)])
+    stream = KafkaSource(
+        broker.address, name, SCHEMA, batch_size=10, stop=StopWhen(batches=6, seconds=60.0),
+        kafka_options={"metadata_max_age_ms": 500},
+    )  # fmt: skip
+    with stream:
+        found = xs(next(stream))
+        admin = KafkaAdminClient(bootstrap_servers=broker.address)
+        admin.create_partitions({name: 3})
+        admin.close()
+        # A producer may know the topic as it was for a while.
+        write(broker.address, name, [message(10 * i, 10) for i in range(1, 6)], 3)
+        found += sum((xs(batch) for batch in stream), [])
+        assert sorted(found) == list(range(60))
+        assert stream.partitions == [0, 1, 2] and stream.lag == 0

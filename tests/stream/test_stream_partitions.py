@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Partitions that a topic gets later are read, and a topic made anew is refused."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from mindspore_rec.stream import (
+    ArrowFormat,
+    DataReceiver,
+    DataSender,
+    FeatureWorker,
+    Journal,
+    MemoryTopic,
+    StopWhen,
+    StreamingDataset,
+    StreamSource,
+    pack,
+    topic_watch,
+)
+
+SCHEMA = pa.schema({"x": pa.int64()})
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_watch, "LOOK_SECONDS", 0.02)
+
+
+def append(topic: MemoryTopic, partition: int, *numbers: int) -> None:
+    topic.append(pack(pa.table({"x": list(numbers)}, SCHEMA)), partition)
+
+
+def stream(topic: MemoryTopic, batch: int = 2, **options: Any) -> StreamSource:
+    options.setdefault("stop", StopWhen(idle_seconds=0.4))
+    return StreamSource(topic.client(), ArrowFormat(SCHEMA), batch, **options)
+
+
+def rows(source: StreamSource) -> list[list[int]]:
+    with source:
+        return [batch["x"].to_pylist() for batch in source]
+
+
+def test_a_new_partition_is_read_while_the_stream_is(caplog: pytest.LogCaptureFixture) -> None:
+    topic = MemoryTopic()
+    append(topic, 0, 1, 2)
+    source = stream(topic)
+    with caplog.at_level(logging.WARNING, "mindspore_rec"):
+        assert next(source)["x"].to_pylist() == [1, 2]
+        topic.add_partitions(2)
+        append(topic, 2, 5, 6)
+        # No event is in partition 1, which must not keep the others waiting.
+        deadline = time.monotonic() + 10.0
+        while source.lag < 1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        append(topic, 0, 3, 4)
+        assert sorted(sum(rows(source), [])) == [3, 4, 5, 6]
+    assert source.lag == 0 and source.partitions == [0, 2]
+    assert [record.message for record in caplog.records if "partitions [1, 2]" in record.message]
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_a_restart_reads_a_new_partition_from_its_beginning(chosen: bool) -> None:
+    topic = MemoryTopic()
+    append(topic, 0, 1, 2)
+    source = stream(topic, partitions=[0] if chosen else None)
+    assert rows(source) == [[1, 2]]
+    topic.add_partitions()
+    append(topic, 1, 3, 4)
+    append(topic, 0, 5, 6)
+    again = stream(topic, partitions=[0, 1] if chosen else None, start="latest")
+    again.load_state_dict(source.state_dict())
+    assert sorted(sum(rows(again), [])) == [3, 4, 5, 6]
+    with pytest.raises(ValueError, match=r"partitions \[0\]"):
+        stream(topic, partitions=[0]).load_state_dict(again.state_dict())
+
+
+def test_partitions_of_others_stay_theirs(caplog: pytest.LogCaptureFixture) -> None:
+    topic = MemoryTopic(2)
+    append(topic, 0, 1, 2)
+    source = stream(topic, partitions=[0])
+    topic.add_partitions()
+    append(topic, 2, 3, 4)
+    append(topic, 1, 5, 6)
+    assert rows(source) == [[1, 2]]
+    assert source.lag == 0 and not caplog.records
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_journal_repeats_the_batches_with_partitions_added(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    topic = MemoryTopic(chance.randint(1, 2))
+    path = tmp_path / "journal"
+    options: dict[str, Any] = {"turn_messages": chance.randint(1, 3)}
+    if chance.random() < 0.5:
+        options |= {"skip_idle_seconds": 0.03, "max_wait_seconds": 0.05}
+    batch = chance.randint(1, 5)
+    events = iter(range(10_000))
+
+    def produce() -> None:
+        partitions = len(topic.client().partitions())
+        for _ in range(chance.randint(1, 8)):
+            numbers = [next(events) for _ in range(chance.randint(1, 4))]
+            append(topic, chance.randrange(partitions), *numbers)
+
+    produce()
+    seen: list[list[int]] = []
+    states: list[dict[str, Any]] = []
+    state = None
+    for _ in range(5):  # lives, each from a state of the life before, maybe not its last
+        source = stream(topic, batch, journal=Journal(path), **options)
+        if state is not None:
+            source.load_state_dict(state)
+        at = source.batches
+        states[at:] = [source.state_dict()]
+        until = time.monotonic() + 0.3
+        source._stop_when = StopWhen(seconds=0.5)
+        grown = False
+        for made in source:
+            number = source.batches - 1
+            found = made["x"].to_pylist()
+            if number < len(seen):
+                assert found == seen[number], f"batch {number}"
+            else:
+                seen.append(found)
+            states[number + 1 :] = [source.state_dict()]
+            if time.monotonic() < until and chance.random() < 0.5:
+                produce()
+            if not grown and chance.random() < 0.3:
+                topic.add_partitions()
+                grown = True
+        source.close()
+        produce()
+        state = states[max(0, len(states) - 1 - chance.randrange(4))]
+    last = stream(topic, batch, journal=Journal(path), **{**options, "skip_idle_seconds": 0.03})
+    assert state is not None
+    last.load_state_dict(state)
+    begin = last.batches
+    total = seen[:begin] + rows(last)
+    assert total[: len(seen)] == seen
+    assert sorted(sum(total, [])) == list(range(next(events)))
+
+
+def test_a_feature_worker_that_is_killed_sends_what_it_sent(tmp_path: Path) -> None:
+    raw, features = MemoryTopic(topic="raw"), MemoryTopic()
+
+    def run(stop: StopWhen) -> None:
+        sender = DataSender(features, sender_name="w", message_rows=2)
+        # Batches end within messages of three rows each.
+        dataset = StreamingDataset(stream(raw, 2, stop=stop))
+        FeatureWorker(dataset, sender, tmp_path / "state", 0.0).run()
+
+    for number in range(4):
+        append(raw, 0, *range(3 * number, 3 * number + 3))
+    run(StopWhen(batches=2))
+    state = (tmp_path / "state").read_bytes()
+    run(StopWhen(batches=4))
+    (tmp_path / "state").write_bytes(state)  # as if it had been killed before it saved
+    raw.add_partitions()
+    append(raw, 1, 100, 101, 102)
+    append(raw, 1, 103, 104, 105)
+    run(StopWhen(idle_seconds=0.3))
+    for number in range(4, 6):
+        append(raw, 0, *range(3 * number, 3 * number + 3))
+    run(StopWhen(idle_seconds=0.3))
+    run(StopWhen(idle_seconds=0.3))
+    with DataReceiver(features, batch_size=2, stop=StopWhen(idle_seconds=0.3)) as receiver:
+        got = sum((batch["x"].to_pylist() for batch in receiver), [])
+    assert got[:12] == list(range(12))
+    assert sorted(got) == [*range(18), *range(100, 106)]
+
+
+def test_lag_counts_what_only_a_restart_reads(caplog: pytest.LogCaptureFixture) -> None:
+    topic = MemoryTopic()
+    append(topic, 0, 1, 2)
+    source = stream(topic, stop=StopWhen(idle_seconds=0.4))
+    source.read_alike(0)  # one of several workers that split the rows of each batch
+    next(source)
+    topic.add_partitions()
+    append(topic, 1, 3, 4)
+    append(topic, 1, 5, 6)
+    time.sleep(0.3)
+    assert source.lag == 2
+    assert [record for record in caplog.records if "a restart reads each" in record.message]
+    again = stream(topic)
+    again.load_state_dict(source.state_dict())
+    again.read_alike(0)
+    assert again.new_partitions() == [1]
+    again.add_partitions([1])
+    assert rows(again)[:1] == [[3, 4]]
+    source.close()
+
+
+def test_workers_divide_new_partitions() -> None:
+    topic = MemoryTopic(2)
+    append(topic, 0, 1)
+    append(topic, 1, 2)
+    first = [stream(topic).split_by_worker(worker, 2) for worker in range(2)]
+    assert [next(each)["x"].to_pylist() for each in first] == [[1], [2]]
+    topic.add_partitions(2)
+    append(topic, 2, 3)
+    append(topic, 3, 4)
+    assert [rows(each) for each in first] == [[[3]], [[4]]]
+    states = [each.state_dict() for each in first]
+    assert [state["partitions"] for state in states] == [[0, 2], [1, 3]]
+    topic.add_partitions(2)
+    for partition in range(6):
+        append(topic, partition, 10 + partition)
+    joined = {"batches": 2, "workers": states}
+    for workers in (1, 2, 3, 6):  # any number goes on, and one may have new partitions only
+        got = []
+        for worker in range(workers):
+            again = stream(topic, 6)
+            again.load_state_dict(joined)
+            if workers > 1:
+                again.split_by_worker(worker, workers)
+            got += sum(rows(again), [])
+        assert sorted(got) == list(range(10, 16)), workers
+
+
+def test_a_topic_made_anew_is_refused() -> None:
+    old = MemoryTopic(topic="clicks", topic_id="old")
+    for number in range(3):
+        append(old, 0, number, number)
+    source = stream(old)
+    assert len(rows(source)) == 3
+    new = MemoryTopic(topic="clicks", topic_id="new")
+    for number in range(9):
+        append(new, 0, number, number)
+    with pytest.raises(LookupError, match="'clicks' was deleted and made anew.*load_checkpoint"):
+        stream(new).load_state_dict(source.state_dict())
+    # One that no id is known of goes on, as do states without one.
+    unknown = stream(MemoryTopic(topic="clicks"))
+    unknown.load_state_dict({k: v for k, v in source.state_dict().items() if k != "topic_id"})
+
+
+def test_a_topic_made_anew_while_it_is_read_is_noticed() -> None:
+    topic = MemoryTopic(topic="clicks", topic_id="old")
+    append(topic, 0, 1, 2)
+    with stream(topic, stop=StopWhen(idle_seconds=5.0)) as source:
+        next(source)
+        topic._logs[0].clear()
+        topic.topic_id = "new"
+        with pytest.raises(LookupError, match="'clicks' was deleted and made anew"):
+            next(source)
