@@ -11,9 +11,9 @@ __all__ = ["spread"]
 def spread(fn: Any, inputs: tuple[Any, ...]) -> Any:
     """Return `fn(*inputs)`.
 
-    A graph of a function with `*inputs` of its own that has such a call stays in MindSpore 2.10 until
-    the process ends, and with it the cells that it is of: networks, their tables' rows. So the calls
-    with up to 12 inputs are written out.
+    A graph of a function with `*inputs` of its own that has such a call stays in MindSpore 2.10
+    until the process ends, and with it the cells that it is of: networks, their tables' rows. So
+    the calls with up to 12 inputs are written out.
 
     Args:
         fn: a cell, or a function that a graph can call.

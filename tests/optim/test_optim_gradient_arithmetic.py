@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic on gradients does not reach a table's rows: it is refused, and a plain sum is right."""
+"""Arithmetic on gradients does not reach a table's rows: it is refused; a plain sum is right."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that nobody holds any more leave no table behind: trials in a loop take no more memory."""
+"""Networks that nobody holds leave no table behind: trials in a loop take no more memory."""
 
 from __future__ import annotations
 
