@@ -81,9 +81,9 @@ def mode(request: Any) -> Any:
 def test_a_mean_over_passes_is_refused_and_their_sum_is_taken(kind: str, mode: int) -> None:
     """The sum of two passes is one step by both; a mean would leave the rows twice too far."""
     net, optimizer, gradients_of = parts(kind, f"arithmetic.{kind}.{mode}")
-    before = rows_of(net)
     _, first = gradients_of(ids_of(kind, 1))
     _, second = gradients_of(ids_of(kind, 2))
+    before = rows_of(net)
     with pytest.raises(RuntimeError, match=REFUSED):
         optimizer(tuple((one + two) / 2 for one, two in zip(first, second, strict=True)))
         rows_of(net)

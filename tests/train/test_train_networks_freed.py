@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import nightly
+
 SCRIPT = Path(__file__).with_name("freed_script.py")
 TRIALS = 20
 
 
-@pytest.mark.parametrize("mode", ["graph", "pynative"])
+@pytest.mark.parametrize("mode", ["graph", *nightly("pynative")])
 def test_twenty_networks_take_the_memory_of_two(mode: str) -> None:
     """The newest may be held by MindSpore's last graph; the tables of all others are freed."""
     done = subprocess.run(
