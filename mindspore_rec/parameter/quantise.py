@@ -24,6 +24,7 @@ BITS = {"int8": 8, "int4": 4}
 ROWS = ("float32", *BITS)  # types of rows of a predictor and of an export
 
 _LARGEST = 65504.0  # of float16
+_LEAST = np.float16(2**-24)  # above 0
 
 
 def rows_of_bits(bits: int) -> str:
@@ -85,7 +86,7 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
     equal = wide.max(axis=1) == wide.min(axis=1)
     one = np.clip(np.ceil(rest / _LARGEST), 1, most)
     nearest = np.clip(rest / one, 0, _LARGEST).astype(np.float32).astype(np.float16)
-    scale[equal] = nearest[equal]
+    scale[equal] = np.where((nearest == 0) & (rest > 0), _LEAST, nearest)[equal]
     codes[equal] = np.where(nearest == 0, 0, one)[equal, None]
     codes[~finite] = 0
     scale[~finite] = offset[~finite] = np.float16(np.nan)

@@ -71,10 +71,11 @@ void WriteHalves(uint16_t scale, uint16_t offset, char* to) {
 void QuantiseEqual(double rest, int32_t dim, int32_t bits, uint16_t offset, char* to) {
   const double most = bits == 8 ? 255.0 : 15.0;
   const double code = std::clamp(std::ceil(rest / kLargest), 1.0, most);
-  const uint16_t scale = ToFloat16(static_cast<float>(std::clamp(rest / code, 0.0, kLargest)));
-  WriteHalves(scale, offset, to);
+  const uint16_t nearest = ToFloat16(static_cast<float>(std::clamp(rest / code, 0.0, kLargest)));
+  // Less than half the least float16 above 0 is told from none by the scale only.
+  WriteHalves(nearest == 0 && rest > 0.0 ? 1 : nearest, offset, to);
   auto* codes = reinterpret_cast<unsigned char*>(to) + 4;
-  const auto each = static_cast<unsigned>(scale == 0 ? 0.0 : code);
+  const auto each = static_cast<unsigned>(nearest == 0 ? 0.0 : code);
   std::memset(codes, static_cast<int>(bits == 8 ? each : each | each << 4),
               QuantisedLayout{dim, bits}.code_bytes());
   if (bits == 4 && dim % 2 != 0) codes[dim / 2] = static_cast<unsigned char>(each);

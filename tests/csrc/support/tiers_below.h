@@ -44,7 +44,7 @@ class TiersBelow {
                                                                    std::to_string(generation));
                                  options.row_bytes = row_bytes;
                                  options.segment_bytes = 16 << 10;
-                                 options.gc_ratio = 1.05;
+                                 options.gc_ratio = 1.06;
                                  return std::make_shared<SsdTier>(options);
                                },
                                -1});
