@@ -43,7 +43,7 @@ class TiersBelow {
                                  SsdOptions options = SmallOptions(files_->path() + "/" +
                                                                    std::to_string(generation));
                                  options.row_bytes = row_bytes;
-                                 options.segment_bytes = 16 << 10;
+                                 options.segment_bytes = 32 << 10;
                                  options.gc_ratio = 1.06;
                                  return std::make_shared<SsdTier>(options);
                                },
