@@ -42,11 +42,12 @@ using msrec::Shape;
 // (descriptors [tables, 7], narrow int64 [tables], any token, the tables' tokens ...) -> token, 0
 MSREC_EXPORT Shape MsrExchangeGradientsInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrExchangeGradients) {
+  args.RequireAtLeast(4);
   const auto count = static_cast<size_t>(msrec::Dimension(args.ndims, args.shapes, 0));
-  args.RequireCount(static_cast<int64_t>(count) + 4);
   const auto* descriptors = args.Data<int64_t>(0, "descriptors", count * LookupDescriptor::kSize);
   const auto* narrow_of = args.Data<int64_t>(1, "narrow", count);
   auto& token = args.Number<float>(args.n - 1, "the token");
+  args.RequireCount(static_cast<int64_t>(count) + 4);
   std::vector<std::shared_ptr<msrec::Registered>> held;
   std::vector<msrec::ShardedTable*> tables;
   std::vector<bool> narrow;
