@@ -104,7 +104,7 @@ def test_a_first_value_depends_on_each_of_them() -> None:
 @pytest.mark.parametrize("how", ["evicted", "erased", "cleared"])
 def test_a_key_that_comes_back_starts_anew(how) -> None:
     keys = np.array(EDGE_KEYS, np.int64)
-    with table(max_idle_steps=2, admission_threshold=2) as t:
+    with table(max_idle_steps=1, admission_threshold=2) as t:
         t.bind_optimizer("adam")
 
         def train() -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -195,9 +195,11 @@ def _finished(rows: np.ndarray, entry: Entry, name: str, first_time: int) -> np.
         rows = rows.copy()
         rows["last_time"][rows["last_time"] == 0] = first_time
     limits = (table["max_idle_steps"], table["max_idle_seconds"])
+    step, time = table["ages_at"]
     due = np.zeros(len(rows), bool)
+    # The last step that is done is the one before the clock's (csrc/policy/eviction.h).
     for limit, now, column in zip(
-        limits, table["ages_at"], ("last_step", "last_time"), strict=True
+        limits, (step - 1, time), ("last_step", "last_time"), strict=True
     ):
         if limit >= 0:
             due |= now - rows[column].astype(np.int64) >= limit

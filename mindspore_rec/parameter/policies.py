@@ -159,8 +159,9 @@ class Eviction:
     a sample eight times as large. Every eviction is in the next incremental export.
 
     Args:
-        max_idle_steps: number of steps without being seen in training after which a row is evicted,
-            at least 1. Default: off (None or -1), as all below.
+        max_idle_steps: number of whole steps without being seen in training after which a row is
+            evicted, at least 1: with 1, a row must be seen in every step. What is written between
+            two steps counts as seen in the one to come. Default: off (None or -1), as all below.
         max_idle_seconds: the same by event time: the watermark (greatest event time of the batches
             so far) minus the watermark when the row was last seen, at least 1. Needs event times:
             `table.set_event_time`, or a timestamp column.

@@ -24,6 +24,7 @@ BITS = {"int8": 8, "int4": 4}
 ROWS = ("float32", *BITS)  # types of rows of a predictor and of an export
 
 _LARGEST = 65504.0  # of float16
+_LEAST = np.float16(2**-24)  # above 0
 
 
 def rows_of_bits(bits: int) -> str:
@@ -40,7 +41,10 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
     """Return scale, offset and codes of rows.
 
     The offset is the row's least number, rounded down to a float16; the scale the least float16 by
-    which the codes reach the row's greatest. So each number is off by at most half the scale. Where
+    which the codes reach the row's greatest. So each number is off by at most half the scale. A row
+    of equal numbers has one code, the least by which a float16 reaches them, and the nearest
+    float16 as scale: it is off by a part in a million, or 3e-8 where that is more, up to 65504 and
+    by at most a part in 2048 above. Where
     a float16 is not large enough for that, below -65504 or above 65504 * (2^bits - 1), numbers
     become the nearest that there are. A row with an infinity or a NaN becomes NaN as a whole: its
     scale and offset are NaN, its codes 0.
@@ -74,10 +78,16 @@ def quantise(rows: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.nd
     most = 2**bits - 1
     offset = _half_down(wide.min(axis=1) + 0.0)  # never -0
     base = offset.astype(np.float64)
-    scale = _half_up((wide.max(axis=1) - base) / most + 0.0)
+    rest = wide.max(axis=1) - base
+    scale = _half_up(rest / most + 0.0)
     step = scale.astype(np.float64)
     step[step == 0] = 1.0
     codes = np.clip(np.rint((wide - base[:, None]) / step[:, None]), 0, most).astype(np.uint8)
+    equal = wide.max(axis=1) == wide.min(axis=1)
+    one = np.clip(np.ceil(rest / _LARGEST), 1, most)
+    nearest = np.clip(rest / one, 0, _LARGEST).astype(np.float32).astype(np.float16)
+    scale[equal] = np.where((nearest == 0) & (rest > 0), _LEAST, nearest)[equal]
+    codes[equal] = np.where(nearest == 0, 0, one)[equal, None]
     codes[~finite] = 0
     scale[~finite] = offset[~finite] = np.float16(np.nan)
     return scale, offset, codes if bits == 8 else _packed(codes)

@@ -114,8 +114,9 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
     """A native table as part of a network: base of `MapParameter` and `StaticParameter`.
 
     The rows live in the native core. The network sees a one-element Parameter, the *anchor*,
-    through which optimizers find the table (`anchor.mindspore_rec_table`); its gradient carries no
-    number, only the order "all gradients of the table before its step".
+    through which optimizers find the table (`anchor.mindspore_rec_table`); its gradient carries the
+    order "all gradients of the table before its step", and a number that arithmetic would change,
+    which the step refuses.
 
     Of two tables with one name the newer is used: making a network again, as a notebook does where
     a cell is run twice, works. The older keeps its rows; a use of it is a RuntimeError until the
@@ -380,5 +381,18 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
         native.rows_missing = self._rows_given != native.step
 
     def close(self) -> None:
-        """Free the rows and the name. Any later use of the table is an error."""
+        """Free the rows and the name. Any later use of the table is an error.
+
+        A table that no network, optimizer or variable holds any more is closed by itself, once
+        Python's garbage collector has looked (`gc.collect()`): so are those of a loop of trials
+        with `RecModel` or `TrainStep`, but for the newest, whose graph MindSpore keeps until it
+        compiles another one. MindSpore's own `nn.TrainOneStepCell` and `Model` keep all of them in
+        graph mode until the process ends; close such tables here.
+
+        Example:
+            >>> import mindspore_rec
+            >>> from mindspore_rec import MapParameter
+            >>> table = MapParameter("doc.close")
+            >>> table.close()
+        """
         self._finalizer()

@@ -51,7 +51,11 @@ class TableTraining(NativeAccess):
         return self._synchronised().gradient_squared_norm()
 
     def discard_gradients(self) -> None:
-        """Drop the gradients since the last step."""
+        """Drop the gradients since the last step.
+
+        For a program that computes gradients and does not hand them to the optimizer, as where a
+        loss is not finite: a table takes them in the backward pass, and its next step would refuse.
+        """
         self._synchronised().discard_gradients()
 
     def apply_gradients(

@@ -27,7 +27,8 @@ class AgeSweep:
     Args:
         thresholds: admission thresholds, each at least 1.
         row_bytes: bytes of a row.
-        max_idle: a key is due when `clock - last occurrence >= max_idle`. None: never.
+        max_idle: a key is due when `clock - last occurrence` is `max_idle` seconds, or more than
+            `max_idle` steps: so many whole steps have passed without it. None: never.
         unit: of `max_idle` and of the clock: 'steps' or 'seconds'; '' for never.
     """
 
@@ -127,7 +128,8 @@ class AgeSweep:
 
     def _expire(self, clock: int) -> None:
         first = self._alive_from
-        while first < len(self._clocks) and clock - self._clocks[first] >= (self._max_idle or 0):
+        limit = (self._max_idle or 0) + (self._unit == "steps")
+        while first < len(self._clocks) and clock - self._clocks[first] >= limit:
             first += 1
         gone = self._held[self._alive_from : first].sum(axis=0)
         self._alive_from = first

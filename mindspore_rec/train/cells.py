@@ -7,6 +7,7 @@ from typing import Any
 
 from mindspore import nn
 
+from mindspore_rec.graph.spread import spread
 from mindspore_rec.nn.loss import differentiable
 
 __all__ = ["EvalCell", "LossCell"]
@@ -38,7 +39,7 @@ class LossCell(nn.Cell):
 
     def construct(self, *columns: Any) -> Any:
         """Return the loss."""
-        return self.loss_fn(self.network(*columns[:-1]), columns[-1])
+        return self.loss_fn(spread(self.network, columns[:-1]), columns[-1])
 
 
 class EvalCell(nn.Cell):
@@ -65,5 +66,5 @@ class EvalCell(nn.Cell):
 
     def construct(self, *columns: Any) -> Any:
         """Return loss, prediction and label."""
-        prediction = self.network(*columns[:-1])
+        prediction = spread(self.network, columns[:-1])
         return self.loss_fn(prediction, columns[-1]), prediction, columns[-1]

@@ -9,9 +9,34 @@ import mindspore as ms
 from mindspore import nn, ops
 
 from mindspore_rec.checks import check_number
+from mindspore_rec.graph.spread import spread
 from mindspore_rec.optim import check_covered
 
 __all__ = ["TrainStep"]
+
+
+class ScaledLoss(nn.Cell):
+    """Loss of a network times a factor, which is differentiated.
+
+    Args:
+        network: cell that returns the loss.
+        loss_scale: the factor.
+
+    Inputs:
+        The inputs of the network.
+
+    Outputs:
+        The scaled loss.
+    """
+
+    def __init__(self, network: nn.Cell, loss_scale: float) -> None:
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.loss_scale = loss_scale
+
+    def construct(self, *inputs: Any) -> Any:
+        """Return the scaled loss."""
+        return spread(self.network, inputs) * self.loss_scale
 
 
 class TrainStep(nn.Cell):
@@ -64,15 +89,13 @@ class TrainStep(nn.Cell):
         self.network = network
         self.optimizer = optimizer
         self.loss_scale = float(loss_scale)
-        self.value_and_grad = ms.value_and_grad(self.scaled_loss, None, optimizer.parameters)
-
-    def scaled_loss(self, *inputs: Any) -> Any:
-        """Return the loss times `loss_scale`, which is differentiated."""
-        loss = self.network(*inputs)
-        return loss if self.loss_scale == 1.0 else loss * self.loss_scale
+        # A cell, not a method: MindSpore holds the object of a method that it differentiates for
+        # ever, and with it the network's tables.
+        scaled = network if self.loss_scale == 1.0 else ScaledLoss(network, self.loss_scale)
+        self.value_and_grad = ms.value_and_grad(scaled, None, optimizer.parameters)
 
     def construct(self, *inputs: Any) -> Any:
         """Return the loss, once the optimizer step is done."""
-        loss, gradients = self.value_and_grad(*inputs)
+        loss, gradients = spread(self.value_and_grad, inputs)
         loss = ops.depend(loss, self.optimizer(gradients))
         return loss if self.loss_scale == 1.0 else loss / self.loss_scale

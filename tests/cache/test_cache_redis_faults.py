@@ -139,6 +139,38 @@ def test_an_older_snapshot_is_an_error(start_redis: Start) -> None:
         read(tier, KEYS[:1])
 
 
+@pytest.mark.parametrize("last", ["write", "erasure"])
+def test_any_end_of_what_was_confirmed_that_is_lost_is_an_error(
+    start_redis: Start, last: str
+) -> None:
+    """The end of the server's log is gone, as with `everysec`: the last commands of a write."""
+    server = start_redis("appendonly yes", "appendfsync no")
+    tier = RedisTier(server.url, "t", ROW)
+    many = np.arange(200_000)
+    keys = many[bucket_of(many) == 7]
+    assert len(keys) > 2 * 1024, "three commands in one bucket"
+    for version in (1, 2):
+        tier.write(keys, rows_of(keys, version))
+    erased = keys[-1500:] if last == "erasure" else keys[:0]
+    tier.erase(erased)
+    server.kill()
+    log = next(server.directory.glob("appendonlydir/*.incr.aof"), None)
+    log = log or server.directory / "appendonly.aof"
+    whole = log.read_bytes()
+    cuts = [1, *np.random.default_rng(0).integers(2, len(whole) // 2, 7).tolist()]
+    for cut in cuts:
+        log.write_bytes(whole[: len(whole) - cut])
+        server.start()
+        with pytest.raises(RowsLostError, match="older state"):
+            read(tier, keys)
+        server.kill()
+    log.write_bytes(whole)
+    server.start()
+    rows, found = read(tier, keys)
+    kept = ~np.isin(keys, erased)
+    assert (found == kept).all() and (rows[kept] == rows_of(keys[kept], 2)).all()
+
+
 def test_an_erased_row_does_not_come_back(start_redis: Start) -> None:
     server = start_redis()
     tier = RedisTier(server.url, "t", ROW)

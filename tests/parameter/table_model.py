@@ -152,7 +152,8 @@ class TableModel:
 
     def age(self, seen: Row | Counted) -> str:
         """Why it is due, or ''."""
-        if self.max_idle >= 0 and self.horizon[0] - seen.last_step >= self.max_idle:
+        # The last step that is done is the one before the clock's.
+        if self.max_idle >= 0 and self.horizon[0] - 1 - seen.last_step >= self.max_idle:
             return "idle_steps"
         if self.max_seconds >= 0 and self.horizon[1] - seen.last_time >= self.max_seconds:
             return "idle_seconds"

@@ -153,7 +153,7 @@ def test_it_asks_for_a_mark(tables: list[_native.Table]) -> None:
 
 @pytest.mark.parametrize("over", ["memory", "tier"])
 def test_rows_leave_it_as_they_become_due(tables: list[_native.Table], over: str) -> None:
-    settings = {"dim": 2, "max_idle_steps": 5}
+    settings = {"dim": 2, "max_idle_steps": 4}
     table = new(tables, **settings) if over == "memory" else over_tier(tables, 16, **settings)[0]
     table.bind_optimizer("sgd")
     ones = np.ones((60, 2), np.float32)

@@ -246,7 +246,7 @@ def test_any_number_of_threads_makes_the_same_table(make, threads, rules) -> Non
 
 
 def idle_steps(table: _native.Table) -> None:
-    table.set_eviction(max_idle_steps=2)
+    table.set_eviction(max_idle_steps=1)
     table.apply(0.0)
     table.apply(0.0)
 

@@ -95,7 +95,8 @@ class Rows:
 
     def _young(self, step: int, watermark: int, limits: tuple[int, int]) -> Rows:
         def old(key: int) -> bool:
-            ages = step - self.seen[key][0], watermark - self.seen[key][1]
+            # Whole steps without it: the last that is done is the one before `step`.
+            ages = step - 1 - self.seen[key][0], watermark - self.seen[key][1]
             return any(0 <= limit <= age for age, limit in zip(ages, limits, strict=True))
 
         rows = {key: row for key, row in self.rows.items() if not old(key)}

@@ -80,7 +80,7 @@ def train(model: RecModel, callbacks: list[Callback], steps: int = 10, **argumen
 
 def test_by_steps(make) -> None:
     """Ages are measured at the eviction; what is not due stays; others evict as they do."""
-    rules = (by_callback(max_idle_steps=2), Eviction(max_idle_steps=2), None)
+    rules = (by_callback(max_idle_steps=1), Eviction(max_idle_steps=1), None)
     model, tables = make(*rules)
     callback = EvictCallback(evict_time_interval=None, evict_step_interval=4)
     seen = [Rows(table) for table in tables]
@@ -167,7 +167,7 @@ def test_no_table_evicts_by_callback(make) -> None:
 def test_evicted_keys_are_handed_on(make) -> None:
     """All that left in training and nothing else, table by table, with reason and step."""
     model, tables = make(
-        Eviction(max_idle_steps=2), Eviction(max_rows=7), by_callback(max_idle_steps=3), None
+        Eviction(max_idle_steps=1), Eviction(max_rows=7), by_callback(max_idle_steps=2), None
     )
     got: list[tuple[str, int, str, int]] = []
 
@@ -186,7 +186,7 @@ def test_evicted_keys_are_handed_on(make) -> None:
     came = {key: 1 + (key - 1) // 4 for key in range(1, 41)}
     expected = {(idle, key, "idle_steps", step + 1) for key, step in came.items() if step < 10}
     assert {each for each in got if each[0] == idle} == expected
-    # At the trigger after step 5, rows of the first three steps have age 3: freed in step 6.
+    # At the trigger after step 5, rows of the first three steps have missed 2: freed in step 6.
     assert {each for each in got if each[0] == triggered} == {
         (triggered, key, "idle_steps", 6) for key, step in came.items() if step <= 3
     }

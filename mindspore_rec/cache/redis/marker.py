@@ -22,7 +22,9 @@ class Markers:
 
     Attributes:
         token: 16 random bytes, new each time the tier is opened.
-        sent: number of the last write sent to each bucket; a retry has the number of the first try.
+        sent: number of the last command of a write sent to each bucket; a retry has the number of
+            the first try. Each command has its own: a server that lost the last of several commands
+            of one write is behind.
         confirmed: number of the last write that the server confirmed, for each bucket.
     """
 
@@ -33,10 +35,17 @@ class Markers:
         self._names = names
         self._subject = subject
 
-    def begin(self, buckets: Iterable[int]) -> None:
-        """Count a write to these buckets, before it is sent."""
-        for bucket in set(buckets):
+    def begin(self, buckets: Iterable[int]) -> list[int]:
+        """Count commands of a write, before they are sent; return the number of each.
+
+        Args:
+            buckets: the bucket of each command, in the order in which they take effect.
+        """
+        numbers = []
+        for bucket in buckets:
             self.sent[bucket] += 1
+            numbers.append(self.sent[bucket])
+        return numbers
 
     def confirm(self, buckets: Iterable[int]) -> None:
         """Note that the server confirmed all writes sent to these buckets."""

@@ -6,7 +6,7 @@ bytes and 4 little-endian bytes of CRC32C over field and row, in hash
 `emb{t/g<generation>r<row_bytes>/p<bucket>}v`; the bucket is one of 64, chosen by a hash of the key.
 Worker w of several, N, has hashes of its own: `emb{t/w<w>of<N>/g...}v`. Each bucket also has two
 fields that mark it: `t`, the token of the opening that owns it, and `s`, the number of the last
-write to it. Version 0.1 wrote values without the checksum, of `row_bytes` bytes. With
+command that wrote to it. Version 0.1 wrote values without the checksum, of `row_bytes` bytes. With
 `leftover="keep"` they are read beside the others, which are 4 bytes longer, and each that is
 written again has a checksum from then on; any other opening finds no such value legal. (So with
 `leftover="keep"` a value that lost just its checksum is taken for an older one.)
@@ -207,8 +207,8 @@ class RedisTier:
 
     def _write(self, keys: np.ndarray, rows: np.ndarray) -> None:
         order, pieces = self._packer.pieces(keys)
-        self._markers.begin(piece.bucket for piece in pieces)
-        packed = self._packer.writes(keys, rows, order, pieces, self._markers.sent)
+        numbers = self._markers.begin(piece.bucket for piece in pieces)
+        packed = self._packer.writes(keys, rows, order, pieces, numbers)
         commands = self._commands(pieces, packed)
         self._run_writes(commands)
         self._rows += sum(command.reply for command in commands)
@@ -221,12 +221,13 @@ class RedisTier:
             for start in range(0, len(keys), 1 << 18):
                 part = keys[start : start + (1 << 18)]
                 order, pieces = self._packer.pieces(part)
-                self._markers.begin(piece.bucket for piece in pieces)
+                buckets = sorted({piece.bucket for piece in pieces})
+                self._markers.begin(buckets)
                 erases = self._commands(pieces, self._packer.erases(part, order, pieces))
                 # After the rows: a server that loses the deletion loses the number too.
                 numbers = [
                     Command(bucket, (self._markers.put_number(bucket),), is_count)
-                    for bucket in sorted({piece.bucket for piece in pieces})
+                    for bucket in buckets
                 ]
                 self._run_writes([*erases, *numbers])
                 self._rows -= sum(command.reply for command in erases)

@@ -19,7 +19,7 @@ BUCKETS = 64  # few and large: 5,000 keys are 64 commands of about 80 fields
 MOST_FIELDS = 1024  # of a command, the fields of the marker included
 MOST_COMMAND_BYTES = 8 << 20
 TOKEN = b"t"  # field of the marker: token of the tier that owns the bucket
-SEQUENCE = b"s"  # field of the marker: number of the bucket's last write
+SEQUENCE = b"s"  # field of the marker: number of the last command that wrote to the bucket
 MARKER_FIELDS = 2  # never fields of keys, which have 8 bytes
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: the upper bits of the product
 _SHIFT = np.uint64(64 - 6)
@@ -129,20 +129,20 @@ class Packer:
         rows: np.ndarray,
         order: np.ndarray,
         pieces: list[Piece],
-        sequences: list[int],
+        numbers: list[int],
     ) -> Iterator[Packed]:
-        """Yield HSET of the bucket's new number and the rows for each piece."""
+        """Yield HSET of the piece's number, of `numbers`, and the rows for each piece."""
         middle = 12 + len(self._middle)
         width = middle + self.value_bytes + 2
         lines = self._fields(keys, order, width)
         lines[:, 12:middle] = self._middle
         _native.pack_checked_rows(keys, np.ascontiguousarray(rows), order, lines, middle)
         text = lines.reshape(-1).data
-        for bucket, start, stop in pieces:
+        for (bucket, start, stop), number in zip(pieces, numbers, strict=True):
             yield (
                 b"*%d\r\n" % (2 * (stop - start) + 4),
                 self._write_words[bucket],
-                b"$8\r\n%b\r\n" % sequence_bytes(sequences[bucket]),
+                b"$8\r\n%b\r\n" % sequence_bytes(number),
                 text[start * width : stop * width],
             )
 

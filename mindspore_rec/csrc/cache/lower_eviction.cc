@@ -21,7 +21,10 @@ void LowerEviction::NoteFailure() noexcept {
   tiers_.RestartSweep();
 }
 
-size_t LowerEviction::Evict(const std::vector<int64_t>& keys, const ReasonOf& reason) {
+size_t LowerEviction::Evict(std::vector<int64_t> keys, const ReasonOf& reason) {
+  // A walk may give a row again that was moved meanwhile: it is evicted, and counted, once.
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   // The walk's copies may be older than the rows are now, so read them again.
   std::vector<char> rows;
   std::unique_ptr<bool[]> found;
@@ -73,7 +76,7 @@ bool LowerEviction::EvictNext(size_t rows, bool norms) {
       any.ReadThrough(block);
       if (reason(block) != EvictionReason::kNone) victims.push_back(keys[i]);
     }
-    if (!victims.empty()) Evict(victims, reason);
+    if (!victims.empty()) Evict(std::move(victims), reason);
   }
   return false;
 }
@@ -92,7 +95,7 @@ void LowerEviction::EvictAll(bool norms) {
     if (row != nullptr) keys.push_back(key);
   }
   if (keys.empty()) return;
-  Evict(keys, [&](const char* row) { return core_.shards[0]->Reason(row, norms); });
+  Evict(std::move(keys), [&](const char* row) { return core_.shards[0]->Reason(row, norms); });
 }
 
 void LowerEviction::Trigger() {
@@ -148,9 +151,8 @@ uint64_t LowerEviction::EvictOverCapacity(uint64_t rows) {
     std::nth_element(candidates.begin(), candidates.begin() + (most - 1), candidates.end());
     std::vector<int64_t> victims;
     for (size_t i = 0; i < most; ++i) victims.push_back(candidates[i].second);
-    std::sort(victims.begin(), victims.end());
-    victims.erase(std::unique(victims.begin(), victims.end()), victims.end());
-    const size_t now = Evict(victims, [](const char*) { return EvictionReason::kCapacity; });
+    const size_t now =
+        Evict(std::move(victims), [](const char*) { return EvictionReason::kCapacity; });
     evicted += now;
     if (now == 0 && ended) break;
   }

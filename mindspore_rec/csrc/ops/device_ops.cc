@@ -29,7 +29,7 @@ MSREC_OP(MsrReportGradient) {
   Call table(args, 1, OpKind::kAccumulate);
   auto& token = args.Number<float>(2, "the token");
   table->ReportGradient(args.Number<int64_t>(0, "the ticket"));
-  token = 0.0f;
+  token = table.NewToken();
 }
 
 // (token, descriptor) -> number of slots with a gradient, at least 1: int64 [1]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators: several tables at once.
+#include <set>
+
 #include "ops/operator.h"
 #include "table/table_tasks.h"
 
@@ -75,6 +77,16 @@ class Group {
       Call table = CallOf(column, kind);
       fn(table, column);
     });
+  }
+  // Hand out one token for the gradients of all tables: each anchor gets it once.
+  float NewToken() const {
+    const float token = GradientTokens::Next();
+    std::set<int64_t> noted;
+    for (size_t column = 0; column < columns_; ++column) {
+      if (!noted.insert(Descriptor(column).table_id()).second) continue;
+      found_[column]->table->NoteToken(token);
+    }
+    return token;
   }
   IdView Ids(const Call& table, size_t column) const {
     IdView ids = table.Ids(args_, tensor_, "ids");
@@ -160,5 +172,5 @@ MSREC_OP(MsrGroupAccumulate) {
     const float* gradient = gradients + column * table.dim();
     table.ByExchange([&](auto& rows) { rows.Accumulate(tickets[column], gradient, group.rows()); });
   });
-  token = 0.0f;
+  token = group.NewToken();
 }

@@ -46,8 +46,7 @@ MSREC_OP(MsrRefuseGradient) {
       "on the outermost cell before training, or freeze the table with requires_grad=False");
 }
 
-// (grad, ticket, descriptor) -> token, always 0: the gradient of the table's anchor. Zero, so that
-// clipping by global norm, or an optimizer that does not know tables, is not disturbed by it.
+// (grad, ticket, descriptor) -> token (table/gradient_tokens.h): the gradient of the table's anchor
 MSREC_EXPORT Shape MsrAccumulateInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrAccumulate) {
   args.RequireCount(4);
@@ -62,5 +61,5 @@ MSREC_OP(MsrAccumulate) {
                              "' got a gradient but no optimizer of mindspore_rec.optim covers it");
   }
   table.ByExchange([&](auto& rows) { rows.Accumulate(ticket, gradient, n); });
-  token = 0.0f;
+  token = table.NewToken();
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
@@ -114,6 +115,17 @@ class Call {
     if (!args.IsType(i, "float32")) {
       Require(false, std::string(argument) + " must be float32, got " + args.dtypes[i]);
     }
+  }
+  // Hands out the token of a gradient that the table has taken.
+  float NewToken() const {
+    const float token = GradientTokens::Next();
+    registered_->table->NoteToken(token);
+    return token;
+  }
+  // Throws unless argument i is the sum of the tokens since the last step.
+  void RequireTokens(const Args& args, int i) const {
+    const bool one = args.IsType(i, "float32") && args.Size(i) == 1;
+    registered_->table->RequireTokens(one ? args.Number<float>(i, "the token") : NAN);
   }
   // Returns argument i, which must have a row for each of the ids, of float32 or bfloat16.
   RowsOut AnyRows(const Args& args, int i, const char* what, size_t ids) const {

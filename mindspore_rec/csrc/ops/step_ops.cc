@@ -45,6 +45,7 @@ MSREC_OP(MsrStep) {
   Call table(args, 1, OpKind::kStep);
   const msrec::StepInput input = ReadStep(args, table);
   auto& token = args.Number<float>(7, "the token");
+  table.RequireTokens(args, 0);
   table.ByExchange([&](auto& rows) { rows.Step(input); });
   token = 0.0f;
 }
@@ -55,6 +56,7 @@ MSREC_OP(MsrBeginDeviceStep) {
   args.RequireCount(8);
   Call table(args, 1, OpKind::kStep);
   float* out = args.Data<float>(7, "the output", 2);
+  table.RequireTokens(args, 0);
   const auto numbers = table->BeginDeviceStep(ReadStep(args, table));
   std::copy(numbers.begin(), numbers.end(), out);
 }

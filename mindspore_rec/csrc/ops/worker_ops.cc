@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operators: exchanges of a step between workers. Only in the graphs of more than one worker.
+#include <cmath>
+
 #include "ops/operator.h"
 #include "workers/dense_average.h"
 #include "workers/made_tables.h"
@@ -37,14 +39,15 @@ std::vector<std::string> ReadNames(const Args& args, int i) {
 using msrec::LookupDescriptor;
 using msrec::Shape;
 
-// (descriptors [tables, 7], narrow int64 [tables], tokens ...) -> token
+// (descriptors [tables, 7], narrow int64 [tables], any token, the tables' tokens ...) -> token, 0
 MSREC_EXPORT Shape MsrExchangeGradientsInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrExchangeGradients) {
-  args.RequireAtLeast(3);
+  args.RequireAtLeast(4);
   const auto count = static_cast<size_t>(msrec::Dimension(args.ndims, args.shapes, 0));
   const auto* descriptors = args.Data<int64_t>(0, "descriptors", count * LookupDescriptor::kSize);
   const auto* narrow_of = args.Data<int64_t>(1, "narrow", count);
   auto& token = args.Number<float>(args.n - 1, "the token");
+  args.RequireCount(static_cast<int64_t>(count) + 4);
   std::vector<std::shared_ptr<msrec::Registered>> held;
   std::vector<msrec::ShardedTable*> tables;
   std::vector<bool> narrow;
@@ -58,7 +61,13 @@ MSREC_OP(MsrExchangeGradients) {
     tables.push_back(held.back()->over_workers.get());
     narrow.push_back(narrow_of[t] != 0);
   }
-  msrec::ExchangeGradients(tables, narrow);
+  msrec::ExchangeGradients(tables, narrow, [&] {
+    for (size_t t = 0; t < count; ++t) {
+      const int at = 3 + static_cast<int>(t);
+      const bool one = args.IsType(at, "float32") && args.Size(at) == 1;
+      tables[t]->table().RequireTokens(one ? args.Number<float>(at, "the token") : NAN, true);
+    }
+  });
   token = 0.0f;
 }
 

@@ -6,6 +6,11 @@
 // By age, a row is *due*, and no lookup sees it any more, the moment its age reaches the limit; the
 // sweep that frees its memory comes by later, a slice a step. Ages are measured at the *horizon*:
 // the table's clock, or, where the table evicts on a trigger only, its clock at the last trigger.
+//
+// In steps, an age is the number of whole steps without the row: the clock is s while step s runs,
+// which is when last_step is written, and s + 1 once it is done. So a row that was last seen in
+// step s has missed none at clock s + 1, and is due at clock s + 1 + max_idle_steps. What is put or
+// imported between two steps counts as seen in the one to come.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +75,8 @@ struct Epochs {
 };
 
 inline EvictionReason Age(const Eviction& eviction, const Horizon& at, const RowMeta& meta) {
-  if (eviction.max_idle_steps >= 0 && at.step - meta.last_step >= eviction.max_idle_steps)
+  const int64_t missed = at.step - 1 - meta.last_step;
+  if (eviction.max_idle_steps >= 0 && missed >= eviction.max_idle_steps)
     return EvictionReason::kIdleSteps;
   if (eviction.max_idle_seconds >= 0 && at.time - meta.last_time >= eviction.max_idle_seconds)
     return EvictionReason::kIdleSeconds;

@@ -2,6 +2,7 @@
 #include "serving/quantised_row.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "util/float16.h"
@@ -65,6 +66,21 @@ void WriteHalves(uint16_t scale, uint16_t offset, char* to) {
   std::memcpy(to + sizeof(scale), &offset, sizeof(offset));
 }
 
+// A row of equal numbers, `rest` above its offset, in one code: the least by which a float16
+// reaches it, so that the scale is the nearest float16 there is.
+void QuantiseEqual(double rest, int32_t dim, int32_t bits, uint16_t offset, char* to) {
+  const double most = bits == 8 ? 255.0 : 15.0;
+  const double code = std::clamp(std::ceil(rest / kLargest), 1.0, most);
+  const uint16_t nearest = ToFloat16(static_cast<float>(std::clamp(rest / code, 0.0, kLargest)));
+  // Less than half the least float16 above 0 is told from none by the scale only.
+  WriteHalves(nearest == 0 && rest > 0.0 ? 1 : nearest, offset, to);
+  auto* codes = reinterpret_cast<unsigned char*>(to) + 4;
+  const auto each = static_cast<unsigned>(nearest == 0 ? 0.0 : code);
+  std::memset(codes, static_cast<int>(bits == 8 ? each : each | each << 4),
+              QuantisedLayout{dim, bits}.code_bytes());
+  if (bits == 4 && dim % 2 != 0) codes[dim / 2] = static_cast<unsigned char>(each);
+}
+
 }  // namespace
 
 void QuantiseNumbers(const float* numbers, int32_t dim, int32_t bits, char* to) {
@@ -78,6 +94,10 @@ void QuantiseNumbers(const float* numbers, int32_t dim, int32_t bits, char* to) 
   const double most = bits == 8 ? 255.0 : 15.0;
   const uint16_t offset = HalfDown(static_cast<double>(range.least) + 0.0);  // never -0
   const double base = FromFloat16(offset);
+  if (range.least == range.greatest) {
+    QuantiseEqual(range.least - base, dim, bits, offset, to);
+    return;
+  }
   const uint16_t scale = HalfUp((range.greatest - base) / most + 0.0);  // never -0
   WriteHalves(scale, offset, to);
   const double step = scale == 0 ? 1.0 : FromFloat16(scale);

@@ -11,9 +11,10 @@
 //
 // The offset is the least number, rounded down to a float16; the scale the least float16 by which
 // the codes reach the greatest number. So a number is off by at most half the scale, unless a
-// float16 is not large enough: then it is the nearest there is. A row with an infinity or a NaN
-// reads NaN throughout: its scale and offset are NaN, its codes 0. (NumPy's version, with the same
-// bits: mindspore_rec/parameter/quantise.py.)
+// float16 is not large enough: then it is the nearest there is. A row of equal numbers has one
+// code, the least by which a float16 reaches them, and the nearest float16 as scale. A row with an
+// infinity or a NaN reads NaN throughout: its scale and offset are NaN, its codes 0. (NumPy's
+// version, with the same bits: mindspore_rec/parameter/quantise.py.)
 #pragma once
 
 #include <cstddef>

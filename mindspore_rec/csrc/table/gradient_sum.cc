@@ -7,6 +7,11 @@
 #include "table/for_shards.h"
 
 namespace msrec {
+namespace {
+
+constexpr uint32_t kNowhere = ~uint32_t{0};
+
+}  // namespace
 
 void GradientSum::Reset() {
   for (Part& part : parts_) {
@@ -65,20 +70,38 @@ void GradientSum::AddShard(Part* part, int shard, const Batch& batch, const Grad
       part->indexed = true;
     }
     uint32_t* map = part->map.Reset(distinct);
+    bool nowhere = false;
     for (size_t u = 0; u < distinct; ++u) {
       const int64_t key = batch.key[first + u];
       char* row = batch.row[first + u];
       const uint32_t before = part->set.size();
       map[u] = part->set.FindOrAdd(key, keys);
-      // A key that an earlier lookup of the step did not admit may have been admitted by this one.
-      if (map[u] == before || rows[map[u]] == nullptr) rows[map[u]] = row;
+      const uint32_t at = map[u];
+      if (at == before) {
+        rows[at] = row;
+      } else if (rows[at] == nullptr && row != nullptr) {
+        // Earlier lookups of the step did not admit the key and read the unknown value, which is
+        // what their gradients are of: the row's own begin here.
+        rows[at] = row;
+        std::memset(sums + size_t{at} * dim, 0, dim * sizeof(float));
+      } else if (rows[at] != nullptr && row == nullptr) {
+        // The other way round, where the row has left the table since: added where nobody looks.
+        map[u] = kNowhere;
+        nowhere = true;
+      }
     }
     part->n = part->set.size();
+    // There is room for one more: a key that is nowhere is not among the new ones.
+    for (size_t u = 0; nowhere && u < distinct; ++u) {
+      if (map[u] == kNowhere) map[u] = static_cast<uint32_t>(part->n);
+    }
     uint32_t* number = part->number.Reset(positions);
     for (size_t i = 0; i < positions; ++i) number[i] = map[numbers[i]];
     numbers = number;
   }
-  std::memset(sums + old * dim, 0, (part->n - old) * dim * sizeof(float));
+  // The place after the last one too, if there is one.
+  const size_t end = std::min(part->n + 1, old + distinct);
+  std::memset(sums + old * dim, 0, (end - old) * dim * sizeof(float));
   AddGradient(kernels, numbers, batch.pos.data() + first, positions, grad,
               batch.pooled ? batch.bag.data() : nullptr,
               batch.pooled ? batch.weight.data() : nullptr, dim, sums);

@@ -3,6 +3,9 @@
 // GradientSum: the gradients of a step, summed by key over all lookups of the table. Gradients of
 // one key are added in the order of positions, lookup after lookup, so that several lookups give
 // the bits of one lookup of their concatenation, and any number of threads the bits of one.
+//
+// A gradient is of what its lookup has read: where that was the unknown value, since the key had no
+// row in that lookup, it never reaches a row that a later lookup of the step has given the key.
 #pragma once
 
 #include <cstdint>

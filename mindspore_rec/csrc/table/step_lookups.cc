@@ -157,6 +157,7 @@ void StepLookups::Forget() {
   outstanding_.clear();
   deferred_.clear();
   gradients_.Reset();
+  tokens_.Reset();
   if (!noted_.empty()) last_noted_.swap(noted_);
   noted_.clear();
 }

@@ -13,6 +13,7 @@
 
 #include "table/batch.h"
 #include "table/gradient_sum.h"
+#include "table/gradient_tokens.h"
 
 namespace msrec {
 
@@ -50,6 +51,8 @@ class StepLookups {
   // Add waiting gradients up to the first lookup that may still report; with `all`, all of them.
   void MergeDeferred(bool all);
   GradientSum& gradients() { return gradients_; }
+  // The tokens of the gradients since the last step.
+  GradientTokens& tokens() { return tokens_; }
   // Sum of squares of all gradients.
   double SquaredNorm();
 
@@ -88,6 +91,7 @@ class StepLookups {
   Outstanding outstanding_;
   std::map<int64_t, Deferred> deferred_;
   GradientSum gradients_;
+  GradientTokens tokens_;
   std::vector<std::unique_ptr<Batch>> spare_;
   std::vector<std::pair<uint64_t, size_t>> noted_, last_noted_;
 };

@@ -230,6 +230,30 @@ void Table::DiscardGradients() {
   Guard::Run(this, [&] { ForgetStep(); });
 }
 
+void Table::NoteToken(float token) {
+  Guard::Run(this, [&] {
+    if (core_.trainable) core_.lookups.tokens().Add(token);
+  });
+}
+
+void Table::RequireTokens(float received, bool forget) {
+  Guard::Run(this, [&] {
+    GradientTokens& tokens = core_.lookups.tokens();
+    if (core_.trainable && !tokens.Fits(received)) {
+      throw std::runtime_error(core_.Where(
+          "its gradient was changed, dropped or used twice on its way to the optimizer (its sign "
+          "is " +
+          std::to_string(received) + ", not " + std::to_string(tokens.sum()) +
+          "). Rows are trained by the sum of the gradients of all backward passes since the last "
+          "step, which arithmetic on gradients does not reach: for a mean over K passes divide the "
+          "loss by K and add the gradients up; to scale or clip, give the optimizer loss_scale= or "
+          "clip_global_norm=; where gradients were computed and are not wanted, call "
+          "discard_gradients() of the table"));
+    }
+    if (forget) tokens.Reset();
+  });
+}
+
 double Table::GradientSquaredNorm() {
   return Guard::Run(this, [&] { return core_.lookups.SquaredNorm(); });
 }

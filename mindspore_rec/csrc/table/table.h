@@ -84,6 +84,12 @@ class Table {
   void Step(const StepInput& input);
   // Forget lookups and gradients since the last step.
   void DiscardGradients();
+  // Note the token that stands for a gradient in a graph (gradient_tokens.h). Nothing in a table
+  // that is not trainable.
+  void NoteToken(float token);
+  // Throw std::runtime_error unless `received` is the sum of the tokens since the last step; with
+  // `forget`, they are no longer expected from then on.
+  void RequireTokens(float received, bool forget = false);
 
   // Look up as LookupTrain, but instead of a ticket return one handle an id, [ids.size, 2], for
   // AccumulateByHandle (row_handles.h). Handles are good until a row leaves the table or rows are

@@ -3,6 +3,7 @@
 // Gradients over workers: summed by key to the owners of the rows, which add them up in the order
 // of workers.
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -33,7 +34,7 @@ class GradientExchange {
           return "exchange of gradients of " + TableNames({tables.begin(), tables.end()});
         }) {}
 
-  void Run();
+  void Run(const std::function<void()>& check);
 
  private:
   size_t Floats(size_t table, size_t rows) const { return rows * tables_[table]->table().dim(); }
@@ -154,9 +155,10 @@ void GradientExchange::Accumulate() {
   }
 }
 
-void GradientExchange::Run() {
+void GradientExchange::Run(const std::function<void()>& check) {
   std::vector<std::unique_lock<std::mutex>> locks;
   all_.Try([&] {
+    if (check) check();
     locks.reserve(tables_.size());
     for (ShardedTable* table : tables_) locks.emplace_back(table->mutex_);
     size_t total = 0;
@@ -180,8 +182,9 @@ void GradientExchange::Run() {
   for (ShardedTable* table : tables_) table->ForgetLocked();
 }
 
-void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow) {
-  GradientExchange(tables, narrow).Run();
+void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
+                       const std::function<void()>& check) {
+  GradientExchange(tables, narrow).Run(check);
 }
 
 }  // namespace msrec

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -138,8 +139,9 @@ void LookUpOverWorkers(LookupRequest* requests, size_t n, bool train);
 
 // Bring the gradients that these tables' lookups have got to the owners of the rows, each worker's
 // times its weight in the step, by one exchange. Gradients of tables with `narrow` travel as
-// bfloat16. After a failure the tables have no gradients and lookups any more. Requires: at least
-// one table, each once, all of one exchange.
-void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow);
+// bfloat16. After a failure the tables have no gradients and lookups any more; `check` may throw
+// one of this worker. Requires: at least one table, each once, all of one exchange.
+void ExchangeGradients(const std::vector<ShardedTable*>& tables, const std::vector<bool>& narrow,
+                       const std::function<void()>& check = {});
 
 }  // namespace msrec

@@ -14,6 +14,7 @@ from mindspore_rec.checkpoint.dense import dense_parameters
 from mindspore_rec.checkpoint.load import load_chain
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.graph.cell_caller import CellCaller
+from mindspore_rec.graph.spread import spread
 from mindspore_rec.graph.tensors import TensorSpec, datatype_of
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.serving.network.fair_lock import FairLock
@@ -121,7 +122,7 @@ class Served(nn.Cell):
 
     def construct(self, *inputs: Any) -> Any:
         """Return the network's outputs."""
-        return self.network(*inputs)
+        return spread(self.network, inputs)
 
 
 def _writable(array: np.ndarray) -> np.ndarray:

@@ -458,8 +458,8 @@ TEST_F(OperatorSizesTest, Workers) {
   const std::string alone = "there is only one worker";
   const Argument some = In<float>({1, 2, 3});
   Argument averaged = Out("float32", {3});
-  ExpectChecks("MsrExchangeGradients", {Descriptors(), In<int64_t>({0, 0}), Token(), Done()},
-               false);
+  ExpectChecks("MsrExchangeGradients",
+               {Descriptors(), In<int64_t>({0, 0}), Token(), Token(), Token(), Done()}, false);
   const Arguments average = {Token(), some, Done(), averaged};
   ExpectChecks(
       "MsrAverageGradients",

@@ -180,14 +180,39 @@ TEST_P(QuantisedRowsTest, EveryInstructionSetGivesTheSameBits) {
 }
 
 TEST(QuantisedNumbersTest, RowsThatAreEqualThroughoutStayNearlySo) {
-  for (const float x : {0.0f, -0.0f, 1.0f, 0.1f, -3.7f, 65504.0f, 1e-8f}) {
-    const Rows numbers(7, x);
-    for (const int bits : {8, 4}) {
-      const Rows read = Reference(numbers.data(), 7, bits);
-      for (const float y : read) {
-        EXPECT_EQ(y, read[0]);
-        EXPECT_NEAR(y, x, std::fabs(x) * 1e-5 + 0x1p-24);
+  std::vector<float> all = {0.0f, -0.0f, 1.0f, 0.1f, -3.7f, 65504.0f, -65504.0f, 1e-8f, 1e-40f};
+  std::mt19937_64 random(5);
+  for (int exponent = -30; exponent < 16; ++exponent) {
+    for (int i = 0; i < 40; ++i) {
+      const double fraction = 1.0 + static_cast<double>(random() >> 40) * 0x1p-24;
+      all.push_back(static_cast<float>(std::ldexp(i % 2 == 0 ? fraction : -fraction, exponent)));
+    }
+  }
+  for (const float x : all) {
+    if (std::fabs(x) > 65504.0f) continue;
+    for (const int32_t dim : {1, 6, 7}) {
+      const Rows numbers(dim, x);
+      for (const int bits : {8, 4}) {
+        const Rows read = Reference(numbers.data(), dim, bits);
+        for (const float y : read) {
+          ASSERT_EQ(y, read[0]);
+          ASSERT_NEAR(y, x, std::max(std::fabs(x) * 1e-6, 0x1p-25 * 1.01)) << bits << " bits";
+        }
       }
+    }
+  }
+}
+
+// As far as the codes reach, and from there on the greatest there is; never an infinity.
+TEST(QuantisedNumbersTest, EqualRowsBeyondFloat16AreNearThemOrTheGreatestThereIs) {
+  for (const int bits : {8, 4}) {
+    const double reach = 65504.0 * (bits == 8 ? 256 : 16);
+    for (double x = 65505.0; x < 1e38; x *= 1.7) {
+      const auto number = static_cast<float>(x);
+      for (const float y : Reference(Rows(5, number).data(), 5, bits)) {
+        ASSERT_NEAR(y, std::min<double>(number, reach), x / 2048) << bits;
+      }
+      for (const float y : Reference(Rows(5, -number).data(), 5, bits)) ASSERT_EQ(y, -65504.0f);
     }
   }
 }
@@ -244,7 +269,7 @@ TEST(QuantisedRowsAgesTest, ARowPastItsAgeReadsAsIfThereWereNone) {
   rows.Upsert(View(keys), Rows(6, 1.0f).data(), steps.data(), times.data());
   AgeLimit limit;
   limit.eviction.max_idle_steps = 4;
-  limit.at.step = 9;
+  limit.at.step = 10;
   EXPECT_FALSE(rows.Contains(0, &limit));
   EXPECT_FALSE(rows.Contains(1, &limit));
   EXPECT_TRUE(rows.Contains(2, &limit));
@@ -401,7 +426,7 @@ TEST(QuantisedTableTest, RowsLeaveByAge) {
   rows.keys = keys.data();
   rows.values = values.data();
   rows.last_steps = steps.data();
-  table.SetClock(15, 0);
+  table.SetClock(16, 0);
   table.Import(2, rows, 0);
   Rows out(10);
   table.LookupEval(View(keys), {}, out.data());

@@ -140,7 +140,7 @@ void ExpectReads(const SharedMemory& memory, const SharedReader& reader, int pla
     if (found != model.end()) {
       const uint32_t time = found->second.time == 0 ? first_time : found->second.time;
       const bool old =
-          (spec.max_idle_steps >= 0 && last.step - found->second.step >= spec.max_idle_steps) ||
+          (spec.max_idle_steps >= 0 && last.step - 1 - found->second.step >= spec.max_idle_steps) ||
           (spec.max_idle_seconds >= 0 && last.time - time >= spec.max_idle_seconds);
       if (!old) expected = found->second.value;
     }

@@ -131,16 +131,13 @@ class Model {
   }
   const Rule& rule() const { return rule_; }
 
-  // The gradient of each key over these lookups, in their order; only of keys that had a row in
-  // one of them.
+  // The gradient of each key over those lookups, in their order, in which it had a row.
   std::map<int64_t, std::vector<float>> Sums(const std::map<int64_t, ModelLookup>& lookups) const {
     const size_t dim = config_.dim;
     std::map<int64_t, std::vector<float>> sums;
-    std::set<int64_t> trained;
     for (const auto& [ticket, l] : lookups) {
-      trained.insert(l.has_row.begin(), l.has_row.end());
       for (size_t i = 0; i < l.ids.size(); ++i) {
-        if (l.dropped[i]) continue;
+        if (l.dropped[i] || l.has_row.count(l.ids[i]) == 0) continue;
         auto& sum = sums[l.ids[i]];
         sum.resize(dim);
         for (size_t j = 0; j < dim; ++j) {
@@ -151,9 +148,6 @@ class Model {
           }
         }
       }
-    }
-    for (auto it = sums.begin(); it != sums.end();) {
-      it = trained.count(it->first) != 0 ? std::next(it) : sums.erase(it);
     }
     return sums;
   }
@@ -294,8 +288,9 @@ class Model {
     const auto old = [](int64_t limit, int64_t now, int64_t last) {
       return limit >= 0 && now - last >= limit;
     };
+    // The last step that is done is the one before the clock's.
     return config_.vocabulary == 0 &&
-           (old(eviction_.max_idle_steps, horizon_.step, seen.last_step) ||
+           (old(eviction_.max_idle_steps, horizon_.step - 1, seen.last_step) ||
             old(eviction_.max_idle_seconds, horizon_.time, seen.last_time));
   }
   void DropDue() {

@@ -84,9 +84,10 @@ TEST_P(GradientSumTest, SeveralLookupsAreTheirConcatenationBitForBit) {
   }
 }
 
-TEST(GradientSum, AKeyAdmittedByALaterLookupIsTrained) {
+// What a lookup without the row has read is the unknown value: its gradient is not the row's.
+TEST(GradientSum, AKeyIsTrainedByTheLookupsThatHadItsRow) {
   const std::vector<int64_t> ids = {5};
-  const float grad[] = {1.0f};
+  const float grad_without[] = {1.0f}, grad_with[] = {4.0f};
   for (const bool first : {false, true}) {
     auto without = MakeBatch(ids);
     for (int s = 0; s < kNumShards; ++s) {
@@ -94,9 +95,11 @@ TEST(GradientSum, AKeyAdmittedByALaterLookupIsTrained) {
     }
     auto with = MakeBatch(ids);
     GradientSum gradients;
-    gradients.Add(first ? *without : *with, grad, 1, *FindKernels("base"));
-    gradients.Add(first ? *with : *without, grad, 1, *FindKernels("base"));
-    EXPECT_EQ(Sums(&gradients, 1), (std::map<int64_t, std::vector<float>>{{5, {2.0f}}}));
+    const Kernels& kernels = *FindKernels("base");
+    if (first) gradients.Add(*without, grad_without, 1, kernels);
+    gradients.Add(*with, grad_with, 1, kernels);
+    if (!first) gradients.Add(*without, grad_without, 1, kernels);
+    EXPECT_EQ(Sums(&gradients, 1), (std::map<int64_t, std::vector<float>>{{5, {4.0f}}}));
   }
 }
 

@@ -2,7 +2,7 @@
 //
 // A table's life of random operations beside the model's: growth, admission, eviction, pooling,
 // gradients in any order, imports and deltas, all together. After each, what can be seen is the
-// same, floats bit for bit.
+// same, floats bit for bit. The model knows nothing of tiers: in some lives most rows are below.
 #include "table_model.h"
 
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include <string>
 
 #include "statistics.h"
+#include "tiers_below.h"
 
 namespace msrec {
 namespace {
@@ -36,12 +37,15 @@ std::map<int64_t, ModelRow> Unpack(const ExportedRows& rows) {
 
 class Life {
  public:
-  Life(const TableConfig& config, uint64_t seed, size_t most_ids, uint64_t distinct)
+  Life(const TableConfig& config, uint64_t seed, size_t most_ids, uint64_t distinct,
+       Below below = Below::kNothing)
       : rng_(seed),
         most_ids_(most_ids),
         distinct_(distinct),
+        below_(below, seed),
         table_(config),
         model_(table_.config()) {
+    if (below_.any()) table_.SetCache(below_.Settings(kHostRows));
     Bind();
     table_.CollectEvicted(true);
     table_.SetEventTime(1);  // without one there is no training by age in seconds
@@ -182,6 +186,7 @@ class Life {
   void TrainLookup() {
     doing_ = "training lookup";
     const auto ids = Ids();
+    RoomFor(ids);
     const IdFilter filter = Filter();
     if (rng_.OneIn(3)) {
       doing_ = "pooled training lookup";
@@ -201,11 +206,21 @@ class Life {
     pending_[ticket] = lookup;
   }
 
+  // Host memory has to hold the rows of a step, and of a call beside them.
+  void RoomFor(const std::vector<int64_t>& ids) {
+    if (!below_.any()) return;
+    held_.insert(ids.begin(), ids.end());
+    if (held_.size() <= kHostRows / 2) return;
+    Discard();
+    held_.insert(ids.begin(), ids.end());
+  }
+
   // Handles that were not given out are refused, and those given out beside them add nothing.
   void ForgeHandles() {
     doing_ = "forged handles";
     const auto ids = InsideIds();
     if (ids.empty()) return;
+    RoomFor(ids);
     std::vector<float> out(ids.size() * table_.dim(), NAN);
     std::vector<std::array<int64_t, 2>> handles(ids.size());
     table_.LookupWithHandles(View(ids), {}, out.data(), handles.data()->data());
@@ -358,6 +373,7 @@ class Life {
     }
     pending_.clear();
     accumulated_.clear();
+    held_.clear();
   }
 
   void Bind() {
@@ -376,6 +392,7 @@ class Life {
   void Put() {
     doing_ = "put";
     const auto keys = Ids();
+    RoomFor(keys);
     const auto values = rng_.Floats(keys.size() * table_.dim());
     table_.Put(View(keys), values.data(), keys.size());
     model_.Put(keys, values);
@@ -384,6 +401,7 @@ class Life {
   void GetInserting() {
     doing_ = "inserting get";
     const auto ids = Ids();
+    RoomFor(ids);
     std::vector<float> out(ids.size() * table_.dim(), NAN);
     const IdFilter filter = Filter();
     table_.Get(View(ids), filter, true, out.data());
@@ -403,6 +421,7 @@ class Life {
   void Import() {
     doing_ = "import";
     auto keys = InsideIds();
+    RoomFor(keys);
     const size_t n = keys.size();
     const int32_t width = model_.rule().StateWidth(table_.dim());
     auto values = rng_.Floats(n * table_.dim());
@@ -592,9 +611,13 @@ class Life {
     ASSERT_THROW(table_.Put(View(keys), out.data(), 3), std::invalid_argument);
   }
 
+  static constexpr size_t kHostRows = 160;
+
   Rng rng_;
   const size_t most_ids_;
   const uint64_t distinct_;
+  TiersBelow below_;
+  std::set<int64_t> held_;  // keys that calls have asked for since the last step
   Table table_;
   Model model_;
   std::string doing_;
@@ -638,6 +661,31 @@ TEST_P(TableLife, EqualsTheModelsLife) {
     for (auto& [name, total] : evicted) total += life.Stat(name);
   }
   for (const auto& [name, total] : evicted) EXPECT_GT(total, 100 / kFewer) << name;
+}
+
+// Rows are in host memory, below, on their way: nothing shows.
+TEST_P(TableLife, EqualsTheModelsLifeOverTiers) {
+  const std::map<std::string, uint64_t> least = {{"evicted_by_age", 100},
+                                                 {"evicted_by_capacity", 100},
+                                                 {"evicted_by_norm", 100},
+                                                 {"below_rows", 100},
+                                                 {"written_down_rows", 100}};
+  std::map<std::string, double> seen;
+  constexpr Below kinds[] = {Below::kMap, Below::kTwoMaps, Below::kMap, Below::kSsd};
+  const uint64_t first = FromEnvironment("MINDSPORE_REC_LIVES_FIRST", 300);
+  const uint64_t lives = FromEnvironment("MINDSPORE_REC_LIVES", 24 / kFewer);
+  for (uint64_t seed = first; seed < first + lives; ++seed) {
+    SCOPED_TRACE(seed);
+    TableConfig config = Config(1 + static_cast<int>(seed % 11));
+    config.admission.threshold = std::vector<int64_t>{-1, 1, 3}[seed % 3];
+    config.eviction.max_idle_steps = std::vector<int64_t>{-1, 3, 9}[seed % 3];
+    config.eviction.max_rows = std::vector<int64_t>{-1, 400}[seed / 2 % 2];
+    Life life(config, seed, 60, 700, kinds[seed % 4]);
+    ASSERT_NO_FATAL_FAILURE(life.Live(500));
+    for (const auto& [name, some] : least) seen[name] += life.Stat(name);
+  }
+  if (lives < 24) return;
+  for (const auto& [name, some] : least) EXPECT_GT(seen[name], some) << name;
 }
 
 TEST_P(TableLife, EqualsTheModelsLifeInLargeBatches) {

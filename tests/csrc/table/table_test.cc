@@ -70,7 +70,7 @@ TEST(Table, AFirstValueIsAFunctionOfSeedNameAndKey) {
 
 TEST(Table, AnEvictedKeyComesBackAsNew) {
   TableConfig config = Config();
-  config.eviction.max_idle_steps = 3;
+  config.eviction.max_idle_steps = 2;
   Table table(config);
   Rule rule;
   rule.kind = RuleKind::kAdam;

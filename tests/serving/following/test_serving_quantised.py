@@ -176,7 +176,7 @@ def test_rows_past_their_age_are_unknown(unique) -> None:
     config = TableConfig(2, name=unique(), eviction=Eviction(max_idle_steps=10))
     table = MapParameter(config=config)
     table.quantise_rows("int4")
-    table.set_clock(15, 0)
+    table.set_clock(16, 0)
     table.import_rows(
         np.array([1, 2]), np.ones((2, 2), np.float32), last_steps=np.array([5, 15], np.uint32)
     )

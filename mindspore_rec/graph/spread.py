@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Call a cell with the elements of a tuple, in a graph that MindSpore lets go of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["spread"]
+
+
+def spread(fn: Any, inputs: tuple[Any, ...]) -> Any:
+    """Return `fn(*inputs)`.
+
+    A graph of a function with `*inputs` of its own that has such a call stays in MindSpore 2.10
+    until the process ends, and with it the cells that it is of: networks, their tables' rows. So
+    the calls with up to 12 inputs are written out.
+
+    Args:
+        fn: a cell, or a function that a graph can call.
+        inputs: its arguments.
+
+    Example:
+        >>> spread(max, (3, 5))
+        5
+    """
+    x = inputs
+    n = len(inputs)
+    if n == 1:
+        return fn(x[0])
+    if n == 2:
+        return fn(x[0], x[1])
+    if n == 3:
+        return fn(x[0], x[1], x[2])
+    if n == 4:
+        return fn(x[0], x[1], x[2], x[3])
+    if n == 5:
+        return fn(x[0], x[1], x[2], x[3], x[4])
+    if n == 6:
+        return fn(x[0], x[1], x[2], x[3], x[4], x[5])
+    if n == 7:
+        return fn(x[0], x[1], x[2], x[3], x[4], x[5], x[6])
+    if n == 8:
+        return fn(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7])
+    if n == 9:
+        return fn(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8])
+    if n == 10:
+        return fn(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9])
+    if n == 11:
+        return fn(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9], x[10])
+    if n == 12:
+        return fn(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9], x[10], x[11])
+    return fn(*inputs)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Train networks one after another, all with tables of one name; print what memory they leave.
+
+A line of JSON a trial: open tables, MiB resident.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn
+
+from mindspore_rec import HashEmbeddingLookup, RecModel, TrainStep
+from mindspore_rec.nn import MLP
+from mindspore_rec.optim import LazyAdam
+from mindspore_rec.parameter.table_parameter import open_tables
+
+ROWS, DIM = 60_000, 32  # 27 MiB with Adam's moments
+
+
+class Net(nn.Cell):
+    """A table of that many rows and a fused layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = HashEmbeddingLookup(DIM, name="trials")
+        self.mlp = MLP(DIM, [8], out_features=1)
+
+    def construct(self, ids: Tensor) -> Any:
+        """Return one number an id."""
+        return self.mlp(self.embedding(ids).reshape((-1, DIM)))
+
+
+class Loss(nn.Cell):
+    """The loss of a network, for `TrainStep`."""
+
+    def __init__(self, net: nn.Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self.net = net
+
+    def construct(self, ids: Tensor, label: Tensor) -> Any:
+        """Return the mean square."""
+        return ((self.net(ids) - label) ** 2).mean()
+
+
+def trial(number: int) -> None:
+    """Train a network; nothing of it is returned."""
+    net = Net()
+    optimizer = LazyAdam(net.trainable_params(), learning_rate=0.01)
+    ids = np.arange(ROWS, dtype=np.int32).reshape(-1, 1)
+    label = np.ones((ROWS, 1), np.float32)
+    if number % 2:
+        model = RecModel(net, nn.MSELoss(), optimizer)
+        model.train(1, [(ids, label)], progress=False)
+        model.predict(ids[:4])
+    else:
+        TrainStep(Loss(net), optimizer, 8.0 if number % 4 else 1.0).set_train()(
+            Tensor(ids), Tensor(label)
+        )
+
+
+def resident() -> float:
+    """Return MiB of memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
+
+
+if __name__ == "__main__":
+    ms.set_context(mode=ms.GRAPH_MODE if sys.argv[1] == "graph" else ms.PYNATIVE_MODE)
+    for number in range(int(sys.argv[2])):
+        trial(number)
+        gc.collect()
+        print(json.dumps({"open": len(open_tables("trials")), "mib": resident()}), flush=True)
