@@ -71,7 +71,8 @@ def test_upstreams_package_in_the_path_is_said_once(tmp_path: Path, info: str) -
     said = imported(ROOT, tmp_path).stderr
     assert said.count("RuntimeWarning") == 1
     version = info.split("-")[1].removesuffix(".dist").removesuffix(".egg")
-    assert f"mindspore-rec {version} in {tmp_path}: run `pip uninstall mindspore-rec`, then install the wheel" in said
+    remedy = "run `pip uninstall mindspore-rec`, then install the wheel"
+    assert f"mindspore-rec {version} in {tmp_path}: {remedy}" in said
 
 
 def test_upstreams_modules_among_ours_are_said(
