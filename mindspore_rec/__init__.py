@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         EvictCallback,
         ProgressiveValidation,
         RecModel,
+        ReduceLROnPlateau,
         TableStats,
         TrainStep,
     )
@@ -159,6 +160,7 @@ else:
                 "EvictCallback",
                 "ProgressiveValidation",
                 "RecModel",
+                "ReduceLROnPlateau",
                 "TableStats",
                 "TrainStep",
             ],
@@ -198,6 +200,7 @@ __all__ = [
     "ProgressiveValidation",
     "RecCheckpoint",
     "RecModel",
+    "ReduceLROnPlateau",
     "SGD",
     "SketchAdmission",
     "StaleHandleError",
