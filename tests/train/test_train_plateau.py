@@ -260,7 +260,7 @@ def test_rates_that_cannot_fall_are_refused(unique: Any, optimizer: Any) -> None
         (lambda: ReduceLROnPlateau(factor=0), "factor"),
         (lambda: ReduceLROnPlateau(patience=0), "patience"),
         (lambda: ReduceLROnPlateau(min_lr=-1), "min_lr"),
-        (lambda: EarlyStopping(restore_best=1), "restore_best"),
+        (lambda: EarlyStopping(restore_best=1), "restore_best"),  # type: ignore[arg-type]
         (lambda: EarlyStopping(directory="/nowhere"), "directory"),
     ],
 )
