@@ -237,7 +237,7 @@ prepare_venv() {
   make_venv "$VENV"
   local stamp=$VENV/requirements.stamp
   local now
-  now=$({ cat setup.py; build_requirements; "$VENV/bin/python" --version; } | digest)
+  now=$({ cat setup.py mindspore_rec/extras.py; build_requirements; "$VENV/bin/python" --version; } | digest)
   if [[ -f $stamp && $(cat "$stamp") == "$now" ]]; then return; fi
   need_compiler
   say "Installing the requirements into .venv (MindSpore is large; a few minutes)"
@@ -267,8 +267,7 @@ prepare_native() {
   local stamp=$VENV/native.stamp
   local now
   now=$({
-    find mindspore_rec/csrc mindspore_rec/mpi_shim -type f -print0 | sort -z | xargs -0 sha256sum
-    cat setup.py mindspore_rec/version.py
+    "$VENV/bin/python" -I mindspore_rec/native_core.py  # the digest of the sources
     "$VENV/bin/python" --version
     echo "${MINDSPORE_REC_CXXFLAGS:-}" "${MINDSPORE_REC_LDFLAGS:-}"
     ls "$VENV/include/mpi.h" 2>&1 || true  # whether the shim of MPI can be compiled

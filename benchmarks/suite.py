@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from mindspore_rec.extras import pip_install
+
 MOVIELENS = "MINDSPORE_REC_MOVIELENS_DIR"
 CENSUS = "MINDSPORE_REC_CENSUS_DIR"
 NEEDS = (
@@ -248,7 +250,7 @@ def lacking(need: str) -> str:
         return f"{CENSUS} does not name the directory of Census-Income's files"
     if need == "Open MPI":
         here = Path(sys.prefix, "bin", "mpirun").exists()
-        return "" if here else "mpirun is missing: pip install 'mindspore_rec[mpi]'"
+        return "" if here else f"mpirun is missing: {pip_install('mpi')}"
     if need == "root":
         from network_hosts import missing
 

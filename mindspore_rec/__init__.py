@@ -10,7 +10,12 @@ their rules in `.parameter`, streams from Kafka in `.stream`, hashing and specs 
 from typing import TYPE_CHECKING
 
 from mindspore_rec.lazy import lazily
+from mindspore_rec.leftovers import warn_of_upstream
+from mindspore_rec.native_core import find_elsewhere
 from mindspore_rec.version import __version__
+
+warn_of_upstream()
+find_elsewhere()
 
 if TYPE_CHECKING:
     from mindspore_rec import cache as cache
@@ -80,6 +85,7 @@ if TYPE_CHECKING:
         EvictCallback,
         ProgressiveValidation,
         RecModel,
+        ReduceLROnPlateau,
         TableStats,
         TrainStep,
     )
@@ -154,6 +160,7 @@ else:
                 "EvictCallback",
                 "ProgressiveValidation",
                 "RecModel",
+                "ReduceLROnPlateau",
                 "TableStats",
                 "TrainStep",
             ],
@@ -193,6 +200,7 @@ __all__ = [
     "ProgressiveValidation",
     "RecCheckpoint",
     "RecModel",
+    "ReduceLROnPlateau",
     "SGD",
     "SketchAdmission",
     "StaleHandleError",

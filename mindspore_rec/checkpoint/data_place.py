@@ -16,7 +16,8 @@ NAME = "train_dataset"  # name of the data among the states of a checkpoint
 
 _WHAT_TO_DO = (
     "Train on the stream itself, with what changes its batches as the transform of a "
-    "StreamingDataset, as FeatureBatches(stream) or in a BatchWrapper of it. "
+    "StreamingDataset, as FeatureBatches(stream) or in a BatchWrapper of it. An object of your own "
+    "that gives the same batches in each pass needs __len__, their number. "
     "RecCheckpoint(data_starts_over=True) says that the data may begin anew after a restart"
 )
 _LOST = f"its place cannot be saved: after a restart batches would be trained twice or never. \
@@ -92,10 +93,16 @@ class DataPlace:
                 f"{NAME} has a place and {path} has none for it, so it would begin anew: give it "
                 "to restore(), or say data_starts_over=True"
             )
-        if saved is not None and (source is None or source.batches != saved["batches"]):
+        if saved is not None and source is None:
             raise ValueError(
                 f"{NAME} must be what restore() was given: {path} has the place of a stream after "
-                f"{saved['batches']} batches"
+                f"{saved['batches']} batches, and this is a {type(data).__name__} without a place"
+            )
+        if saved is not None and source is not None and source.batches != saved["batches"]:
+            raise ValueError(
+                f"{NAME} must be what restore() was given, and not be read before the training: "
+                f"{path} has its place after {saved['batches']} batches, and it is after "
+                f"{source.batches}"
             )
 
     def begin(self, data: Any) -> None:

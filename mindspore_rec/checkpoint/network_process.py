@@ -18,6 +18,7 @@ from typing import Any
 
 from mindspore_rec.checkpoint.manifest import new_directory
 from mindspore_rec.checkpoint.network_file import NETWORK, remove_network, write_reason
+from mindspore_rec.extras import pip_install
 from mindspore_rec.parallel.launcher import ALONE
 
 __all__ = ["NetworkProcess"]
@@ -52,7 +53,7 @@ class NetworkProcess:
         remove_network(self._directory)  # the builder may return a different one this time
         missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
         if missing:
-            self._say(f"{', '.join(missing)} must be installed: pip install 'mindspore_rec[onnx]'")
+            self._say(f"{', '.join(missing)} must be installed: {pip_install('onnx')}")
             return
         self._process = subprocess.Popen(
             [

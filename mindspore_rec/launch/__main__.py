@@ -23,7 +23,8 @@ examples:
   python -m mindspore_rec.launch -n 2 --restarts 3 -m models.dcn.train --config criteo.yaml
   python -m mindspore_rec.launch --hosts a:8,b:8 train.py      (ssh to both without a password, the
                                                                 same paths on both)
-Ctrl-C asks the workers to stop at one step; once more ends them at once. OMPI_MCA_<name>=<value> in
+Ctrl-C asks the workers to stop at one step, as does output that cannot be written any more, whose
+reader is gone; Ctrl-C once more ends them at once. OMPI_MCA_<name>=<value> in
 the environment sets a parameter of Open MPI, PRTE_MCA_<name>=<value> one of its launcher, such as
 PRTE_MCA_plm_ssh_agent, what to use instead of ssh."""
 

@@ -11,10 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from types import FrameType
-from typing import IO
+from typing import IO, TextIO, cast
 
 from mindspore_rec.launch.mpirun import (
     Job,
@@ -23,8 +21,8 @@ from mindspore_rec.launch.mpirun import (
     mpirun_command,
     worker_environment,
 )
-from mindspore_rec.launch.output import End, Lines
-from mindspore_rec.parallel.launcher import STOP_SIGNAL
+from mindspore_rec.launch.output import End, Lines, Output
+from mindspore_rec.launch.stop import Stop
 from mindspore_rec.parallel.start import allow_files
 
 __all__ = ["Job", "Outcome", "run"]
@@ -44,7 +42,7 @@ class Outcome:
             all ended well.
         seconds: from its start to its end.
         end: how the first worker that failed ended; None where none did, or mpirun did not say.
-        stopped: whether Ctrl-C or SIGTERM asked the job to stop.
+        stopped: whether Ctrl-C, SIGTERM or output without a reader asked the job to stop.
     """
 
     code: int
@@ -64,32 +62,6 @@ class Outcome:
         return f"{how} {after}{others} ({who}{', asked to stop' if self.stopped else ''})"
 
 
-class _Stop:
-    """Hands Ctrl-C and SIGTERM on to the workers; the second one ends mpirun."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def __call__(self, _number: int, _frame: FrameType | None) -> None:
-        self.asked += 1
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(STOP_SIGNAL if self.asked == 1 else signal.SIGTERM)
-
-    @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
-        """Handle the signals in a block."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {each: signal.signal(each, self) for each in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
-
-
 def _in_mpirun() -> None:
     """Make mpirun end with the launcher, whatever ends that."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -101,7 +73,24 @@ def _copy(source: IO[bytes], lines: Lines) -> None:
     lines.close()
 
 
-def _run_once(job: Job, stop: _Stop) -> Outcome:
+def _unbuffered(stream: TextIO) -> Output:
+    """Return the file of a stream without its buffer.
+
+    At its end Python takes the locks of buffers, which a thread that waits for a reader would hold.
+    """
+    with contextlib.suppress(OSError):
+        stream.flush()
+    return cast(Output, getattr(stream.buffer, "raw", stream.buffer))
+
+
+def _wait_for_output(copies: list[threading.Thread], stop: Stop) -> None:
+    """Wait until all output was copied; after a second signal, leave what nobody reads."""
+    for copy in copies:
+        while copy.is_alive() and stop.asked < 2:
+            copy.join(0.2)
+
+
+def _run_once(job: Job, stop: Stop) -> Outcome:
     cores = len(os.sched_getaffinity(0))
     environment = worker_environment(job, cores, os.environ)
     command = mpirun_command(job, find_mpirun(), cores, environment)
@@ -116,33 +105,45 @@ def _run_once(job: Job, stop: _Stop) -> Outcome:
         start_new_session=True,
         preexec_fn=_in_mpirun,
     ) as process:
-        stop.process = process
+        stop.watch(process)
         assert process.stdout is not None and process.stderr is not None
-        lines = [Lines(sys.stdout.buffer), Lines(sys.stderr.buffer)]
+
+        def lost(error: OSError) -> None:
+            if stop.lose_output(error):
+                _say(f"the output cannot be written any more ({error}): the workers must stop")
+
+        lines = [Lines(_unbuffered(each), lost) for each in (sys.stdout, sys.stderr)]
         copies = [
-            threading.Thread(target=_copy, args=pair)
+            threading.Thread(target=_copy, args=pair, daemon=True)
             for pair in zip((process.stdout, process.stderr), lines, strict=True)
         ]
         for copy in copies:
             copy.start()
-        for copy in copies:
-            copy.join()
+        _wait_for_output(copies, stop)
         code = process.wait()
     end = next((each.end for each in lines if each.end is not None), None)
     code = 128 - code if code < 0 else code
     if code and end is not None and end.code:
         code = end.code
-    return Outcome(code, time.monotonic() - start, end, stop.asked > 0)
+    if stop.lost is not None:
+        # What a program has that writes to a pipe without reader.
+        code = 128 + signal.SIGPIPE if isinstance(stop.lost, BrokenPipeError) else 1
+    return Outcome(code, time.monotonic() - start, end, stop.requested)
 
 
 def _say(text: str) -> None:
-    print(f"mindspore_rec.launch: {text}", file=sys.stderr, flush=True)
+    # Nobody may be there to read it.
+    with contextlib.suppress(OSError):
+        print(f"mindspore_rec.launch: {text}", file=sys.stderr, flush=True)
 
 
 def run(job: Job, restarts: int = 0) -> Outcome:
     """Run a job and copy its output; return how it ended, and say so in one line on stderr.
 
-    Ctrl-C and SIGTERM ask the workers to stop, as SIGTERM; a second one ends them at once.
+    Ctrl-C and SIGTERM ask the workers to stop, as SIGTERM; a second one ends them at once. They are
+    asked to stop also if their output cannot be written any more: its reader is gone (`| head`), or
+    the disk is full. Then what they print is dropped, the code is 141 (1 for another error than a
+    pipe without reader), and those that still run after 20 s are ended.
 
     Args:
         job: what to run.
@@ -154,7 +155,7 @@ def run(job: Job, restarts: int = 0) -> Outcome:
     """
     workers = job.on_fullest_host()
     allow_files(_OWN_FILES + _FILES_A_WORKER * workers, f"starting {workers} workers on a host")
-    stop = _Stop()
+    stop = Stop()
     with stop.installed():
         for restart in range(restarts + 1):
             outcome = _run_once(job, stop)

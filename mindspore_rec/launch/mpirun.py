@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mindspore_rec._native import WorkerError
+from mindspore_rec.extras import pip_install
 from mindspore_rec.parallel.launcher import WORKER_PROCESS
 from mindspore_rec.parallel.start import HANG_LIMIT, THREADS, find_mpi
 
@@ -79,7 +80,7 @@ def find_mpirun() -> Path:
     if found is None or not found.exists():
         raise WorkerError(
             f"there is no mpirun in the environment of {sys.executable}: install Open MPI with "
-            "pip install 'mindspore_rec[mpi]'"
+            f"{pip_install('mpi')}"
         )
     return found
 

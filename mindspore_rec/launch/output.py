@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import re
+import select
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO
+from typing import Protocol
 
-__all__ = ["HANG_CODE", "End", "Lines", "end_in"]
+__all__ = ["HANG_CODE", "End", "Lines", "Output", "end_in"]
 
 # Exit code of a worker that ends the job because it waited for too long (csrc/workers/mpi_job.h).
 HANG_CODE = 124
@@ -18,6 +20,19 @@ _RULE = re.compile(rb"-{40,}\s*")
 _CODE = re.compile(r"Process name: \[.*,(\d+)\]\s+Exit code:\s+(\d+)")
 _SIGNAL = re.compile(r"process rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)")
 _EARLY = re.compile(r"due to process rank (\d+) with PID \d+ on node \S+ exiting improperly")
+
+
+class Output(Protocol):
+    """File to write to, which may have no buffer."""
+
+    def write(self, text: memoryview, /) -> int | None:
+        """Write a part of a text; return its length, or None if there is no place for now."""
+
+    def flush(self) -> None:
+        """Hand on what was written."""
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +86,21 @@ class Lines:
     Messages of mpirun, blocks between two rules, become `end` where they tell how a worker ended;
     others are copied.
 
+    Once writing has failed nothing more is written, and lines are taken all the same: workers
+    whose output nobody takes would wait for ever at some `print`.
+
+    Args:
+        to: file to write to.
+        lost: called with the error if writing fails. Default: it is raised.
+
     Attributes:
         end: how the first worker that failed ended, once mpirun has said so.
     """
 
-    def __init__(self, to: IO[bytes]) -> None:
+    def __init__(self, to: Output, lost: Callable[[OSError], None] | None = None) -> None:
         self._to = to
+        self._lost = lost
+        self._writes = True
         self._block: list[bytes] | None = None
         self.end: End | None = None
 
@@ -111,5 +135,24 @@ class Lines:
             self.end = end
 
     def _write(self, line: bytes) -> None:
-        self._to.write(line if line.endswith(b"\n") else line + b"\n")
-        self._to.flush()
+        if not self._writes:
+            return
+        try:
+            _write_all(self._to, line if line.endswith(b"\n") else line + b"\n")
+        except OSError as error:
+            self._writes = False
+            if self._lost is None:
+                raise
+            self._lost(error)
+
+
+def _write_all(to: Output, text: bytes) -> None:
+    """Write a text to a file that may have no buffer, and take only a part at a time."""
+    left = memoryview(text)
+    while left:
+        written = to.write(left)
+        if written is None:  # a file that does not block, and is full for now
+            select.select([], [to], [])
+        else:
+            left = left[written:]
+    to.flush()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from mindspore_rec import _native
 from mindspore_rec._native import WorkerError
+from mindspore_rec.extras import pip_install
 from mindspore_rec.parallel.launcher import Launched
 from mindspore_rec.version import __version__
 
@@ -30,7 +31,7 @@ __all__ = [
     "start_mpi",
 ]
 
-SHIM = Path(__file__).parents[1] / "_mpi.so"
+SHIM = Path(_native.__file__).with_name("_mpi.so")
 HANG_LIMIT = "MINDSPORE_REC_HANG_LIMIT"
 # Threads of each worker, from the launcher of this package.
 THREADS = "MINDSPORE_REC_WORKER_THREADS"
@@ -38,7 +39,7 @@ _MESSAGE_BYTES = "MINDSPORE_REC_MPI_MESSAGE_BYTES"
 # Seconds that workers may start after one another, however short the limit of a wait is.
 _LEAST_START = 120.0
 _LIBRARY = "libmpi.so.40"
-_GET_MPI = "install it with: pip install 'mindspore_rec[mpi]'"
+_GET_MPI = f"install it with: {pip_install('mpi')}"
 # Bytes of /dev/shm for each worker of a host: Open MPI's btl_sm_segment_size and a reserve.
 _SHARED_BYTES = 16 << 20
 # File descriptors of a process besides connections to other workers: files of tables, data, logs.

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mindspore_rec.extras import pip_install
 from mindspore_rec.plan.simulate import Plan
 
 __all__ = ["check_plot", "save_plot"]
@@ -54,7 +55,6 @@ def _figure_class() -> Any:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            "plot needs matplotlib: pip install 'mindspore_rec[plot]'; the curve as text needs "
-            "nothing"
+            f"plot needs matplotlib: {pip_install('plot')}; the curve as text needs nothing"
         ) from error
     return Figure

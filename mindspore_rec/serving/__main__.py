@@ -21,6 +21,7 @@ os.environ.setdefault("GLOG_v", "3")  # of MindSpore, where it is needed
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would log what strangers send
 
 from mindspore_rec.cache.config import CacheConfig
+from mindspore_rec.extras import pip_install
 from mindspore_rec.serving.command import command_parser, declared_models
 from mindspore_rec.serving.following.announced import listen
 from mindspore_rec.serving.following.predictor import Predictor
@@ -94,7 +95,7 @@ def _import_fronts(options: argparse.Namespace) -> None:
             extra = "grpc"
             from mindspore_rec.serving.server.grpc_front import GrpcServer  # noqa: F401
     except ImportError as error:
-        raise ImportError(f"{error}: pip install 'mindspore_rec[{extra}]'") from None
+        raise ImportError(f"{error}: {pip_install(extra)}") from None
 
 
 def _listen(

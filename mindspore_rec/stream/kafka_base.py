@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mindspore_rec.extras import pip_install
+
 __all__ = ["PATIENCE", "ensure_topic", "kafka_module"]
 
 _TOPIC = {"message.timestamp.type": "LogAppendTime"}
@@ -24,7 +26,7 @@ def kafka_module() -> Any:
         import kafka
     except ImportError as error:
         raise ImportError(
-            "streams from Kafka need kafka-python and crc32c: pip install 'mindspore_rec[kafka]'"
+            f"streams from Kafka need kafka-python and crc32c: {pip_install('kafka')}"
         ) from error
     return kafka
 

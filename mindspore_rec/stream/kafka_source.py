@@ -41,7 +41,7 @@ class KafkaSource(StreamSource):
         **options: as for `StreamSource`. `turn_messages` is 1 for "arrow", 256 for the others.
 
     Raises:
-        ImportError: kafka-python or crc32c is missing: install `mindspore_rec[kafka]`.
+        ImportError: kafka-python or crc32c is missing; the message says how to install it.
         TypeError, ValueError: an argument is of the wrong type or out of range; no such topic.
         ConnectionError: no broker answers within a minute.
     """

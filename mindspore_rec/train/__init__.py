@@ -7,7 +7,6 @@ of this package (stopping, validation, eviction, statistics) and your own.
 
 from mindspore_rec.train.admission import CountFirstEpoch
 from mindspore_rec.train.callbacks import (
-    EarlyStopping,
     EvalCallback,
     ProgressBar,
     StopOnNaN,
@@ -22,6 +21,7 @@ from mindspore_rec.train.placement import (
     PlacementReport,
     placement_report,
 )
+from mindspore_rec.train.plateau import EarlyStopping, ReduceLROnPlateau
 from mindspore_rec.train.progressive import ProgressiveValidation
 from mindspore_rec.train.rec_model import RecModel
 from mindspore_rec.train.step import TrainStep
@@ -42,6 +42,7 @@ __all__ = [
     "ProgressBar",
     "ProgressiveValidation",
     "RecModel",
+    "ReduceLROnPlateau",
     "StopOnNaN",
     "TableStats",
     "TableSummary",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks of training: progress, speed, evaluation during training, early stopping.
+"""Callbacks of training: progress, speed, evaluation during training, a stop on NaN.
 
 Each is a `mindspore.train.Callback` for `RecModel.train` and `RecModel.online_train`, on finite and
 endless data. An evaluation stores its metrics in `run_context.original_args().metrics`, where
@@ -18,10 +18,9 @@ import numpy as np
 from mindspore import Tensor
 from mindspore.train import Callback, RunContext
 
-from mindspore_rec.checks import check_int, check_number, check_one_of
+from mindspore_rec.checks import check_int, check_number
 
 __all__ = [
-    "EarlyStopping",
     "EvalCallback",
     "ProgressBar",
     "StopOnNaN",
@@ -181,82 +180,6 @@ class EvalCallback(Callback):
         run.history.append((run.cur_step_num, metrics))
         text = ", ".join(f"{name} {value:.5f}" for name, value in metrics.items())
         logger.info("step %d: %s", run.cur_step_num, text)
-
-
-class EarlyStopping(Callback):
-    """Callback that ends training when a metric of the evaluations has stopped improving.
-
-    It must come after the `EvalCallback` in the list of callbacks.
-
-    Args:
-        monitor: name of the metric. Default: 'auc'.
-        patience: number of successive evaluations without improvement that end the training, at
-            least 1. Default: 3.
-        min_delta: least change that is an improvement, at least 0. Default: 0.0.
-        mode: 'max' if larger values are better, 'min' if smaller ones are. Default: 'max'.
-
-    Attributes:
-        best: best value so far; None before the first evaluation.
-
-    Raises:
-        KeyError: the metrics do not have `monitor` (raised during training).
-
-    Example:
-        >>> EarlyStopping("log_loss", patience=2, mode="min").best
-    """
-
-    def __init__(
-        self,
-        monitor: str = "auc",
-        patience: int = 3,
-        min_delta: float = 0.0,
-        mode: str = "max",
-    ) -> None:
-        super().__init__()
-        self.monitor = monitor
-        self.patience = check_int("patience", patience, 1, _NO_LIMIT)
-        self.min_delta = check_number("min_delta", min_delta)
-        if self.min_delta < 0:
-            raise ValueError(f"min_delta must be at least 0, got {min_delta}")
-        self.mode = check_one_of("mode", mode, ("max", "min"))
-        self.best: float | None = None
-        self._seen = 0
-        self._waited = 0
-
-    def on_train_begin(self, run_context: RunContext) -> None:
-        """Reset the state of an earlier run."""
-        self.best, self._seen, self._waited = None, 0, 0
-
-    def on_train_step_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation, if it is new."""
-        self._look(run_context)
-
-    def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Check the last evaluation, if it is new."""
-        self._look(run_context)
-
-    def _look(self, run_context: RunContext) -> None:
-        history = run_context.original_args().history
-        for _, metrics in history[self._seen :]:
-            if self.monitor not in metrics:
-                raise KeyError(f"monitor {self.monitor!r} is not among {sorted(metrics)}")
-            self._take(float(metrics[self.monitor]))
-        self._seen = len(history)
-        if self._waited >= self.patience:
-            request_stop(
-                run_context, f"{self.monitor} no better than {self.best} for {self._waited} times"
-            )
-
-    def _take(self, value: float) -> None:
-        gain = -math.inf if math.isnan(value) else value
-        if self.best is not None:
-            gain = value - self.best if self.mode == "max" else self.best - value
-        elif not math.isnan(value):
-            gain = math.inf
-        if gain > self.min_delta:
-            self.best, self._waited = value, 0
-        else:
-            self._waited += 1
 
 
 class StopOnNaN(Callback):

@@ -121,19 +121,21 @@ class TrainLoop:
         run = self._run
         run.cur_epoch_num = number
         self._callbacks.on_train_epoch_begin(self._context)
-        taken = 0
+        taken, ended = 0, False
         while (steps is None or taken < steps) and not self._over():
             begin = time.perf_counter()
             batch = self._next()
             if batch is None:
+                ended = taken > 0 and not self._over()
                 break
             self._step(batch, begin)
             taken += 1
         self._settle()
         run.interrupted = self._interrupted()
+        # Before callbacks at its end, which may ask to stop.
+        self.summary.epochs += ended or taken in (steps, run.batch_num)
         self._callbacks.on_train_epoch_end(self._context)
         self._settle()
-        self.summary.epochs += not self._over() or taken == steps
         return taken
 
     # ---- batches

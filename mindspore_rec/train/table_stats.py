@@ -16,6 +16,7 @@ from typing import Any
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec.checks import check_int
+from mindspore_rec.extras import pip_install
 from mindspore_rec.nn.embedding import tables_of
 
 __all__ = ["TableStats"]
@@ -104,10 +105,9 @@ class TableStats(Callback):
     Args:
         every_steps: steps between two reports, at least 1; there is another report at the end of
             training. Default: 100.
-        log_dir: directory for TensorBoard. Needs tensorboardX (`mindspore_rec[tensorboard]`).
+        log_dir: directory for TensorBoard. Needs tensorboardX.
         prometheus_file: path of a `.prom` file in an existing directory, replaced atomically: for
-            the textfile collector of Prometheus' node exporter. Needs prometheus_client
-            (`mindspore_rec[prometheus]`).
+            the textfile collector of Prometheus' node exporter. Needs prometheus_client.
         prometheus_port: TCP port in [0, 65535] where `/metrics` is served; 0 for any free one.
             Needs prometheus_client.
         prometheus_address: address that the server listens on. Default: '0.0.0.0', all interfaces.
@@ -297,9 +297,7 @@ def _summary_writer() -> Any:
     try:
         from tensorboardX import SummaryWriter  # type: ignore[import-untyped]
     except ImportError as error:
-        raise ImportError(
-            "log_dir needs tensorboardX: pip install 'mindspore_rec[tensorboard]'"
-        ) from error
+        raise ImportError(f"log_dir needs tensorboardX: {pip_install('tensorboard')}") from error
     return SummaryWriter
 
 
@@ -309,5 +307,5 @@ def _need_prometheus() -> None:
     except ImportError as error:
         raise ImportError(
             "prometheus_file and prometheus_port need prometheus_client: "
-            "pip install 'mindspore_rec[prometheus]'"
+            f"{pip_install('prometheus')}"
         ) from error

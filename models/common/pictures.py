@@ -7,6 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mindspore_rec.extras import pip_install
+
 __all__ = ["bars", "lines"]
 
 _WIDTH = 8.0  # inches
@@ -58,7 +60,7 @@ def _axes(height: float) -> tuple[Any, Any]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ValueError("--report needs matplotlib: install mindspore_rec[plot]") from error
+        raise ValueError(f"--report needs matplotlib: {pip_install('plot')}") from error
     figure = Figure(figsize=(_WIDTH, height), layout="constrained")
     axes = figure.subplots()
     axes.grid(alpha=0.3)

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import accuracy_table, accuracy_twin
 from mindspore_rec import tables_of
+from mindspore_rec.extras import pip_install
 from models.common.baselines import BASELINES
 from models.common.data import Data
 from models.common.model import build, read_config
@@ -29,7 +30,7 @@ def planted(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", BASELINES)
 def test_baselines_come_near_the_truth(name):
     if name == "LightGBM":
-        need_package("lightgbm", "an optional extra, mindspore_rec[lightgbm]")
+        need_package("lightgbm", f"an optional extra: {pip_install('lightgbm')}")
     from sklearn.metrics import roc_auc_score
 
     train, test = planted(12_000, 0), planted(6000, 1)
@@ -44,7 +45,7 @@ def test_baselines_come_near_the_truth(name):
 
 
 def test_twins_learn_alike(tmp_path):
-    need_package("torch", "an optional extra, mindspore_rec[torch]")
+    need_package("torch", f"an optional extra: {pip_install('torch')}")
     out = tmp_path / "twin.json"
     command = ["--rows", "30000", "--test-rows", "8000", "--evaluations", "2", "--json", str(out)]
     assert accuracy_twin.main([*command, "--models", "dcn", "deepfm"]) == 0
@@ -58,7 +59,7 @@ def test_twins_learn_alike(tmp_path):
 
 @pytest.mark.parametrize("name", accuracy_twin.MODELS)
 def test_a_twin_begins_with_the_same_logits(graph_mode, unique, name):
-    torch = need_package("torch", "an optional extra, mindspore_rec[torch]")
+    torch = need_package("torch", f"an optional extra: {pip_install('torch')}")
     from benchmarks.torch_twins import Twin
 
     rng = np.random.default_rng(0)

@@ -437,5 +437,5 @@ def test_a_missing_package_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stderr.strip().splitlines()[-1] == (
-        "ImportError: The remote tier needs the package redis: pip install mindspore_rec[redis]"
+        "ImportError: The remote tier needs the package redis: pip install 'redis[hiredis]>=5.1,<9'"
     )

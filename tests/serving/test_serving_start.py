@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from mindspore_rec import CacheConfig
+from mindspore_rec.extras import pip_install
 from mindspore_rec.serving.__main__ import main
 from mindspore_rec.serving.following.tiers import ServedTiers
 from mindspore_rec.serving.network.own_directory import OwnDirectory
@@ -134,7 +135,7 @@ def test_a_port_that_is_held_is_nobody_elses() -> None:
 def test_workers_do_not_share_a_port_of_grpc_with_another_server(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    need_package("grpc", "pip install 'mindspore_rec[grpc]'")
+    need_package("grpc", pip_install("grpc"))
     port = free_port()
     options = ["--port", "0", "--workers", "2", "--grpc-port", str(port)]
     with socket.create_server(("127.0.0.1", port), reuse_port=True):
@@ -159,7 +160,7 @@ def run_patched(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def test_workers_that_cannot_listen_end_the_server(tmp_path: Path) -> None:
-    need_package("grpc", "pip install 'mindspore_rec[grpc]'")
+    need_package("grpc", pip_install("grpc"))
     code = (
         "from mindspore_rec.serving.server.grpc_front import GrpcServer\n"
         "async def start(self): raise OSError(f'cannot listen at {self.port}')\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples.online_learning.kafka.broker import Broker, missing_tools
+from mindspore_rec.extras import pip_install
 from tests.missing import missing
 
 _numbers = itertools.count()
@@ -22,7 +23,7 @@ def need_broker() -> None:
     try:
         import kafka  # noqa: F401
     except ImportError:
-        reason = reason or "kafka-python is not installed: pip install 'mindspore_rec[kafka]'"
+        reason = reason or f"kafka-python is not installed: {pip_install('kafka')}"
     if reason:
         missing("kafka", reason)
 

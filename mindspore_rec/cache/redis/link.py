@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from mindspore_rec.extras import pip_install
+
 try:
     import redis
     import redis.backoff
@@ -51,7 +53,7 @@ def need_redis() -> None:
     for package in ("redis", "hiredis"):
         if importlib.util.find_spec(package) is None:
             raise ImportError(
-                f"The remote tier needs the package {package}: pip install mindspore_rec[redis]"
+                f"The remote tier needs the package {package}: {pip_install('redis')}"
             )
 
 

@@ -15,6 +15,7 @@ from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.load_tables import check_tables, check_whole_rows, load_tables
 from mindspore_rec.checkpoint.matching import matched
 from mindspore_rec.checkpoint.network_file import Lookup, NetworkFile
+from mindspore_rec.extras import pip_install
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.graph.tensors import TensorSpec
 from mindspore_rec.parameter.served_table import ServedTable
@@ -58,7 +59,7 @@ class OnnxRunner(Runner):
         try:
             import onnxruntime
         except ImportError as error:
-            raise ImportError(f"{error}: pip install 'mindspore_rec[serving]'") from error
+            raise ImportError(f"{error}: {pip_install('serving')}") from error
         self._value = onnxruntime.OrtValue.ortvalue_from_numpy
         self._dense = _session(onnxruntime, network, network.dense, threads)
         self._ids = _session(onnxruntime, network, network.ids, 1) if network.ids else None

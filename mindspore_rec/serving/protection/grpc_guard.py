@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check gRPC calls before they are answered, by the same rules and objects as `Guard`.
 
-Needs grpcio (`pip install 'mindspore_rec[grpc]'`).
+Needs grpcio (extra `grpc`).
 """
 
 from __future__ import annotations

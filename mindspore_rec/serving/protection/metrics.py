@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics of a server, in the text format of Prometheus.
 
-Needs prometheus_client (`pip install 'mindspore_rec[serving]'`).
+Needs prometheus_client (extra `serving`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages of `open_inference.proto`, in a pool of their own.
 
-Needs protobuf (`pip install 'mindspore_rec[grpc]'`).
+Needs protobuf (extra `grpc`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """The gRPC front of models: GRPCInferenceService, health checks and server reflection.
 
 It runs in the event loop of the HTTP front, and asks the same models. Needs grpcio and what goes
-with it (`pip install 'mindspore_rec[grpc]'`).
+with it (extra `grpc`).
 """
 
 from __future__ import annotations

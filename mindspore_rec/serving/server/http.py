@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The HTTP front of models: the Open Inference Protocol, version 2, /status and /digests.
 
-Needs starlette (`pip install 'mindspore_rec[serving]'`).
+Needs starlette (extra `serving`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Protection of a server by the options of its command line, and the HTTP server with all of it.
 
-Needs uvicorn (`pip install 'mindspore_rec[serving]'`).
+Needs uvicorn (extra `serving`).
 """
 
 from __future__ import annotations

