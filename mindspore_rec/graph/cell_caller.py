@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import mindspore as ms
@@ -36,6 +37,7 @@ class CellCaller:
 
     Attributes:
         compilations: number of graphs compiled so far through this object.
+        names: names of the batches' columns, for error messages; empty if they have none.
 
     Example:
         >>> import numpy as np
@@ -53,6 +55,7 @@ class CellCaller:
         self._labelled = labelled
         self._backbone = cell if backbone is None else backbone
         self.compilations = 0
+        self.names: Sequence[str] = ()
         self._seen: dict[bool, list[_Signature]] = {False: [], True: []}
         self._dynamic: list[list[int | None]] | None = None
         self._adapts = cell.get_inputs() is None
@@ -71,11 +74,13 @@ class CellCaller:
                 self._prepare(self._seen[train], batch)
             try:
                 return self.cell(*batch)
-            except (TypeError, ValueError) as error:
-                explained = explained_by_batch(error, self._backbone, batch, self._labelled)
+            except (TypeError, ValueError, RuntimeError) as error:
+                explained = explained_by_batch(
+                    error, self._backbone, batch, self._labelled, self.names
+                )
                 if explained is None:
                     raise
-                raise explained from error
+                raise explained from None
 
     def _prepare(self, seen: list[_Signature], batch: tuple[Tensor, ...]) -> None:
         signature = tuple((column.shape, column.dtype) for column in batch)
