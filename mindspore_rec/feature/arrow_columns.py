@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 __all__ = [
     "as_array",
+    "is_text",
     "join_rows",
     "one_array",
     "to_array",
     "to_arrays",
     "to_column",
     "to_record_batch",
+    "values_array",
 ]
 
 
@@ -46,7 +49,7 @@ def to_arrays(rows: pa.RecordBatch, *, text: bool = False) -> dict[str, np.ndarr
 def to_array(name: str, column: pa.Array, text: bool = False) -> np.ndarray:
     """Return a column as `to_arrays` does, which raises the same."""
     kind = column.type
-    if text and _is_text(kind):
+    if text and is_text(kind):
         return column.to_numpy(zero_copy_only=False)
     if pa.types.is_fixed_size_list(kind):
         if column.null_count:
@@ -54,13 +57,20 @@ def to_array(name: str, column: pa.Array, text: bool = False) -> np.ndarray:
         return to_array(name, column.flatten(), text).reshape(len(column), kind.list_size)
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         if column.null_count and pa.types.is_integer(kind):
-            raise ValueError(f"column {name!r} of {kind} has missing values")
+            raise _missing(name, kind)
         return column.to_numpy(zero_copy_only=False)
     if pa.types.is_boolean(kind):
         if column.null_count:
-            raise ValueError(f"column {name!r} of {kind} has missing values")
+            raise _missing(name, kind)
         return column.to_numpy(zero_copy_only=False)
     raise ValueError(f"column {name!r} is {kind}, not numbers: a transform has to make some of it")
+
+
+def _missing(name: str, kind: pa.DataType) -> ValueError:
+    return ValueError(
+        f"column {name!r} of {kind} has missing values: let a Category or a Number read it, or "
+        "fill them"
+    )
 
 
 def as_array(name: str, column: Any, text: bool = False) -> Any:
@@ -68,10 +78,12 @@ def as_array(name: str, column: Any, text: bool = False) -> Any:
     return to_array(name, column, text) if isinstance(column, pa.Array) else column
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a type is text, or a dictionary of text."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(text or pa.types.is_string_view(kind))
 
 
 def to_record_batch(rows: Any) -> pa.RecordBatch:
@@ -98,7 +110,7 @@ def to_record_batch(rows: Any) -> pa.RecordBatch:
         lengths = {name: len(array) for name, array in arrays.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns must have the same number of rows, got {lengths}")
-        return pa.RecordBatch.from_pydict(arrays)
+        return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
     if not isinstance(rows, pa.Table):
         import pandas as pd
 
@@ -107,7 +119,9 @@ def to_record_batch(rows: Any) -> pa.RecordBatch:
                 "rows must be an Arrow RecordBatch or Table, a DataFrame or a dict of arrays, "
                 f"got {type(rows).__name__}"
             )
-        rows = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+        names = [str(name) for name in rows.columns]
+        made = [to_column(name, rows.iloc[:, place]) for place, name in enumerate(names)]
+        return pa.RecordBatch.from_arrays(made, names=names)
     batches = rows.to_batches()
     if not batches:
         return pa.RecordBatch.from_pylist([], rows.schema)
@@ -125,23 +139,76 @@ def to_column(name: str, values: Any) -> pa.Array:
         TypeError: they are of several types, or of one that Arrow has not.
         ValueError: they have more dimensions, or none, or lists of several lengths.
     """
-    if isinstance(values, pa.Array):
-        return values
+    where = f"column {name!r} must"
+    dims = _dims(where, values)
+    if dims == 1:
+        return values_array(where, values)
+    if dims != 2:
+        raise ValueError(f"column {name!r} must have 1 or 2 dimensions, got {dims}")
+    array = np.asarray(values)
+    flat = values_array(where, np.ascontiguousarray(array).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
+
+
+def values_array(where: str, values: Any, legal: str = "have values of one type") -> pa.Array:
+    """Return one-dimensional values of any kind as one Arrow array, whatever they came in.
+
+    The one place where values become Arrow's: so a missing value (None, `pandas.NA`, NaT, NaN among
+    objects), a type and an error are the same for every reader of columns.
+
+    Args:
+        where: begin of the message of an error, up to "must".
+        values: a list, a NumPy array, a pandas Series, Index or Categorical, or an Arrow array or
+            chunked array. Bytes of a NumPy array are UTF-8.
+        legal: what values must be, for the message about some of several types.
+
+    Returns:
+        One array, never a chunked one, without run-end encoding and views of text.
+
+    Raises:
+        TypeError: they are of several types, or of one that Arrow has not.
+        ValueError: they have another number of dimensions; text is not Unicode, or an integer
+            beyond int64.
+
+    Example:
+        >>> values_array("column 'x' must", np.array(["a", None], object)).to_pylist()
+        ['a', None]
+        >>> halves = pa.chunked_array([["a"], ["b"]])
+        >>> values_array("column 'x' must", halves).to_pylist()
+        ['a', 'b']
+    """
     if isinstance(values, pa.ChunkedArray):
         return one_array(values)
+    if isinstance(values, pa.Array):
+        return _plain(values)
+    dims = _dims(where, values)
+    if dims != 1:
+        raise ValueError(f"{where} be one-dimensional, got {dims} dimensions")
     try:
-        array = np.asarray(values)
+        if isinstance(values, np.ndarray) and values.dtype.kind == "S":
+            values = np.char.decode(values, "utf-8")
+        # In numbers of NumPy a NaN stays one: no mask, no copy.
+        numbers = isinstance(values, np.ndarray) and values.dtype.kind in "fiu"
+        made = pa.array(values, from_pandas=not numbers)
+    except (UnicodeError, OverflowError) as error:
+        raise ValueError(f"{where} be Unicode text or integers of int64: {_line(error)}") from error
+    except (pa.ArrowInvalid, TypeError, NotImplementedError) as error:
+        raise TypeError(f"{where} {legal}: {_line(error)}") from error
+    # Of pandas' text some arrays are chunked: those of a file, or of several frames.
+    return one_array(made) if isinstance(made, pa.ChunkedArray) else _plain(made)
+
+
+def _dims(where: str, values: Any) -> int:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return 1
+    try:
+        return int(values.ndim) if hasattr(values, "ndim") else int(np.ndim(values))
     except ValueError as error:  # of NumPy: lists of several lengths
-        raise ValueError(f"column {name!r} must have one shape a row: {error}") from error
-    if array.ndim == 1:
-        try:
-            return pa.array(values)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise TypeError(f"column {name!r} must have values of one type: {error}") from error
-    if array.ndim != 2:
-        raise ValueError(f"column {name!r} must have 1 or 2 dimensions, got {array.ndim}")
-    flat = pa.array(np.ascontiguousarray(array).reshape(-1))
-    return pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
+        raise ValueError(f"{where} have one shape a row: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def join_rows(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -150,14 +217,47 @@ def join_rows(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         return parts[0]
     table = pa.Table.from_batches(parts)
     arrays = [one_array(table.column(i)) for i in range(table.num_columns)]
-    return pa.RecordBatch.from_arrays(arrays, schema=parts[0].schema)
+    fields = [
+        field if field.type == array.type else field.with_type(array.type)
+        for field, array in zip(parts[0].schema, arrays, strict=True)
+    ]
+    schema = pa.schema(fields, parts[0].schema.metadata)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return the chunks of a column as one array."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    merged = column.combine_chunks()
+    """Return the chunks of a column as one array, without run-end encoding and views of text."""
+    chunks = [_plain(chunk) for chunk in column.chunks]
+    if len(chunks) == 1:
+        return chunks[0]
+    if not chunks:
+        return _plain(pa.array([], column.type))
+    if not pa.types.is_dictionary(chunks[0].type):
+        return pa.concat_arrays(chunks)
+    try:  # each chunk may have a dictionary of its own
+        merged = pa.chunked_array(chunks).unify_dictionaries().combine_chunks()
+    except (pa.ArrowInvalid, NotImplementedError):  # with a missing value, or of lists
+        return pa.concat_arrays([_decoded(chunk) for chunk in chunks])
     return merged if isinstance(merged, pa.Array) else merged.chunk(0)
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Return values in a form that all of Arrow's functions take."""
+    kind = values.type
+    if pa.types.is_run_end_encoded(kind):
+        return _plain(pc.run_end_decode(values))
+    if pa.types.is_string_view(kind):
+        return values.cast(pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return values.cast(pa.large_binary())
+    if pa.types.is_dictionary(kind):
+        known = _plain(values.dictionary)
+        if pa.types.is_dictionary(known.type):
+            return known.take(values.indices)
+        if known.type != kind.value_type:
+            return pa.DictionaryArray.from_arrays(values.indices, known)
+    return values
+
+
+def _decoded(values: pa.DictionaryArray) -> pa.Array:
+    return values.dictionary.take(values.indices)

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
-from mindspore_rec.feature.arrow_columns import to_column, to_record_batch
+from mindspore_rec.feature.arrow_columns import to_column, to_record_batch, values_array
 
 __all__ = ["BatchRows", "flat_values"]
 
@@ -71,17 +72,20 @@ class BatchRows:
         column = self._columns[name]
         if hasattr(column, "asnumpy"):  # a Tensor
             return column.asnumpy()
-        if getattr(getattr(column, "dtype", None), "tz", None) is not None:
-            return self.arrow(name)  # of pandas, with a time zone: objects to NumPy
-        return column if isinstance(column, (pa.Array, pa.ChunkedArray)) else np.asarray(column)
+        if isinstance(getattr(column, "dtype", None), pd.api.extensions.ExtensionDtype):
+            return self.arrow(name)  # of pandas: text, integers with a missing one, ...
+        if isinstance(column, (pa.Array, pa.ChunkedArray)):
+            return column
+        try:
+            return np.asarray(column)
+        except ValueError:  # of NumPy: lists of several lengths
+            return self.arrow(name)  # raises with the column's name
 
     def arrow(self, name: str) -> pa.Array:
         """Return a column as an Arrow array."""
         column = self._columns[name]
         if hasattr(column, "asnumpy"):  # a Tensor
             column = column.asnumpy()
-        if isinstance(column, np.ndarray) and column.dtype.kind == "S":
-            column = np.char.decode(column, "utf-8")
         return to_column(name, column)
 
 
@@ -91,12 +95,12 @@ def _check_names(names: Sequence[str]) -> None:
             raise ValueError(f"columns must have different names, got {name!r} twice")
 
 
-def flat_values(where: str, column: pa.Array) -> tuple[pa.Array, tuple[int, ...]]:
+def flat_values(where: str, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, tuple[int, ...]]:
     """Return the values of a column of fixed-size lists one after the other, and its shape.
 
     Args:
         where: begin of the message of an error, up to "must".
-        column: an array ``[B]``, or fixed-size lists of it.
+        column: an array or chunked array ``[B]``, or fixed-size lists of it.
 
     Raises:
         ValueError: a list is missing.
@@ -108,9 +112,10 @@ def flat_values(where: str, column: pa.Array) -> tuple[pa.Array, tuple[int, ...]
         ([1, 2, 3, 4], (2, 2))
     """
     shape: tuple[int, ...] = (len(column),)
+    column = values_array(where, column)
     while pa.types.is_fixed_size_list(column.type):
         if column.null_count:
             raise ValueError(f"{where} have no missing list")
         shape = (*shape, column.type.list_size)
-        column = column.flatten()
+        column = values_array(where, column.flatten())
     return column, shape

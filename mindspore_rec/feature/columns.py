@@ -6,14 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
-from mindspore_rec.feature.arrow_columns import one_array
+from mindspore_rec.feature.arrow_columns import is_text, values_array
 from mindspore_rec.feature.batch_rows import flat_values
 from mindspore_rec.feature.feature_spec import FeatureSpec
-from mindspore_rec.feature.hashing import category_keys
-from mindspore_rec.feature.transforms import hashed_keys
+from mindspore_rec.feature.hashing import keys_of
 
 __all__ = ["MAX_EVENT_TIME", "check_batch_size", "event_time", "key_column", "time_values"]
 
@@ -49,26 +47,16 @@ def key_column(spec: FeatureSpec, column: Any) -> np.ndarray:
     where = f"feature '{spec.name}': column '{spec.column}' must"
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
         check_batch_size(spec, len(column))
-        return _arrow_keys(where, str(spec.table_name), column)
+        flat, shape = flat_values(where, column)
+        return _flat_keys(where, str(spec.table_name), flat, shape)
     values = np.asarray(column)
     if not values.ndim:
         raise ValueError(f"{where} have a row a sample, got a single value")
     check_batch_size(spec, len(values))
     if values.dtype.kind in "iu":
         return _integer_keys(where, values)
-    if values.dtype.kind not in "USO":
-        raise TypeError(f"{where} be of integers or strings, got {values.dtype}")
-    texts = values.reshape(-1)
-    if texts.dtype.kind == "S":
-        texts = _decoded(where, texts)
-    elif texts.dtype.kind == "O":
-        kind = pd.api.types.infer_dtype(texts, skipna=True)
-        if kind not in ("string", "empty"):
-            raise TypeError(f"{where} be of integers or strings, got objects ({kind})")
-    try:
-        return category_keys(str(spec.table_name), texts).reshape(values.shape)
-    except ValueError as error:
-        raise ValueError(f"{where} be of Unicode text: {error}") from error
+    flat = values_array(where, values.reshape(-1), "be all integers or all strings")
+    return _flat_keys(where, str(spec.table_name), flat, values.shape)
 
 
 def check_batch_size(spec: FeatureSpec, rows: int) -> None:
@@ -80,24 +68,25 @@ def check_batch_size(spec: FeatureSpec, rows: int) -> None:
         )
 
 
-def _arrow_keys(where: str, table_name: str, column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    if isinstance(column, pa.ChunkedArray):
-        column = one_array(column)
-    values, shape = flat_values(where, column)
+def _flat_keys(where: str, table_name: str, values: pa.Array, shape: tuple[int, ...]) -> np.ndarray:
     kind = values.type
-    if pa.types.is_dictionary(kind) and pa.types.is_integer(kind.value_type):
-        values = values.dictionary_decode()
+    if pa.types.is_dictionary(kind) and not is_text(kind):
+        values = values.dictionary.take(values.indices)
         kind = values.type
     if pa.types.is_integer(kind):
         if values.null_count:
-            raise ValueError(f"{where} have no missing integer, got {values.null_count}")
+            raise ValueError(
+                f"{where} have no missing integer, got {values.null_count}: "
+                "transform=Category(...) has a key for missing ones"
+            )
         return _integer_keys(where, values.to_numpy().reshape(shape))
-    try:
-        return hashed_keys(table_name, values).reshape(shape)
-    except TypeError as error:
-        raise TypeError(f"{where} be of integers or strings, got {kind}") from error
-    except ValueError as error:
-        raise ValueError(f"{where} be of Unicode text: {error}") from error
+    if pa.types.is_floating(kind):
+        raise TypeError(
+            f"{where} be of integers or strings, got {kind}: make integers of it, .astype(int), or "
+            "give transform=Category(...) for whole numbers with missing ones, "
+            "transform=QuantileBucket(...) for others"
+        )
+    return keys_of(table_name, values, where).reshape(shape)
 
 
 def _integer_keys(where: str, values: np.ndarray) -> np.ndarray:
@@ -107,19 +96,10 @@ def _integer_keys(where: str, values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values, dtype)
 
 
-def _decoded(where: str, texts: np.ndarray) -> np.ndarray:
-    try:
-        return np.char.decode(texts, "utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where} be of UTF-8 text: {error}") from error
-
-
 def time_values(column: Any) -> np.ndarray:
     """Return a column of times as an array; of Arrow's, missing ones are NaN or NaT."""
     if not isinstance(column, (pa.Array, pa.ChunkedArray)):
         return np.asarray(column)
-    if isinstance(column, pa.ChunkedArray):
-        column = one_array(column)
     values, shape = flat_values("times must", column)
     return values.to_numpy(zero_copy_only=False).reshape(shape)
 

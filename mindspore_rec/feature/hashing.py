@@ -30,7 +30,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["category_keys", "missing_key", "mix64"]
+from mindspore_rec.feature.arrow_columns import values_array
+
+__all__ = ["category_keys", "keys_of", "missing_key", "mix64"]
 
 _SHIFT_MULTIPLY = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
@@ -46,7 +48,7 @@ def category_keys(field: str, values: Any) -> np.ndarray:
             NaN, ``pandas.NA`` and Arrow nulls are missing. A list does not mix strings and
             integers. Unsigned integers must be below ``2**63``. Floats that are all whole, as
             pandas makes them of integers with a missing one, are those integers (up to ``2**53``,
-            float32 up to ``2**24``); but not in an Arrow array, whose type is a schema's.
+            float32 up to ``2**24``). A `Category` in a FeaturePipeline takes the same.
 
     Returns:
         int64 array ``[N]``. Any int64 value may occur.
@@ -67,11 +69,48 @@ def category_keys(field: str, values: Any) -> np.ndarray:
         >>> int(category_keys("C2", [None])[0]) == missing_key("C2")
         True
     """
+    _salt(field)
+    where = f"values of field {field!r} must"
+    return keys_of(field, values_array(where, values, "be all strings or all integers"), where)
+
+
+def keys_of(field: str, values: pa.Array, where: str) -> np.ndarray:
+    """Return `category_keys(field, values)` of an array that `values_array` made.
+
+    Of a dictionary only the values in use are hashed if it has more than the array: the rest of a
+    slice's.
+
+    Args:
+        field: what salts the hash.
+        values: strings or integers ``[B]``, or floats that are all whole.
+        where: begin of the message of an error, up to "must".
+
+    Raises:
+        TypeError, ValueError: as for `category_keys`.
+
+    Example:
+        >>> int(keys_of("C1", pa.array(["68fd1e64"]), "column 'C1' must")[0])
+        -7456674149910260318
+    """
     salt = _salt(field)
-    array = _as_arrow(values)
-    if pa.types.is_floating(array.type) and not isinstance(values, (pa.Array, pa.ChunkedArray)):
-        array = _whole(field, array)
-    return _array_keys(field, salt, array)
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        indices, known = values.indices.cast(pa.int64()), values.dictionary
+        if len(known) > len(values):
+            used = pc.drop_null(pc.unique(indices))
+            indices, known = pc.index_in(indices, used), known.take(used)
+        return _take(field, keys_of(field, known, where), indices)
+    if pa.types.is_null(kind):
+        return np.full(len(values), missing_key(field), np.int64)
+    if pa.types.is_floating(kind):
+        values = _whole(where, values)
+        kind = values.type
+    if pa.types.is_integer(kind):
+        return _integer_keys(field, salt, values, where)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        encoded = pc.dictionary_encode(values)
+        return _take(field, _string_keys(salt, encoded.dictionary), encoded.indices)
+    raise TypeError(f"{where} be strings or integers, got {kind}: {_remedy(kind)}")
 
 
 def missing_key(field: str) -> int:
@@ -121,26 +160,7 @@ def _salt(field: str) -> bytes:
     return hashlib.blake2b(field.encode(), digest_size=8).digest()
 
 
-def _as_arrow(values: Any) -> pa.Array:
-    """Return the values as one Arrow array; errors name the argument ``values``."""
-    if isinstance(values, pa.ChunkedArray):
-        # unify first: chunks of a dictionary column may each have a dictionary of their own
-        if values.num_chunks == 1:
-            return values.chunk(0)
-        return values.unify_dictionaries().combine_chunks()
-    if isinstance(values, pa.Array):
-        return values
-    if np.ndim(values) != 1:
-        raise ValueError(f"values must be one-dimensional, got {np.ndim(values)} dimensions")
-    try:
-        return pa.array(values, from_pandas=True)
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise ValueError(f"values must be Unicode text or integers of int64: {error}") from error
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise TypeError(f"values must be all strings or all integers: {error}") from error
-
-
-def _whole(field: str, values: pa.Array) -> pa.Array:
+def _whole(where: str, values: pa.Array) -> pa.Array:
     """Return floats that are all whole or missing as integers."""
     numbers = values.to_numpy(zero_copy_only=False)  # NaN where one is missing
     there = ~np.isnan(numbers)
@@ -148,28 +168,20 @@ def _whole(field: str, values: pa.Array) -> pa.Array:
     wrong = there & ~((np.abs(numbers) <= most) & (np.trunc(numbers) == numbers))
     if wrong.any():
         raise TypeError(
-            f"values must be strings or integers, got {values.type} in field {field!r}, with "
-            f"{float(numbers[wrong][0])}: make texts or integers of them, or let a QuantileScale "
-            "read them as numbers"
+            f"{where} be strings or integers, got {values.type} with {float(numbers[wrong][0])}: "
+            "make texts or integers of them, or let a QuantileScale read them as numbers"
         )
     return pa.array(np.where(there, numbers, 0).astype(np.int64), mask=~there)
 
 
-def _array_keys(field: str, salt: bytes, values: pa.Array) -> np.ndarray:
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        uniques = _array_keys(field, salt, values.dictionary)
-        return _take(field, uniques, values.indices)
-    if pa.types.is_null(kind):
-        return np.full(len(values), missing_key(field), np.int64)
-    if pa.types.is_integer(kind):
-        return _integer_keys(field, salt, values)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        encoded = pc.dictionary_encode(values)
-        return _take(field, _string_keys(salt, encoded.dictionary), encoded.indices)
-    if pa.types.is_string_view(kind):
-        return _array_keys(field, salt, values.cast(pa.large_string()))
-    raise TypeError(f"values must be strings or integers, got {kind} in field {field!r}")
+def _remedy(kind: pa.DataType) -> str:
+    if pa.types.is_boolean(kind):
+        return "make integers of them, .astype(int)"
+    if pa.types.is_temporal(kind):
+        return "let a TimePart read them, or make texts of them, .astype(str)"
+    if pa.types.is_nested(kind):
+        return "give a column of one value a row"
+    return "make texts of them, .astype(str)"
 
 
 def _take(field: str, uniques: np.ndarray, indices: pa.Array) -> np.ndarray:
@@ -187,14 +199,18 @@ def _string_keys(salt: bytes, uniques: pa.Array) -> np.ndarray:
     return pd.util.hash_array(texts, hash_key=salt.hex(), categorize=False).view(np.int64)
 
 
-def _integer_keys(field: str, salt: bytes, values: pa.Array) -> np.ndarray:
+def _integer_keys(field: str, salt: bytes, values: pa.Array, where: str) -> np.ndarray:
     try:
         words = values.cast(pa.int64())
     except pa.ArrowInvalid as error:
-        raise ValueError(f"values of field {field!r} must be in the range of int64") from error
+        raise ValueError(f"{where} be in the range of int64, got {_greatest(values)}") from error
     filled = pc.fill_null(words, 0) if words.null_count else words
     raw = filled.to_numpy(zero_copy_only=False).view(np.uint64)
     keys = mix64(mix64(raw) ^ np.uint64(int.from_bytes(salt, "little"))).view(np.int64)
     if words.null_count:
         keys[words.is_null().to_numpy(zero_copy_only=False)] = missing_key(field)
     return keys
+
+
+def _greatest(values: pa.Array) -> int:
+    return int(pc.max(values).as_py())

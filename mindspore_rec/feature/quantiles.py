@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from mindspore_rec.checks import check_int
+from mindspore_rec.feature.arrow_columns import values_array
 from mindspore_rec.feature.hashing import category_keys
 from mindspore_rec.feature.transforms import Number
 
@@ -74,7 +75,7 @@ class QuantileScale(Number):
         Returns:
             This object.
         """
-        numbers = self._numbers(_as_arrow(values))
+        numbers = self._numbers(self._array(values))
         self._learn_from(numbers[np.isfinite(numbers)])
         self._seen, self._fixed = np.empty(0), True
         return self
@@ -82,12 +83,12 @@ class QuantileScale(Number):
     def scaled(self, values: Any) -> np.ndarray:
         """Return places among what was learned, float32 `[N]`, -1 to 1 (or `missing`)."""
         self._say_if_unfit()
-        return self._places(self._numbers(_as_arrow(values)))
+        return self._places(self._numbers(self._array(values)))
 
     def keys(self, values: Any) -> np.ndarray:
         """Return keys of the numbers' buckets, int64 `[N]`, apart from those of other columns."""
         self._say_if_unfit()
-        return self._bucket_keys(self._numbers(_as_arrow(values)))
+        return self._bucket_keys(self._numbers(self._array(values)))
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return the places, float32 ``[B]``."""
@@ -133,6 +134,9 @@ class QuantileScale(Number):
             raise ValueError(f"column {self.column!r}: the state is none of a QuantileScale")
         self._points, self._ranks, self._edges, self._seen = points, ranks, edges, seen
         self._fixed = state["fixed"]
+
+    def _array(self, values: Any) -> pa.Array:
+        return values_array(f"column {self.column!r} must", values, "be numbers")
 
     def _say_if_unfit(self) -> None:
         if self._fixed or len(self._seen) or self._said:
@@ -212,21 +216,3 @@ class QuantileBucket(QuantileScale):
 def _spread(ordered: np.ndarray, intervals: int) -> np.ndarray:
     at = np.linspace(0, len(ordered) - 1, intervals + 1).round().astype(np.int64)
     return ordered[at]
-
-
-def _as_arrow(values: Any) -> pa.Array:
-    made = values if isinstance(values, pa.Array | pa.ChunkedArray) else _from(values)
-    if isinstance(made, pa.ChunkedArray):
-        made = made.combine_chunks()
-    if pa.types.is_null(made.type):  # nothing, or nothing but missing values
-        made = made.cast(pa.float64())
-    return made
-
-
-def _from(values: Any) -> pa.Array:
-    if np.ndim(values) != 1:
-        raise ValueError(f"values must be one-dimensional, got {np.ndim(values)} dimensions")
-    try:
-        return pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise TypeError(f"values must be numbers: {error}") from error

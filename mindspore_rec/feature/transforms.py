@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mindspore_rec.checks import check_int, check_number, check_one_of
-from mindspore_rec.feature.hashing import category_keys
+from mindspore_rec.feature.hashing import category_keys, keys_of
 
 __all__ = [
     "Category",
@@ -20,7 +20,6 @@ __all__ = [
     "Number",
     "TimeCycle",
     "TimePart",
-    "hashed_keys",
     "time_parts",
 ]
 
@@ -98,7 +97,7 @@ class Category(Feature):
 
     def apply(self, values: pa.Array, learn: bool) -> np.ndarray:
         """Return the keys, int64 ``[B]``."""
-        return hashed_keys(self.field, values)
+        return keys_of(self.field, values, f"column {self.column!r} must")
 
 
 class Key(Feature):
@@ -119,16 +118,17 @@ class Key(Feature):
         if not pa.types.is_integer(values.type) or values.null_count:
             raise ValueError(
                 f"column {self.column!r} must be integers without missing values, it is "
-                f"{values.type} with {values.null_count} missing"
+                f"{values.type} with {values.null_count} missing: a Category hashes it, missing "
+                "values too"
             )
         return values.cast(pa.int64()).to_numpy()
 
 
 class Number(Feature):
-    """Numbers, unchanged, as float32.
+    """Numbers, unchanged, as float32; False and True are 0 and 1.
 
     Args:
-        column: numbers.
+        column: numbers or bools.
         missing: what a missing or NaN value becomes, and one beyond the range of float32
             (default 0).
 
@@ -157,8 +157,15 @@ class Number(Feature):
         """Return a float64 copy, NaN where a value is missing."""
         if pa.types.is_null(values.type):  # nothing but missing values
             values = values.cast(pa.float64())
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary.take(values.indices)
+        if pa.types.is_boolean(values.type):
+            values = values.cast(pa.uint8())
         if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-            raise ValueError(f"column {self.column!r} must be numbers, it is {values.type}")
+            raise ValueError(
+                f"column {self.column!r} must be numbers, it is {values.type}: "
+                f"{_number_remedy(values.type)}"
+            )
         return np.array(values.to_numpy(zero_copy_only=False), np.float64)
 
     def _scaled(self, numbers: np.ndarray, there: np.ndarray, learn: bool) -> np.ndarray:
@@ -169,8 +176,8 @@ class TimePart(Feature):
     """Transform of times to keys of their hour, weekday or another part.
 
     Args:
-        column: seconds since 1970, or an Arrow timestamp; UTC. A missing time, and one that is
-            not in the years 1 to 9999, has a key of its own.
+        column: seconds since 1970, or an Arrow timestamp or date; UTC. A missing time, and one that
+            is not in the years 1 to 9999, has a key of its own.
         part: "minute", "hour", "weekday" (Monday is 0), "day" of the month from 0, "month" from 0.
 
     Example:
@@ -220,34 +227,23 @@ class TimeCycle(Feature):
         )
 
 
-def hashed_keys(field: str, values: pa.Array) -> np.ndarray:
-    """Return `category_keys(field, values)`; of a dictionary only the values in use are hashed.
-
-    Args:
-        field: what salts the hash.
-        values: strings or integers ``[B]``.
-
-    Raises:
-        TypeError, ValueError: as for `category_keys`.
-    """
-    if pa.types.is_dictionary(values.type) and len(values.dictionary) > len(values):
-        # a slice: hash the values that it has, not all that its block has
-        used, places = np.unique(pc.fill_null(values.indices, -1), return_inverse=True)
-        known = pa.array(used, pa.int64(), mask=used < 0)
-        return category_keys(field, values.dictionary.take(known))[places]
-    return category_keys(field, values)
-
-
 def time_parts(column: str | int, values: pa.Array, part: str) -> tuple[np.ndarray, np.ndarray]:
     """Return int64 parts of times, 0 where one is missing, and a mask of those that are there."""
     if pa.types.is_null(values.type):
         values = values.cast(pa.float64())
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary.take(values.indices)
+    if pa.types.is_date(values.type):
+        values = values.cast(pa.timestamp("s"), safe=False)
     if pa.types.is_timestamp(values.type):
         seconds = values.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
     elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         seconds = pc.floor(values) if pa.types.is_floating(values.type) else values
     else:
-        raise ValueError(f"column {column!r} must be seconds or timestamps, it is {values.type}")
+        raise ValueError(
+            f"column {column!r} must be seconds or timestamps, it is {values.type}: convert it, "
+            "pandas.to_datetime(column)"
+        )
     about = seconds.cast(pa.float64(), safe=False)
     real = pc.and_(pc.greater_equal(about, _YEAR_1), pc.less(about, _YEAR_10000))
     times = pc.if_else(real, seconds, None).cast(pa.int64()).cast(pa.timestamp("s"))
@@ -262,3 +258,16 @@ def time_parts(column: str | int, values: pa.Array, part: str) -> tuple[np.ndarr
     numbers = pc.fill_null(found, 0).to_numpy(zero_copy_only=False)
     from_one = there if part in ("day", "month") else 0
     return numbers - from_one, there
+
+
+def _number_remedy(kind: pa.DataType) -> str:
+    if pa.types.is_temporal(kind):
+        return "a TimePart or TimeCycle reads times"
+    if pa.types.is_nested(kind):
+        return "give a column of one number a row"
+    if pa.types.is_decimal(kind):
+        return "convert it, .astype(float)"
+    return (
+        "convert it, pandas.to_numeric(column) or pandas.to_datetime(column), or let a Category "
+        "read it"
+    )

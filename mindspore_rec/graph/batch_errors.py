@@ -9,17 +9,31 @@ as `operator_errors` does; nowhere else in the library does code depend on an er
 from __future__ import annotations
 
 import inspect
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 from mindspore import Tensor, nn
 
+from mindspore_rec.graph.batch_columns import column_title, input_names
+from mindspore_rec.graph.said import beside_text
+
 __all__ = ["explained_by_batch"]
+
+_SHOWN = 4  # columns of a batch in a message
 
 
 def explained_by_batch(
-    error: Exception, network: nn.Cell, batch: Sequence[Tensor], labelled: bool = False
+    error: Exception,
+    network: nn.Cell,
+    batch: Sequence[Tensor],
+    labelled: bool = False,
+    names: Sequence[str] = (),
 ) -> Exception | None:
-    """Return the error with a sentence on the batch before it, or None where no column explains it.
+    """Return an error with a sentence on the batch, or None where no column explains it.
+
+    The sentence is all of its message, so that it is the last line of what a terminal shows. What
+    MindSpore said is its attribute `mindspore_text`.
 
     Args:
         error: what MindSpore raised.
@@ -27,6 +41,7 @@ def explained_by_batch(
         batch: columns of the call.
         labelled: whether the last column is the label, which the network does not take. Default:
             False.
+        names: of the columns. Default: they have none.
 
     Example:
         >>> import numpy as np
@@ -34,43 +49,116 @@ def explained_by_batch(
         >>> explained = explained_by_batch(error, nn.Dense(3, 1), [Tensor(np.ones((2, 3)))])
         >>> print(str(explained).partition(":")[0])
         the batch float64 [2, 3] does not fit
+        >>> explained.mindspore_text == str(error)
+        True
     """
-    if type(error) not in (TypeError, ValueError):
+    if type(error) not in (TypeError, ValueError, RuntimeError):
         return None
-    reason = _reason(str(error), network, batch, labelled)
+    reason = _Reason(str(error), network, batch, labelled, names).found()
     if not reason:
         return None
-    columns = ", ".join(f"{_dtype(column)} {list(column.shape)}" for column in batch)
-    return type(error)(f"the batch {columns} does not fit: {reason}\n\n{error}")
+    shown = [f"{_dtype(column)} {list(column.shape)}" for column in batch]
+    if len(shown) > _SHOWN:
+        shown[2:-1] = [f"... {len(shown) - 3} more ..."]
+    sentence = f"the batch {', '.join(shown)} does not fit: {reason}"
+    return beside_text(type(error)(sentence), error)
 
 
-def _reason(text: str, network: nn.Cell, batch: Sequence[Tensor], labelled: bool) -> str:
-    if "arameters number of the function" in text or "positional argument" in text:
-        least, most = _columns(network)
-        given = len(batch) - labelled
+class _Reason:
+    """What is wrong with a batch, by what MindSpore said."""
+
+    def __init__(
+        self,
+        text: str,
+        network: nn.Cell,
+        batch: Sequence[Tensor],
+        labelled: bool,
+        names: Sequence[str],
+    ) -> None:
+        self._text = text
+        self._network = network
+        self._batch = batch
+        self._labelled = labelled
+        self._names = names
+
+    def found(self) -> str:
+        """Return the reason, or an empty text."""
+        if "arameters number of the function" in self._text or "positional arg" in self._text:
+            return self._wrong_number()
+        return self._wrong_type() or self._wrong_shape()
+
+    def _title(self, place: int) -> str:
+        return column_title(place, len(self._batch), self._network, self._labelled, self._names)
+
+    def _wrong_number(self) -> str:
+        least, most = _columns(self._network)
+        given = len(self._batch) - self._labelled
         if least <= given <= most:
             return ""
-        takes = f"{most} column{'s' * (most != 1)}" + ", and the label" * labelled
-        return f"the network takes {takes}, not {given}"
-    doubles = [i for i, column in enumerate(batch) if _dtype(column) == "float64"]
-    if doubles and "Float64" in text:
-        return f"column {doubles[0]} is float64: networks compute in float32, .astype(np.float32)"
-    if not labelled or not batch[-1].shape:
-        return ""
-    label, kind = batch[-1], _dtype(batch[-1])
-    if "int" in kind and f"Tensor[{kind.replace('int', 'Int').replace('u', 'U')}]" in text:
-        return f"the label is {kind}: this loss needs a float32 one, .astype(np.float32)"
-    if "shape" in text and {column.shape[0] for column in batch[:-1] if column.shape} != {
-        label.shape[0]
-    }:
-        rows = " and ".join(str(column.shape[0]) for column in batch if column.shape)
-        return f"the columns have {rows} rows"
-    if "shape" in text and label.ndim == 1:
-        return (
-            f"the label has shape {list(label.shape)}: for predictions of shape "
-            f"{[label.shape[0], 1]} it is label[:, None]"
+        arguments = ", ".join(map(repr, input_names(self._network)))
+        takes = f"{most} column{'s' * (most != 1)} ({arguments})" + ", and the label" * (
+            self._labelled
         )
-    return ""
+        return f"the network takes {takes}, not {given}; a batch is a tuple of all columns"
+
+    def _wrong_type(self) -> str:
+        ids = re.search(r"ids must be int32 or int64, got (\w+)", self._text)
+        if ids is not None:
+            places = [i for i in range(self._inputs()) if _dtype(self._batch[i]) == ids.group(1)]
+            if places:
+                return (
+                    f"{' or '.join(map(self._title, places))} is {ids.group(1)}, and is looked up "
+                    "as ids: .astype(np.int64), or mindspore_rec.category_keys(name, column)"
+                )
+        doubles = [i for i, column in enumerate(self._batch) if _dtype(column) == "float64"]
+        if doubles and "float64" in self._text.lower():
+            return (
+                f"{self._title(doubles[0])} is float64: networks compute in float32, "
+                ".astype(np.float32)"
+            )
+        if self._labelled:
+            kind = _dtype(self._batch[-1])
+            if "float" not in kind and re.search(rf"Tensor\[{kind}\]", self._text, re.IGNORECASE):
+                return (
+                    f"{self._title(len(self._batch) - 1)} is {kind}: this loss needs a float32 "
+                    "one, .astype(np.float32)"
+                )
+        return ""
+
+    def _wrong_shape(self) -> str:
+        if not re.search("shape|rank|dim", self._text):
+            return ""
+        inputs = self._batch[: self._inputs()]
+        if not self._labelled:
+            if inputs and all(column.ndim < 2 for column in inputs):
+                first = inputs[0]
+                return (
+                    f"{self._title(0)} has shape {list(first.shape)}, and the first dimension of a "
+                    f"batch is its rows: one row is {(self._argument() or 'x')}[None]"
+                )
+            return ""
+        rows = [column.shape[0] for column in self._batch if column.shape]
+        if len(set(rows)) > 1 and len(rows) == len(self._batch):
+            usual = Counter(rows).most_common(1)[0][0]
+            odd = next(i for i, count in enumerate(rows) if count != usual)
+            others = "the others" if len(rows) > 2 else self._title(0 if odd else 1)
+            return (
+                f"{self._title(odd)} has {rows[odd]} rows, {others} {usual}: give one row a sample "
+                "in each column"
+            )
+        label = self._batch[-1]
+        if label.ndim == 1:
+            return (
+                f"{self._title(len(self._batch) - 1)} has shape {list(label.shape)}: for "
+                f"predictions of shape {[label.shape[0], 1]} it is label[:, None]"
+            )
+        return ""
+
+    def _inputs(self) -> int:
+        return len(self._batch) - self._labelled
+
+    def _argument(self) -> str:
+        return next(iter(input_names(self._network)), "")
 
 
 def _columns(network: nn.Cell) -> tuple[int, float]:

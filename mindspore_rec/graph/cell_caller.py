@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import mindspore as ms
@@ -39,6 +40,7 @@ class CellCaller:
 
     Attributes:
         compilations: number of graphs compiled so far through this object.
+        names: names of the batches' columns, for error messages; empty if they have none.
 
     Example:
         >>> import numpy as np
@@ -56,6 +58,7 @@ class CellCaller:
         self._labelled = labelled
         self._backbone = cell if backbone is None else backbone
         self.compilations = 0
+        self.names: Sequence[str] = ()
         self._seen: dict[bool, list[_Signature]] = {False: [], True: []}
         self._dynamic: list[list[int | None]] | None = None
         self._frozen: list[nn.Cell] = []  # set to evaluation inside a network that trains
@@ -75,11 +78,13 @@ class CellCaller:
                 self._prepare(self._seen[train], batch)
             try:
                 return self.cell(*batch)
-            except (TypeError, ValueError) as error:
-                explained = explained_by_batch(error, self._backbone, batch, self._labelled)
+            except (TypeError, ValueError, RuntimeError) as error:
+                explained = explained_by_batch(
+                    error, self._backbone, batch, self._labelled, self.names
+                )
                 if explained is None:
                     raise
-                raise explained from error
+                raise explained from None
 
     def _set_mode(self, train: bool) -> None:
         if train and self._backbone.training:  # the user has said what trains

@@ -3,8 +3,9 @@
 
 MindSpore wraps an operator's message into a page of its own, and refuses to run a graph again in
 which an operator has failed, although the table is as it was. Both are mended where MindSpore runs
-a Cell's graph: the exception has the operator's message, with MindSpore's as its cause, and the
-next call compiles the graph anew. MindSpore's error has no type of its own, so its text is read.
+a Cell's graph: the exception has the operator's message, with MindSpore's as its `mindspore_text`,
+and the next call compiles the graph anew. MindSpore's error has no type of its own, so its text is
+read.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from mindspore.graph.api import _CellGraphExecutor
 
 from mindspore_rec import _native
+from mindspore_rec.graph.said import beside_text
 
 __all__ = ["operator_errors", "operator_error"]
 
@@ -50,7 +52,7 @@ def operator_errors() -> Iterator[None]:
         own = operator_error(error)
         if own is None:
             raise
-        raise own from error
+        raise beside_text(own, error) from None
 
 
 def _unwrap_errors_of_graphs() -> None:
@@ -64,7 +66,7 @@ def _unwrap_errors_of_graphs() -> None:
             if own is None:
                 raise
             obj.compile_cache.clear()
-            raise own from error
+            raise beside_text(own, error) from None
 
     _CellGraphExecutor.run = run_and_unwrap
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from mindspore_rec.feature.hashing import category_keys, missing_key
+from mindspore_rec.stream import Category, FeaturePipeline
 
 
 def test_a_column_of_integers_with_a_missing_one_has_the_keys_of_the_integers():
@@ -28,13 +29,16 @@ def test_a_column_with_nothing_in_it_is_missing():
 
 @pytest.mark.parametrize("value", [2.5, np.inf, -np.inf, 2.0**53 + 2, 1e300])
 def test_other_floats_are_refused_and_shown(value):
-    with pytest.raises(TypeError, match=r"got double in field 'zip', with .*QuantileScale"):
+    with pytest.raises(TypeError, match=r"field 'zip' .*got double with .*QuantileScale"):
         category_keys("zip", np.array([1.0, np.nan, value]))
     with pytest.raises(TypeError, match="with 16777218"):
         category_keys("zip", np.array([2.0**24 + 2], np.float32))
 
 
-def test_arrow_columns_of_floats_are_refused_whatever_is_in_them():
-    """Their type is the stream's schema: it must not depend on the batch."""
-    with pytest.raises(TypeError, match="got double in field 'zip'"):
-        category_keys("zip", pa.array([1.0, None]))
+def test_floats_of_arrow_too_since_a_frame_becomes_arrow_in_a_pipeline():
+    known = category_keys("zip", [1, None])
+    assert (category_keys("zip", pa.array([1.0, None])) == known).all()
+    frame = pd.DataFrame({"zip": [1.0, np.nan]})
+    assert (FeaturePipeline({"ids": Category("zip")}).apply(frame)["ids"][:, 0] == known).all()
+    with pytest.raises(TypeError, match="column 'zip' must .*got double with 2.5"):
+        FeaturePipeline({"ids": Category("zip")}).apply(pd.DataFrame({"zip": [1.0, 2.5]}))
