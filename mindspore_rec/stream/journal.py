@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from mindspore_rec._native import make_directories
 from mindspore_rec.sync import sync
@@ -62,22 +63,25 @@ class Journal:
         self._checksums = [0]  # of none, one, two, ... of them
         self._length = 0  # bytes of the file that are decisions
         self._named = False  # whether the file's name is on disk for certain
-        if self._path is None:
-            return
-        make_directories(self._path.parent)
-        text = self._path.read_bytes() if self._path.exists() else b""
+        self._file: IO[bytes] | None = None  # that this process has taken over
+        if self._path is not None:
+            make_directories(self._path.parent)
+            self._read(self._path)
+
+    def _read(self, path: Path) -> None:
+        text = path.read_bytes() if path.exists() else b""
         whole, _, torn = text.rpartition(b"\n")
         for number, line in enumerate(whole.splitlines(), 1):
             try:
                 self._add(_decision(line))
             except (ValueError, TypeError, RecursionError) as error:
-                raise ValueError(f"{self._path}, line {number} is no decision: {error}") from error
+                raise ValueError(f"{path}, line {number} is no decision: {error}") from error
         if torn:  # a crash while it was written: it had not taken effect
-            os.truncate(self._path, len(text) - len(torn))
+            os.truncate(path, len(text) - len(torn))
         self._length = len(text) - len(torn)
         if self._decisions:  # the last one's process may have died before it was on disk
-            sync(self._path)
-            self._sync_name(self._path)
+            sync(path)
+            self._sync_name(path)
 
     def of_worker(self, worker: int, workers: int) -> Journal:
         """Return the journal of one of several workers, whose decisions are of its partitions.
@@ -107,6 +111,38 @@ class Journal:
             self._write(self._path, _line(decision))
         self._add(decision)
 
+    @property
+    def path(self) -> Path | None:
+        """The file; None where decisions are kept in memory only."""
+        return self._path
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is such a file."""
+        return self._path is not None and self._path.exists()
+
+    def take_over(self) -> None:
+        """Read the file anew, and go on in a copy that takes its place, made where it is missing.
+
+        A process that had taken it over before, and comes back, writes to what has no name any
+        more: that harms nobody, and is an error there.
+
+        Raises:
+            ValueError, OSError: as for the constructor.
+        """
+        if self._path is None:
+            return
+        self._decisions, self._checksums, self._length = [], [0], 0
+        self._read(self._path)
+        beside = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}.partial")
+        file = open(beside, "ab")
+        file.write(b"".join(map(_line, self._decisions)))
+        file.flush()
+        os.fsync(file.fileno())
+        os.replace(beside, self._path)
+        sync(self._path.parent)
+        self._file, self._named = file, True
+
     def checksum(self, decisions: int) -> int:
         """Return a CRC32 of the first so many decisions."""
         return self._checksums[decisions]
@@ -116,13 +152,30 @@ class Journal:
         self._checksums.append(zlib.crc32(_line(decision), self._checksums[-1]))
 
     def _write(self, path: Path, line: bytes) -> None:
-        with open(path, "ab") as file:
-            file.truncate(self._length)  # what an append that failed may have left
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        if self._file is None:
+            with open(path, "ab") as file:
+                self._write_to(file, line)
+        else:
+            self._check_named(path, self._file)
+            self._write_to(self._file, line)
         self._sync_name(path)
         self._length += len(line)
+
+    def _write_to(self, file: IO[bytes], line: bytes) -> None:
+        file.truncate(self._length)  # what an append that failed may have left
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+    def _check_named(self, path: Path, file: IO[bytes]) -> None:
+        try:
+            same = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise OSError(
+                f"the journal {path} was removed, or another process has taken it over: end this one"
+            )
 
     def _sync_name(self, path: Path) -> None:
         if not self._named:

@@ -37,6 +37,7 @@ class MemoryTopic:
         count = check_int("partitions", partitions, 1, 1 << 20)
         self.topic = topic
         self._logs: list[list[Message]] = [[] for _ in range(count)]
+        self._beside: dict[str, MemoryTopic] = {}
         self._changed = threading.Condition()
 
     def append(
@@ -59,6 +60,11 @@ class MemoryTopic:
         """Return all messages of a partition so far."""
         with self._changed:
             return list(self._logs[partition])
+
+    def beside(self, topic: str) -> MemoryTopic:
+        """Return the topic of this name that belongs to this one, of one partition."""
+        with self._changed:
+            return self._beside.setdefault(topic, MemoryTopic(topic=topic))
 
     def client(self, most: int = 500) -> MemoryClient:
         """Return a reader; a poll returns at most `most` messages of a partition (default 500)."""
