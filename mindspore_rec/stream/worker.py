@@ -269,7 +269,7 @@ class FeatureWorker:
         # renamed after that, does not take the place of its state.
         beside = self._path.with_name(f".{self._path.name}.{self._life}.partial")
         with open(beside, "w", encoding="utf-8") as file:
-            json.dump(state, file)
+            file.write(json.dumps(state))
             file.flush()
             os.fsync(file.fileno())
         self._sender.check_owner()
