@@ -359,7 +359,8 @@ class StreamSource:
             with self._changed:
                 replayed = self._replay()
                 if replayed is not None:
-                    if replayed.kind == "cut":
+                    # With another batch size than before, the rows may have filled a batch there.
+                    if replayed.kind == "cut" and self._rows_pending:
                         return True
                     continue
                 rows = self._take()

@@ -423,3 +423,17 @@ def test_event_times_of_any_unit(unit: str) -> None:
     batches = list(stream)
     assert len(batches) == 2 and stream.state_dict()["dead"] == {"time": 1}
     assert stream.watermark == pytest.approx(1_700_000_000, abs=0.01)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 5])
+def test_decisions_to_cut_fit_any_batch_size(batch: int, tmp_path: Path) -> None:
+    topic = MemoryTopic()
+    for i in range(6):
+        topic.append(message(i, 1))
+    Journal(tmp_path / "journal").append(Decision(4, "cut", -1))
+    journal = Journal(tmp_path / "journal")
+    with source(topic, batch, journal=journal, stop=StopWhen(idle_seconds=0.1)) as stream:
+        found = values(list(stream))
+    assert sum(found, []) == list(range(6))
+    assert all(found)
+    assert len(found) == -(-4 // batch) + -(-2 // batch)  # the cut ends a batch, of whatever size
