@@ -92,6 +92,7 @@ class DataSender:
         self.topic = _topic(namespace, dataset_name)
         self._full_batch = full_batch
         self._next = 0
+        self._last = -1  # number of the last message that the channel has, as far as known
         self._epoch = 0
         self._address, self._options = address, dict(kafka_options or {})
         self._claims: Claims | None = None
@@ -198,6 +199,7 @@ class DataSender:
         return {
             "sender_name": self.sender_name,
             "next": self._next,
+            "last": max(self._last, self._next - 1),
             "settings": self.settings,
             "ends": {str(shard): end for shard, (_, end) in bounds.items()},
         }
@@ -213,24 +215,29 @@ class DataSender:
             raise ValueError(
                 f"state must be of sender {self.sender_name!r}, got {state['sender_name']!r}"
             )
+        number = int(state["next"])
+        last = self.last_after(state) if "ends" in state else -1
         for name, before in state.get("settings", {}).items():
-            if before != self.settings[name] and self.was_sent_after(state):
+            if before != self.settings[name] and last >= number:
                 raise ValueError(
                     f"{name} must be {before!r}, as it was when the state was saved, got "
-                    f"{self.settings[name]!r}: messages were sent after that, which are to be "
-                    "sent again as they were"
+                    f"{self.settings[name]!r}: messages {number} to {last} were sent after that, "
+                    "and are to be sent again as they were"
                 )
-        self._next = int(state["next"])
+        self._next, self._last = number, last
 
-    def was_sent_after(self, state: Mapping[str, Any]) -> bool:
-        """Return whether the channel has messages that this sender sent after a state."""
-        return self.last_after(state) >= int(state["next"])
+    @property
+    def last(self) -> int:
+        """Number of the last message that the channel has of this name, as far as known; or -1."""
+        return self._last
 
     def last_after(self, state: Mapping[str, Any]) -> int:
-        """Return the greatest number of the messages sent after a state; -1 without any."""
+        """Return the number of the last message that the channel has of this name; -1 if all were
+        sent before a state."""
         ends = {int(shard): int(end) for shard, end in state.get("ends", {}).items()}
         begins = {shard: ends.get(shard, 0) for shard in range(self._shards)}
-        return last_number(self._open_reader(), self.sender_name, begins)
+        found = last_number(self._open_reader(), self.sender_name, begins)
+        return max(int(state.get("last", -1)), found)
 
     def close(self) -> None:
         """Flush, and release connections and threads."""

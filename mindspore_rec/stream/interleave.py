@@ -359,6 +359,8 @@ class Interleaver:
         self.epochs = {p: dict(epochs.get(str(p), {})) for p in self.partitions}
         self._at = self.partitions.index(int(state["turn_of"]))
         self.row = int(state["row"])
+        if self._used >= self.turn:  # turns were longer then
+            self._pass_turn()
 
 
 def _nothing(messages: int) -> None:

@@ -121,27 +121,26 @@ class Journal:
         """Whether there is such a file."""
         return self._path is not None and self._path.exists()
 
-    def take_over(self) -> None:
-        """Read the file anew, and go on in a copy that takes its place, made where it is missing.
+    def taken_over(self) -> Journal:
+        """Return a journal of the file as it is now, of which this process has a copy in its place.
 
-        A process that had taken it over before, and comes back, writes to what has no name any
-        more: that harms nobody, and is an error there.
+        The file is made where it is missing. A process that had taken it over before, and comes
+        back, writes to what has no name any more: that harms nobody, and is an error there.
 
         Raises:
             ValueError, OSError: as for the constructor.
         """
-        if self._path is None:
-            return
-        self._decisions, self._checksums, self._length = [], [0], 0
-        self._read(self._path)
-        beside = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}.partial")
-        file = open(beside, "ab")
-        file.write(b"".join(map(_line, self._decisions)))
-        file.flush()
-        os.fsync(file.fileno())
-        os.replace(beside, self._path)
-        sync(self._path.parent)
-        self._file, self._named = file, True
+        journal, path = Journal(self._path), self._path
+        if path is not None:
+            beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+            journal._file = open(beside, "ab")
+            journal._file.write(b"".join(map(_line, journal._decisions)))
+            journal._file.flush()
+            os.fsync(journal._file.fileno())
+            os.replace(beside, path)
+            sync(path.parent)
+            journal._named = True
+        return journal
 
     def checksum(self, decisions: int) -> int:
         """Return a CRC32 of the first so many decisions."""
@@ -174,7 +173,8 @@ class Journal:
             same = False
         if not same:
             raise OSError(
-                f"the journal {path} was removed, or another process has taken it over: end this one"
+                f"the journal {path} was removed, or another process has taken it over: this one "
+                "must end"
             )
 
     def _sync_name(self, path: Path) -> None:

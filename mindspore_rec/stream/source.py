@@ -581,7 +581,7 @@ class StreamSource:
         decides = self.depends_on_time or self._stop_when.idle_seconds is not None
         if not decides and not self._journal.is_there:
             return False
-        self._journal.take_over()
+        self._journal = self._journal.taken_over()
         self._decided = self._decided_before()
         return True
 

@@ -160,34 +160,45 @@ class FeatureWorker:
         """
         dataset, sender = self._dataset, self._sender
         before, place = state.get("settings", {}), state["sender"]
-        # What was sent has been checked: the sender takes any settings.
-        sender.load_state_dict({**place, "settings": {}})
+        sender.load_state_dict({**place, "settings": {}})  # what has changed is looked at here
+        now, last = self._settings(), sender.last
+        if last >= sender.next and _changed(before, now):
+            self._until, self._then = last, now
+            self._apply({**now, **before})
         dataset.load_state_dict(state["dataset"])
         self._sent = (dataset.batches, sender.next)
-        now = self._settings()
-        changed = [name for name in now if name in before and before[name] != now[name]]
+        changed = _changed(before, self._settings())
+        fixed = [name for name in changed if name not in _REPEATED]
         lost = lost or dataset.source.lacks_decisions
-        last = sender.last_after(place) if changed or lost else -1
-        if last < sender.next:
-            return  # nothing is to be repeated
+        if lost and "ends" not in place:  # of version 0.1
+            last = sender.last_after(place)
+        if last >= sender.next:
+            self._check_repeatable(last, lost, {name: before[name] for name in fixed})
+        elif changed:
+            self.save()  # before messages by other settings are sent
+
+    def _check_repeatable(self, last: int, lost: bool, fixed: Mapping[str, Any]) -> None:
+        """Check that the messages up to the last one that was sent can be repeated as they were.
+
+        Args:
+            last: number of that message.
+            lost: whether the journal lacks decisions.
+            fixed: settings that have changed and cannot change here, as they were.
+        """
+        number, source = self._sender.next, self._dataset.source
+        sent = f"messages {number} to {last} were sent after the state in {self._path} was saved"
         if lost:
             raise ValueError(
-                f"journal must have the decisions before message {last} of sender "
-                f"{sender.sender_name!r}, and {dataset.source.journal_path} has not: messages "
-                f"from {sender.next} on were sent after the state in {self._path}, and cannot be "
-                "repeated as they were. Put the journal's file back; without it, begin with another "
-                "sender_name and state_path, from offsets of your choice"
+                f"journal must have the decisions of the worker before, and {source.journal_path} "
+                f"lacks some: {sent}, and cannot be repeated as they were. Put the file back; or "
+                "begin anew, with another sender_name and state_path, at offsets of your choice"
             )
-        for name in changed:
-            if name not in _REPEATED:
-                raise ValueError(
-                    f"{name} must be {before[name]!r}, as for the worker before, got {now[name]!r}: "
-                    f"messages from {sender.next} on were sent after the state in {self._path}, "
-                    "and are to be repeated as they were. Run it once more with the old value, end "
-                    "it by Ctrl-C or SIGTERM, and then change the value"
-                )
-        self._until, self._then = last, now
-        self._apply({**now, **{name: before[name] for name in changed}})
+        for name, value in fixed.items():
+            raise ValueError(
+                f"{name} must be {value!r}, as the worker before had it, got "
+                f"{self._settings().get(name)!r}: {sent}, and are to be repeated as they were. Run "
+                "it once more with the old value, end it by Ctrl-C or SIGTERM, and then change it"
+            )
 
     def _settings(self) -> dict[str, Any]:
         return {**self._dataset.source.settings, **self._sender.settings}
@@ -317,6 +328,11 @@ def _locked(path: Path) -> FileLock:
             f"another feature worker works with {path}: each needs a state_path and a sender_name "
             "of its own"
         ) from None
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings whose values differ, of those in both."""
+    return [name for name in now if name in before and before[name] != now[name]]
 
 
 def _remove_partials(path: Path) -> None:

@@ -53,6 +53,7 @@ from tests.simulation.world import ROOT, FindingError, Outcome, installed
 
 __all__ = ["simulate_workers"]
 
+_TROUBLE = 10.0  # simulated seconds in which things are done to the workers
 _PATIENCE = 60.0  # simulated seconds in which the last worker sends what is left
 _EXPECTED = (
     "another feature worker works with",  # the lock
@@ -220,7 +221,10 @@ class World:
             self.scheduler.block("STANDS STILL", until - self.scheduler.now)
 
     def _fails(self, operation: str, path: str) -> int:
-        if self._quiet or self.chance.random() >= self.settings.error:
+        task = current_task()
+        if self._quiet or task is None or task.process is self._own:
+            return 0
+        if self.chance.random() >= self.settings.error:
             return 0
         self.counts["errors"] += 1
         return errno.EIO
@@ -355,7 +359,8 @@ class World:
             ("receiver", lambda: self._receive(channel)),
         ):
             scheduler.start(self._own, name, work)
-        while self.counts["lives"] < settings.lives:
+        until = scheduler.now + _TROUBLE
+        while self.counts["lives"] < settings.lives and scheduler.now < until:
             working = [each for each in self._workers if self._works(each)]
             stopped = [each for each in working if self._stopped.get(each, 0.0) > scheduler.now]
             if len(working) == len(stopped) < 3:
