@@ -7,6 +7,7 @@ import json
 import os
 import uuid
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -121,11 +122,15 @@ class Journal:
         """Whether there is such a file."""
         return self._path is not None and self._path.exists()
 
-    def taken_over(self) -> Journal:
+    def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
         """Return a journal of the file as it is now, of which this process has a copy in its place.
 
         The file is made where it is missing. A process that had taken it over before, and comes
         back, writes to what has no name any more: that harms nobody, and is an error there.
+
+        Args:
+            check: function that raises if this process may not take it over, called when the copy
+                is there and has not its name yet. Default: it always may.
 
         Raises:
             ValueError, OSError: as for the constructor.
@@ -137,6 +142,7 @@ class Journal:
             journal._file.write(b"".join(map(_line, journal._decisions)))
             journal._file.flush()
             os.fsync(journal._file.fileno())
+            check()
             os.replace(beside, path)
             sync(path.parent)
             journal._named = True

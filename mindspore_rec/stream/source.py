@@ -564,11 +564,12 @@ class StreamSource:
         """File of the journal; None if it is in memory only."""
         return self._journal.path
 
-    def keep_decisions(self, path: Path) -> bool:
+    def keep_decisions(self, path: Path, check: Callable[[], object]) -> bool:
         """Keep the decisions on disk, in a file that no other process writes any more.
 
         Args:
             path: the file, if the stream was given no journal on disk.
+            check: as for `Journal.taken_over`.
 
         Returns:
             Whether there is a file: one is made where decisions may depend on the time.
@@ -581,7 +582,7 @@ class StreamSource:
         decides = self.depends_on_time or self._stop_when.idle_seconds is not None
         if not decides and not self._journal.is_there:
             return False
-        self._journal = self._journal.taken_over()
+        self._journal = self._journal.taken_over(check)
         self._decided = self._decided_before()
         return True
 

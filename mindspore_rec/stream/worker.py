@@ -136,14 +136,17 @@ class FeatureWorker:
         # An earlier worker, wherever it is, sends no message that counts and saves no state after
         # this. So what is read from here on stays as it is.
         sender.take_over()
-        _remove_partials(path)
-        state = _read_state(path) if path.exists() else None
         source = self._dataset.source
         journal = source.journal_path or path.with_name(f"{path.name}.journal")
+        for each in (path, journal):
+            _remove_partials(each)
+        state = _read_state(path) if path.exists() else None
         lost = state is not None and state.get("journal", False) and not journal.exists()
-        self._journaled = source.keep_decisions(journal)
-        if self._journaled:
-            _remove_partials(journal)
+        try:
+            self._journaled = source.keep_decisions(journal, sender.check_owner)
+        except FileNotFoundError:
+            sender.check_owner()
+            raise
         if state is not None:
             self._resume(state, lost)
             return

@@ -59,4 +59,5 @@ def test_defects_are_found(defect: Callable[[], Any], settings: dict[str, Any]) 
         found = first_finding(range(MOST), fixed=settings, simulation=simulate_workers)
     assert found is not None
     assert found.finding is not None
+    assert found.finding.startswith(("FindingError", "ValueError")), found.finding
     print(f"seed {found.seed}: {found.finding}")

@@ -24,7 +24,7 @@ def settings_not_in_the_state() -> list[Replaced]:
 
 def decisions_not_kept() -> list[Replaced]:
     """Without a journal, decisions are in memory only."""
-    return [(StreamSource, "keep_decisions", lambda self, path: self.journal_path is not None)]
+    return [(StreamSource, "keep_decisions", lambda self, path, check: self.journal_path is not None)]
 
 
 def messages_of_replaced_workers() -> list[Replaced]:
@@ -52,7 +52,12 @@ def state_in_the_place_of_a_later_one() -> list[Replaced]:
 
 def one_journal_for_two_workers() -> list[Replaced]:
     """A worker that has been replaced goes on to write the journal."""
-    return [(Journal, "taken_over", lambda self: Journal(self.path))]
+
+    def taken_over(self: Any, check: Callable[[], object]) -> Journal:
+        open(self.path, "ab").close()
+        return Journal(self.path)
+
+    return [(Journal, "taken_over", taken_over)]
 
 
 def ends_as_of_the_last_state() -> list[Replaced]:
@@ -73,7 +78,11 @@ WORKER_DEFECTS: dict[Callable[[], list[Replaced]], dict[str, Any]] = {
     decisions_not_kept: {**_KILLED, "by_time": True, "changes": False},
     messages_of_replaced_workers: {**_STOPPED, "by_time": True},
     states_of_replaced_workers: {**_STOPPED, "save_seconds": 0.0},
-    state_in_the_place_of_a_later_one: {**_STOPPED, "save_seconds": 0.0},
+    state_in_the_place_of_a_later_one: {
+        **_STOPPED, "kill": 0.3, "hang": 0.3, "save_seconds": 0.1, "changes": True,
+    },
     one_journal_for_two_workers: {**_STOPPED, "by_time": True},
-    ends_as_of_the_last_state: _KILLED,
-}
+    ends_as_of_the_last_state: {
+        **_KILLED, "end": 0.4, "save_seconds": 10.0, "changes": True, "messages": 30,
+    },
+}  # fmt: skip

@@ -76,6 +76,7 @@ class _Settings:
         self.kill = chance.choice((0.0, 0.1, 0.3))
         self.power = chance.choice((0.0, 0.0, 0.1))
         self.end = chance.choice((0.0, 0.1))  # in order, as by SIGTERM
+        self.hang = chance.choice((0.0, 0.0, 0.1))  # that a file's new name is long in coming
         self.error = chance.choice((0.0, 0.0, 0.01))  # of an operation on a file
         self.late = chance.choice((0.0, 0.2, 0.6))  # that a message waits on its way
         self.save_seconds = TICK * chance.choice((0, 100, 1000, 100_000))
@@ -224,6 +225,9 @@ class World:
         task = current_task()
         if self._quiet or task is None or task.process is self._own:
             return 0
+        if operation == "rename" and self.chance.random() < self.settings.hang:
+            self._stop(task.process)
+            self._stand_still()
         if self.chance.random() >= self.settings.error:
             return 0
         self.counts["errors"] += 1
@@ -251,10 +255,13 @@ class World:
             self.counts["ends"] += 1
             process.asked = True
         elif self.chance.random() < settings.stop:
-            self.scheduler.note(f"STOP {process.name}")
-            self.counts["stops"] += 1
-            seconds = TICK * self.chance.choice((100, 3000, 30_000))
-            self._stopped[process] = self.scheduler.now + seconds
+            self._stop(process)
+
+    def _stop(self, process: Process) -> None:
+        self.scheduler.note(f"STOP {process.name}")
+        self.counts["stops"] += 1
+        seconds = TICK * self.chance.choice((100, 3000, 30_000))
+        self._stopped[process] = self.scheduler.now + seconds
 
     def _kill(self, process: Process) -> None:
         self.scheduler.note(f"KILL {process.name}")
