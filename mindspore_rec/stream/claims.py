@@ -51,9 +51,10 @@ class Claims:
         self._name = name
         self._seen = 0  # offset of the next message to look at
         self._epoch = 0
+        self._later: dict[str, Any] | None = None  # what a later worker said
 
     def has_state(self) -> bool:
-        """Return whether a worker of the name has said `keep_state`, as far as the log goes back."""
+        """Return whether a worker of the name has called `keep_state`, as far as the log knows."""
         records = [_content(message) for message in messages_from(self._client, {0: 0})]
         return any(each.get("sender") == self._name and "keeps" in each for each in records)
 
@@ -95,12 +96,14 @@ class Claims:
             begins = content.get("begins")
             mine = content.get("sender") == self._name
             if mine and isinstance(begins, int) and begins > self._epoch:
-                raise ReplacedError(
-                    f"another feature worker (process {content.get('process')} on "
-                    f"{content.get('host')}) has taken over the sender_name {self._name!r}: "
-                    "receivers ignore what this one has sent since, and its state is not saved. "
-                    "End it; the other one has lost nothing"
-                )
+                self._later = content
+        if self._later is not None:
+            raise ReplacedError(
+                f"another feature worker (process {self._later.get('process')} on "
+                f"{self._later.get('host')}) has taken over the sender_name {self._name!r}: "
+                "receivers ignore what this one has sent since, and its state is not saved. End "
+                "it; the other one goes on without loss"
+            )
 
     def close(self) -> None:
         """Release connections of the reader."""

@@ -211,7 +211,7 @@ class FeatureWorker:
         self._sender.apply(settings)
 
     def run(self) -> int:
-        """Work until the stream ends, or Ctrl-C or SIGTERM comes; return the number of batches sent.
+        """Work until the stream ends or Ctrl-C or SIGTERM comes; return the number of batches sent.
 
         The state is saved at the end. After a signal that is when the batch has been sent; a second
         signal raises KeyboardInterrupt.
@@ -302,7 +302,9 @@ class FeatureWorker:
 
     def _check_lock(self) -> None:
         if self._lock is None:
-            raise RuntimeError("this worker has ended: make a new one, which goes on from its state")
+            raise RuntimeError(
+                "this worker has ended: make a new one, which goes on from its state"
+            )
 
     def __enter__(self) -> FeatureWorker:
         return self

@@ -25,7 +25,9 @@ def _check(counts: Counter[str], seeds: range, seconds: float = float("inf")) ->
     found = first_finding(seeds, seconds, counts, simulation=simulate_workers)
     if found is not None:
         print("\n".join(found.trace))
-        pytest.fail(f"python -m tests.simulation.run --workers --seeds {found.seed}: {found.finding}")
+        pytest.fail(
+            f"python -m tests.simulation.run --workers --seeds {found.seed}: {found.finding}"
+        )
 
 
 def test_workers_lose_and_double_nothing() -> None:

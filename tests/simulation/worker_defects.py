@@ -24,7 +24,9 @@ def settings_not_in_the_state() -> list[Replaced]:
 
 def decisions_not_kept() -> list[Replaced]:
     """Without a journal, decisions are in memory only."""
-    return [(StreamSource, "keep_decisions", lambda self, path, check: self.journal_path is not None)]
+    return [
+        (StreamSource, "keep_decisions", lambda self, path, check: self.journal_path is not None)
+    ]
 
 
 def messages_of_replaced_workers() -> list[Replaced]:

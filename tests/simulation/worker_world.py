@@ -282,7 +282,9 @@ class World:
             rows = chance.randint(1, 3)
             numbers = range(self.sent, self.sent + rows)
             self.sent += rows
-            raw.append(pack(pa.table({"number": list(numbers)})), message % self.settings.partitions)
+            raw.append(
+                pack(pa.table({"number": list(numbers)})), message % self.settings.partitions
+            )
             if chance.random() < 0.3:
                 self.scheduler.block("produce nothing", chance.random() * 1000 * TICK)
 

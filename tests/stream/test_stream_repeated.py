@@ -51,9 +51,7 @@ def rows(source: StreamSource) -> list[list[int]]:
 
 def stream(client: Any, path: Path, batches: int | None, **options: Any) -> StreamSource:
     stop = StopWhen(idle_seconds=1.0) if batches is None else StopWhen(batches=batches)
-    return StreamSource(
-        client, ArrowFormat(SCHEMA), 4, journal=Journal(path), stop=stop, **options
-    )
+    return StreamSource(client, ArrowFormat(SCHEMA), 4, journal=Journal(path), stop=stop, **options)
 
 
 @pytest.mark.parametrize("option", ["skip_idle_seconds", "max_wait_seconds"])
