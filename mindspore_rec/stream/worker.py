@@ -114,6 +114,7 @@ class FeatureWorker:
         self._sent = (0, 0)  # batches sent as a whole, and the number of the message after them
         self._until = -1  # number of the last message that is repeated by old settings
         self._then: dict[str, Any] | None = None  # settings after that message
+        self._checked = time.monotonic()  # when no other worker had taken over
         self._lock: FileLock | None = _locked(self._path)
         try:
             self._begin()
@@ -236,9 +237,10 @@ class FeatureWorker:
         def look() -> None:
             if interruption.requested:
                 raise ReadGivenUpError
+            self._check_owner()
 
         sent = 0
-        saved = checked = time.monotonic()
+        saved = time.monotonic()
         while not interruption.requested:
             try:
                 with waiting(look):
@@ -248,19 +250,22 @@ class FeatureWorker:
             self._sender.send(dict(zip(self._dataset.column_names, batch, strict=True)))
             self._sent = (self._dataset.batches, self._sender.next)
             sent += 1
-            now = time.monotonic()
             repeated = self._then is not None and self._sender.next > self._until
             if repeated and self._then is not None:
                 self._apply(self._then)
                 self._then = None
             # Before a message by new settings is sent, the state has them.
-            if repeated or now >= saved + self._save_seconds:
+            if repeated or time.monotonic() >= saved + self._save_seconds:
                 self.save()
-                saved = checked = time.monotonic()
-            elif now >= checked + _CHECK_SECONDS:
-                self._sender.check_owner()
-                checked = now
+                saved = time.monotonic()
+            self._check_owner()
         return sent
+
+    def _check_owner(self) -> None:
+        """Check now and then that no other worker has taken over."""
+        if time.monotonic() >= self._checked + _CHECK_SECONDS:
+            self._sender.check_owner()
+            self._checked = time.monotonic()
 
     def save(self) -> None:
         """Save the state, after all messages sent before are in the channel.
