@@ -17,9 +17,11 @@ import pyarrow as pa
 
 from mindspore_rec.checks import check_int
 from mindspore_rec.feature.arrow_columns import to_record_batch
-from mindspore_rec.stream.client import LogClient, LogProducer, Message
+from mindspore_rec.stream.channel_log import bounds_of, headers_of, last_number, sequence_of
+from mindspore_rec.stream.claims import Claims
+from mindspore_rec.stream.client import LogClient, LogProducer
 from mindspore_rec.stream.formats import ArrowFormat, pack
-from mindspore_rec.stream.interleave import Sequence as MessageNumber
+from mindspore_rec.stream.interleave import BEGIN
 from mindspore_rec.stream.kafka_client import KafkaClient, KafkaWriter, ensure_topic
 from mindspore_rec.stream.kafka_source import dead_letters_of
 from mindspore_rec.stream.memory import MemoryTopic
@@ -27,7 +29,7 @@ from mindspore_rec.stream.source import StreamSource
 
 __all__ = ["DataReceiver", "DataSender"]
 
-_PRODUCER, _SEQUENCE = "producer", "sequence"
+_SETTINGS = ("message_rows", "num_shards", "full_batch")
 
 
 class DataSender:
@@ -90,10 +92,15 @@ class DataSender:
         self.topic = _topic(namespace, dataset_name)
         self._full_batch = full_batch
         self._next = 0
-        self._producer, there = self._open(address, kafka_options or {})
-        if there != self.num_shards:
+        self._last = -1  # number of the last message that the channel has, as far as known
+        self._epoch = 0
+        self._address, self._options = address, dict(kafka_options or {})
+        self._claims: Claims | None = None
+        self._reader: LogClient | None = None
+        self._producer, self._shards = self._open(address, self._options)
+        if self._shards != self.num_shards:
             self._producer.close()
-            raise ValueError(f"num_shards must be {there}, as channel {self.topic!r} has")
+            raise ValueError(f"num_shards must be {self._shards}, as channel {self.topic!r} has")
 
     def _open(self, address: Any, options: Mapping[str, Any]) -> tuple[LogProducer, int]:
         if isinstance(address, MemoryTopic):
@@ -116,10 +123,7 @@ class DataSender:
         rows = to_record_batch(obj)
         for begin in range(0, rows.num_rows, self._message_rows):
             value = pack(rows.slice(begin, self._message_rows))
-            headers = [
-                (_PRODUCER, self.sender_name.encode()),
-                (_SEQUENCE, str(self._next).encode()),
-            ]
+            headers = headers_of(self.sender_name, self._next, self._epoch)
             to = range(self.num_shards) if self._full_batch else [self._next % self.num_shards]
             for shard in to:
                 self._producer.send(self.topic, shard, value, headers)
@@ -129,26 +133,125 @@ class DataSender:
         """Wait until all rows are in the channel; raise RuntimeError if that fails."""
         self._producer.flush()
 
+    def take_over(self) -> None:
+        """Become the only sender of this name: receivers ignore what others send from now on.
+
+        What others have sent before stays. `FeatureWorker` calls this.
+
+        Raises:
+            ReplacedError: another sender of this name has taken over after this one, meanwhile.
+            RuntimeError, ConnectionError: the channel cannot be written or read.
+        """
+        self._epoch = self.claims.claim()
+        for shard in range(self._shards):
+            headers = headers_of(self.sender_name, BEGIN, self._epoch)
+            self._producer.send(self.topic, shard, b"", headers)
+        self._producer.flush()
+
+    def check_owner(self) -> None:
+        """Check that no other sender has taken over since `take_over`, if that was called.
+
+        Raises:
+            ReplacedError: one has.
+            ConnectionError: the channel does not answer.
+        """
+        if self._epoch:
+            self.claims.check()
+
+    @property
+    def claims(self) -> Claims:
+        """Log of the claims on this sender's name, beside the channel; made where it is missing."""
+        if self._claims is None:
+            topic, address = f"{self.topic}.workers", self._address
+            if isinstance(address, MemoryTopic):
+                log = address.beside(topic)
+                self._claims = Claims(log.client(), log.producer(), self.sender_name)
+            else:
+                ensure_topic(address, topic, 1, self._options)
+                client = KafkaClient(address, topic, self._options)
+                self._claims = Claims(client, self._producer, self.sender_name)
+        return self._claims
+
+    @property
+    def next(self) -> int:
+        """Number of the next message."""
+        return self._next
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides, besides the rows, which of them a message has, and where it goes."""
+        values = (self._message_rows, self.num_shards, self._full_batch)
+        return dict(zip(_SETTINGS, values, strict=True))
+
+    def apply(self, settings: Mapping[str, Any]) -> None:
+        """Send with other settings from now on, such as those of an earlier run."""
+        self._message_rows, self.num_shards, self._full_batch = (settings[n] for n in _SETTINGS)
+
     def state_dict(self) -> dict[str, Any]:
-        """Return the sender's position, to be saved together with the position in its input."""
+        """Return the sender's position, to be saved together with the position in its input.
+
+        Raises:
+            RuntimeError: rows did not get into the channel.
+            ConnectionError: the channel does not answer.
+        """
         self.flush()
-        return {"sender_name": self.sender_name, "next": self._next}
+        bounds = bounds_of(self._open_reader(), list(range(self._shards)))
+        return {
+            "sender_name": self.sender_name,
+            "next": self._next,
+            "last": max(self._last, self._next - 1),
+            "settings": self.settings,
+            "ends": {str(shard): end for shard, (_, end) in bounds.items()},
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a saved position.
 
         Raises:
-            ValueError: the state is of a sender with another name.
+            ValueError: the state is of a sender with another name, or with other settings, and
+                messages were sent after it was taken.
         """
         if state["sender_name"] != self.sender_name:
             raise ValueError(
                 f"state must be of sender {self.sender_name!r}, got {state['sender_name']!r}"
             )
-        self._next = int(state["next"])
+        number = int(state["next"])
+        last = self.last_after(state) if "ends" in state else -1
+        for name, before in state.get("settings", {}).items():
+            if before != self.settings[name] and last >= number:
+                raise ValueError(
+                    f"{name} must be {before!r}, as it was when the state was saved, got "
+                    f"{self.settings[name]!r}: messages {number} to {last} were sent after that, "
+                    "and are to be sent again as they were"
+                )
+        self._next, self._last = number, last
+
+    @property
+    def last(self) -> int:
+        """Number of the last message that the channel has of this name, as far as known; or -1."""
+        return self._last
+
+    def last_after(self, state: Mapping[str, Any]) -> int:
+        """Return the number of the last message that the channel has of this name; -1 if all were
+        sent before a state."""
+        ends = {int(shard): int(end) for shard, end in state.get("ends", {}).items()}
+        begins = {shard: ends.get(shard, 0) for shard in range(self._shards)}
+        found = last_number(self._open_reader(), self.sender_name, begins)
+        return max(int(state.get("last", -1)), found)
 
     def close(self) -> None:
         """Flush, and release connections and threads."""
-        self._producer.close()
+        try:
+            self._producer.close()
+        finally:
+            for each in (self._claims, self._reader):
+                if each is not None:
+                    each.close()
+
+    def _open_reader(self) -> LogClient:
+        if self._reader is None:
+            self._reader = _reader(self._address, self.topic, self._options)
+        return self._reader
 
     def __enter__(self) -> DataSender:
         return self
@@ -229,15 +332,12 @@ class DataReceiver(StreamSource):
         kafka_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        client: LogClient
         letters = None
-        if isinstance(address, MemoryTopic):
-            if dead_letters is not None:
-                raise ValueError("dead_letters must be None for a MemoryTopic")
-            client = address.client()
-        else:
+        if not isinstance(address, MemoryTopic):
             _check_address(address)
-            client = KafkaClient(address, _topic(namespace, dataset_name), kafka_options)
+        elif dead_letters is not None:
+            raise ValueError("dead_letters must be None for a MemoryTopic")
+        client = _reader(address, _topic(namespace, dataset_name), kafka_options or {})
         self.num_shards = len(client.partitions())
         shards = [shard_id] if isinstance(shard_id, int) else shard_id
         if dead_letters is not None:
@@ -248,7 +348,7 @@ class DataReceiver(StreamSource):
             batch_size,
             partitions=None if shards is None else list(shards),
             dead_letters=letters,
-            sequence_of=_sequence,
+            sequence_of=sequence_of,
             **options,
         )
         self.shard_id = shard_id
@@ -265,6 +365,13 @@ class DataReceiver(StreamSource):
         for batch in self:
             return ReceivedRows(batch)
         raise EOFError(f"channel {self.topic!r} has ended: {self.stop_reason}")
+
+
+def _reader(address: Any, topic: str, options: Mapping[str, Any]) -> LogClient:
+    """Return a reader of a channel."""
+    if isinstance(address, MemoryTopic):
+        return address.client()
+    return KafkaClient(address, topic, options)
 
 
 def _check_address(address: Any) -> None:
@@ -293,16 +400,3 @@ def _topic(namespace: str, dataset_name: str) -> str:
                 f"{argument} must be 1 to 100 letters, digits, '_' or '-', got {value!r}"
             )
     return f"{namespace}.{dataset_name}"
-
-
-def _sequence(message: Message) -> MessageNumber | None:
-    headers = dict(message.headers)
-    producer, number = headers.get(_PRODUCER), headers.get(_SEQUENCE)
-    # Kafka's headers may have no value. A number that no sender gives must not pass for one: what
-    # has it would be a duplicate, or make those after it duplicates.
-    if not producer or len(producer) > 1000 or not re.fullmatch(rb"\d{1,18}", number or b""):
-        return None  # someone else's message
-    try:
-        return MessageNumber(producer.decode(), int(number or b""))
-    except UnicodeDecodeError:
-        return None

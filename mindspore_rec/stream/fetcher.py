@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from mindspore_rec.feature.columns import MAX_EVENT_TIME
 from mindspore_rec.stream.client import LogClient, Message
 from mindspore_rec.stream.formats import BadMessageError, Decoded, Format
-from mindspore_rec.stream.interleave import BadEntry, Block, Interleaver, Sequence
+from mindspore_rec.stream.interleave import BEGIN, BadEntry, Block, Interleaver, Sequence
 from mindspore_rec.stream.topic_watch import TopicWatch
 
 __all__ = ["Fetcher", "Limits"]
@@ -190,8 +190,14 @@ class Fetcher:
         values: list[bytes] = []
         places: list[int] = []
         bad: dict[int, BadMessageError] = {}
+        sequences = None
+        if self._sequence_of is not None:
+            sequences = [self._sequence_of(message) for message in messages]
         for i, message in enumerate(messages):
             value = message.value
+            sequence = None if sequences is None else sequences[i]
+            if sequence is not None and sequence.number == BEGIN:
+                continue
             if not value:
                 bad[i] = BadMessageError("empty", "no bytes")
             elif len(value) > self._limits.message_bytes:
@@ -204,15 +210,13 @@ class Fetcher:
         rows, found, wrong = self._format.decode_some(values) if values else _NOTHING
         if len(found) < len(values):  # the rest later
             messages = messages[: places[len(found)]]
+            sequences = None if sequences is None else sequences[: len(messages)]
             places = places[: len(found)]
             bad = {i: error for i, error in bad.items() if i < len(messages)}
         rows, found, refused = self._refuse(rows, found, [messages[i] for i in places])
         bad.update({places[i]: error for i, error in {**wrong, **refused}.items()})
         counts = np.zeros(len(messages), np.int64)
         counts[places] = found
-        sequences = None
-        if self._sequence_of is not None:
-            sequences = [self._sequence_of(message) for message in messages]
         return Block(
             np.fromiter((m.offset for m in messages), np.int64, len(messages)),
             counts,

@@ -19,14 +19,25 @@ import pyarrow as pa
 
 from mindspore_rec.stream.formats import BadMessageError
 
-__all__ = ["BadEntry", "Block", "Interleaver", "Sequence"]
+__all__ = ["BEGIN", "BadEntry", "Block", "Interleaver", "Sequence"]
+
+BEGIN = -1
+"""Number of a message without rows, with which an epoch of its producer begins."""
 
 
 class Sequence(NamedTuple):
-    """The producer of a message, and the message's number among that producer's."""
+    """The producer of a message, and the message's number among that producer's.
+
+    Args:
+        producer: name of the producer.
+        number: number of the message, or `BEGIN`.
+        epoch: epoch of the producer; messages of an earlier epoch than one that was seen in their
+            partition are of a producer that has been replaced, and ignored (default 0).
+    """
 
     producer: str
     number: int
+    epoch: int = 0
 
 
 class BadEntry(NamedTuple):
@@ -101,6 +112,8 @@ class Interleaver:
         taken: messages taken in the stream's life.
         last: by partition and producer, the last sequence number taken.
         duplicates: messages left out because their sequence number had been taken.
+        epochs: by partition and producer, the greatest epoch seen, if any.
+        outdated: messages left out because their producer had been replaced.
         missing: messages that the log had removed before they could be taken.
     """
 
@@ -113,14 +126,17 @@ class Interleaver:
         self.idle: set[int] = set()
         self.taken = 0
         self.duplicates = 0
+        self.outdated = 0
         self.missing = 0
         self.last: dict[int, dict[str, int]] = {p: {} for p in partitions}
+        self.epochs: dict[int, dict[str, int]] = {p: {} for p in partitions}
         self._at = 0  # the place of the partition that has the turn
         self._used = 0  # messages of its turn
         self._blocks: dict[int, deque[Block]] = {p: deque() for p in partitions}
         self.on_bad: Callable[[int, BadEntry], None] | None = None
         self.on_good: Callable[[int], None] = _nothing
         self.on_missing: Callable[[int, int, int], None] | None = None
+        self.on_outdated: Callable[[int, Sequence], None] | None = None
 
     # ---- partitions that come later
 
@@ -196,6 +212,16 @@ class Interleaver:
             self._at, self._used = self.partitions.index(partition), 0
         self.idle.discard(partition)
 
+    def set_turn(self, turn: int) -> None:
+        """Change how many messages a turn has, at least 1."""
+        self.turn = turn
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        """Pass the turn where it had as many messages as it may have, or more."""
+        if self._used >= self.turn or len(self.partitions) == 1:
+            self._pass_turn()
+
     def _pass_turn(self) -> None:
         """Pass the turn to the next partition that is not idle, maybe the same one."""
         self._used = 0
@@ -233,8 +259,7 @@ class Interleaver:
             got = self._take_several(partition, block, end, most)
         if block.place == len(block.offsets):
             self._blocks[partition].popleft()
-        if self._used >= self.turn or len(self.partitions) == 1:
-            self._pass_turn()
+        self._end_turn()
         return got
 
     def _take_several(self, partition: int, block: Block, stop: int, most: int) -> pa.RecordBatch:
@@ -253,14 +278,12 @@ class Interleaver:
         return block.rows.slice(begin, end - begin)
 
     def _take_one(self, partition: int, block: Block, most: int) -> pa.RecordBatch:
-        """Take one message, or a part of it, unless its sequence number was taken before."""
+        """Take one message, or a part of it, unless its rows are not to be taken."""
         place = block.place
         assert block.sequences is not None
         sequence = block.sequences[place]
         begin, end = block.begin(place) + self.row, block.begin(place + 1)
-        last = self.last[partition]
-        if sequence is not None and sequence.number <= last.get(sequence.producer, -1):
-            self.duplicates += 1
+        if sequence is not None and self._is_left_out(partition, sequence):
             self._finish(partition, block, place + 1)
             self._used -= 1
             return block.rows.slice(end, 0)
@@ -269,8 +292,27 @@ class Interleaver:
             return block.rows.slice(begin, most)
         self._finish(partition, block, place + 1)
         if sequence is not None:
-            last[sequence.producer] = sequence.number
+            self.last[partition][sequence.producer] = sequence.number
         return block.rows.slice(begin, end - begin)
+
+    def _is_left_out(self, partition: int, sequence: Sequence) -> bool:
+        """Return whether a message has no rows to take: it was taken before, is of a producer that
+        has been replaced, or only begins an epoch."""
+        producer, number, epoch = sequence
+        epochs = self.epochs[partition]
+        if epoch < epochs.get(producer, 0):
+            self.outdated += 1
+            if self.on_outdated is not None:
+                self.on_outdated(partition, sequence)
+            return True
+        if epoch:
+            epochs[producer] = epoch
+        if number == BEGIN:
+            return True
+        if number <= self.last[partition].get(producer, -1):
+            self.duplicates += 1
+            return True
+        return False
 
     def _finish(self, partition: int, block: Block, place: int) -> None:
         """Count the messages before a place as taken."""
@@ -316,7 +358,9 @@ class Interleaver:
             "taken": self.taken,
             "duplicates": self.duplicates,
             "missing": self.missing,
+            "outdated": self.outdated,
             "sequences": {str(p): dict(last) for p, last in self.last.items() if last},
+            "epochs": {str(p): dict(epochs) for p, epochs in self.epochs.items() if epochs},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -329,9 +373,14 @@ class Interleaver:
         self.taken = int(state["taken"])
         self.duplicates = int(state["duplicates"])
         self.missing = int(state.get("missing", 0))
+        self.outdated = int(state.get("outdated", 0))
         self.last = {p: dict(state["sequences"].get(str(p), {})) for p in self.partitions}
+        epochs = state.get("epochs", {})
+        self.epochs = {p: dict(epochs.get(str(p), {})) for p in self.partitions}
         self._at = self.partitions.index(int(state["turn_of"]))
         self.row = int(state["row"])
+        if self._used >= self.turn:  # turns were longer then
+            self._pass_turn()
 
 
 def _nothing(messages: int) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from mindspore_rec._native import make_directories
 from mindspore_rec.sync import sync
@@ -64,22 +66,25 @@ class Journal:
         self._added = [0]  # how many of these are "add"
         self._length = 0  # bytes of the file that are decisions
         self._named = False  # whether the file's name is on disk for certain
-        if self._path is None:
-            return
-        make_directories(self._path.parent)
-        text = self._path.read_bytes() if self._path.exists() else b""
+        self._file: IO[bytes] | None = None  # that this process has taken over
+        if self._path is not None:
+            make_directories(self._path.parent)
+            self._read(self._path)
+
+    def _read(self, path: Path) -> None:
+        text = path.read_bytes() if path.exists() else b""
         whole, _, torn = text.rpartition(b"\n")
         for number, line in enumerate(whole.splitlines(), 1):
             try:
                 self._add(_decision(line))
             except (ValueError, TypeError, RecursionError) as error:
-                raise ValueError(f"{self._path}, line {number} is no decision: {error}") from error
+                raise ValueError(f"{path}, line {number} is no decision: {error}") from error
         if torn:  # a crash while it was written: it had not taken effect
-            os.truncate(self._path, len(text) - len(torn))
+            os.truncate(path, len(text) - len(torn))
         self._length = len(text) - len(torn)
         if self._decisions:  # the last one's process may have died before it was on disk
-            sync(self._path)
-            self._sync_name(self._path)
+            sync(path)
+            self._sync_name(path)
 
     def of_worker(self, worker: int, workers: int) -> Journal:
         """Return the journal of one of several workers, whose decisions are of its partitions.
@@ -116,6 +121,42 @@ class Journal:
             self._write(self._path, _line(decision))
         self._add(decision)
 
+    @property
+    def path(self) -> Path | None:
+        """The file; None where decisions are kept in memory only."""
+        return self._path
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is such a file."""
+        return self._path is not None and self._path.exists()
+
+    def taken_over(self, check: Callable[[], object] = lambda: None) -> Journal:
+        """Return a journal of the file as it is now, of which this process has a copy in its place.
+
+        The file is made where it is missing. A process that had taken it over before, and comes
+        back, writes to what has no name any more: that harms nobody, and is an error there.
+
+        Args:
+            check: function that raises if this process may not take it over, called when the copy
+                is there and has not its name yet. Default: it always may.
+
+        Raises:
+            ValueError, OSError: as for the constructor.
+        """
+        journal, path = Journal(self._path), self._path
+        if path is not None:
+            beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+            journal._file = open(beside, "ab")
+            journal._file.write(b"".join(map(_line, journal._decisions)))
+            journal._file.flush()
+            os.fsync(journal._file.fileno())
+            check()
+            os.replace(beside, path)
+            sync(path.parent)
+            journal._named = True
+        return journal
+
     def checksum(self, decisions: int) -> int:
         """Return a CRC32 of the first so many decisions."""
         return self._checksums[decisions]
@@ -130,13 +171,31 @@ class Journal:
         self._added.append(self._added[-1] + (decision.kind == "add"))
 
     def _write(self, path: Path, line: bytes) -> None:
-        with open(path, "ab") as file:
-            file.truncate(self._length)  # what an append that failed may have left
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        if self._file is None:
+            with open(path, "ab") as file:
+                self._write_to(file, line)
+        else:
+            self._check_named(path, self._file)
+            self._write_to(self._file, line)
         self._sync_name(path)
         self._length += len(line)
+
+    def _write_to(self, file: IO[bytes], line: bytes) -> None:
+        file.truncate(self._length)  # what an append that failed may have left
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+    def _check_named(self, path: Path, file: IO[bytes]) -> None:
+        try:
+            same = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise OSError(
+                f"the journal {path} was removed, or another process has taken it over: this one "
+                "must end"
+            )
 
     def _sync_name(self, path: Path) -> None:
         if not self._named:

@@ -42,6 +42,7 @@ class MemoryTopic:
         self.topic = topic
         self.topic_id = topic_id
         self._logs: list[list[Message]] = [[] for _ in range(count)]
+        self._beside: dict[str, MemoryTopic] = {}
         self._changed = threading.Condition()
 
     def add_partitions(self, count: int = 1) -> None:
@@ -70,6 +71,11 @@ class MemoryTopic:
         """Return all messages of a partition so far."""
         with self._changed:
             return list(self._logs[partition])
+
+    def beside(self, topic: str) -> MemoryTopic:
+        """Return the topic of this name that belongs to this one, of one partition."""
+        with self._changed:
+            return self._beside.setdefault(topic, MemoryTopic(topic=topic))
 
     def client(self, most: int = 500) -> MemoryClient:
         """Return a reader; a poll returns at most `most` messages of a partition (default 500)."""

@@ -79,6 +79,7 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "used": 0,
         **{name: sum(order.get(name, 0) for order in orders) for name in _COUNTS},
         "sequences": _union(order["sequences"] for order in orders),
+        "epochs": _union(order.get("epochs", {}) for order in orders),
     }
     return {
         **states[0],
@@ -160,6 +161,7 @@ def state_of_partitions(
             "used": order["used"] if has_turn else 0,
             **counts,
             "sequences": _only(order["sequences"], kept),
+            "epochs": _only(order.get("epochs", {}), kept),
         },
     }
 
@@ -180,7 +182,7 @@ def with_partitions(state: Mapping[str, Any], offsets: Mapping[int, int]) -> dic
     }
 
 
-_COUNTS = ("taken", "duplicates", "missing")
+_COUNTS = ("taken", "duplicates", "missing", "outdated")
 
 
 def _check_mergeable(states: Sequence[Mapping[str, Any]]) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "reading",
     "signals_deferred",
     "still_waiting",
+    "waiting",
     "without_signals",
 ]
 
@@ -79,12 +80,28 @@ def reading(on_wait: Callable[[], None] | None = None) -> Iterator[None]:
         on_wait: function that a stream calls several times a second while it waits for messages;
             it may raise `ReadGivenUpError`, `ReadLaterError` or KeyboardInterrupt. Default: None.
     """
-    before = getattr(_local, "reading", False), getattr(_local, "on_wait", None)
-    _local.reading, _local.on_wait = True, on_wait
+    before = getattr(_local, "reading", False)
+    _local.reading = True
+    try:
+        with waiting(on_wait):
+            yield
+    finally:
+        _local.reading = before
+
+
+@contextmanager
+def waiting(on_wait: Callable[[], None] | None) -> Iterator[None]:
+    """Have a function called while a stream that is read inside the context waits for messages.
+
+    Args:
+        on_wait: as for `reading`.
+    """
+    before = getattr(_local, "on_wait", None)
+    _local.on_wait = on_wait
     try:
         yield
     finally:
-        _local.reading, _local.on_wait = before
+        _local.on_wait = before
 
 
 def still_waiting() -> None:

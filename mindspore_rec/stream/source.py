@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -194,7 +195,7 @@ class StreamSource:
         self._order.offsets = self._first_offsets(self._start)
         self._adds = "live"  # when further partitions take turns; or "asked", or "restart"
         self._on_missing = check_one_of("on_missing", on_missing, ("warn", "stop"))
-        self._missing_reported = 0
+        self._missing_reported = self._outdated_reported = 0
         self._sends_letters = True
         self._split: tuple[int, int] | None = None  # the worker whose share it is, and how many
         self._apart: tuple[int, int] | None = None  # the worker who reads it and no other
@@ -227,6 +228,7 @@ class StreamSource:
         order.on_bad = self._on_bad
         order.on_good = self._share.good
         order.on_missing = self._report_missing
+        order.on_outdated = self._report_outdated
         return order
 
     def _check_journal(self) -> None:
@@ -560,10 +562,9 @@ class StreamSource:
 
     def _decided_before(self) -> int:
         """Return how many of the journal's decisions were made before the state that was loaded."""
-        journal, count = self._journal, self._decisions
-        known = self._checksum
-        if count <= len(journal) and known in (None, journal.checksum(count)):
-            return count
+        journal = self._journal
+        if not self.lacks_decisions:
+            return self._decisions
         # That journal was lost. What there is was decided after this state, or one before.
         return sum(journal[i].taken < self._order.taken for i in range(len(journal)))
 
@@ -681,6 +682,70 @@ class StreamSource:
         if self._order.missing >= 2 * self._missing_reported:
             logger.warning("%s; %d in all", text, self._order.missing)
             self._missing_reported = self._order.missing
+
+    def _report_outdated(self, partition: int, sequence: Sequence) -> None:
+        if self._order.outdated >= 2 * self._outdated_reported:
+            logger.warning(
+                "messages of sender %r in partition %d of topic %r are ignored, %d in all: another "
+                "worker of that name has taken over",
+                sequence.producer, partition, self.topic, self._order.outdated,
+            )  # fmt: skip
+            self._outdated_reported = self._order.outdated
+
+    # ---- what a feature worker keeps
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides, besides the topic and the time, which rows a batch has."""
+        limits, schema = self._limits, self.format.schema
+        return {
+            "batch_size": self.batch_size,
+            "turn_messages": self._order.turn,
+            "event_time": limits.event_time,
+            "max_future_seconds": limits.future_seconds,
+            "max_message_bytes": limits.message_bytes,
+            "value_ranges": {name: list(each) for name, each in limits.value_ranges.items()},
+            **({} if schema is None else {"schema": str(schema.remove_metadata())}),
+        }
+
+    def batch_by(self, batch_size: int, turn_messages: int) -> None:
+        """Make the next batches by other settings, such as those of an earlier run."""
+        with self._changed:
+            self.batch_size = batch_size
+            self._order.set_turn(turn_messages)
+
+    @property
+    def journal_path(self) -> Path | None:
+        """File of the journal; None if it is in memory only."""
+        return self._journal.path
+
+    def keep_decisions(self, path: Path, check: Callable[[], object]) -> bool:
+        """Keep the decisions on disk, in a file that no other process writes any more.
+
+        Args:
+            path: the file, if the stream was given no journal on disk.
+            check: as for `Journal.taken_over`.
+
+        Returns:
+            Whether there is a file: one is made where decisions may depend on the time.
+
+        Raises:
+            ValueError, OSError: as for `Journal`.
+        """
+        if self._journal.path is None:
+            self._journal, self._repeats = Journal(path), True
+        decides = self.depends_on_time or self._stop_when.idle_seconds is not None
+        if not decides and not self._journal.is_there:
+            return False
+        self._journal = self._journal.taken_over(check)
+        self._decided = self._decided_before()
+        return True
+
+    @property
+    def lacks_decisions(self) -> bool:
+        """Whether the journal lacks decisions that were made before the state that was loaded."""
+        count, known = self._decisions, self._checksum
+        return count > len(self._journal) or known not in (None, self._journal.checksum(count))
 
     # ---- places
 

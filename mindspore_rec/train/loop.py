@@ -17,11 +17,11 @@ from mindspore_rec.graph.cell_caller import CellCaller
 from mindspore_rec.graph.operator_errors import operator_errors
 from mindspore_rec.parameter import MapParameter
 from mindspore_rec.stream.batches import LATER, Batch, BatchSource
+from mindspore_rec.stream.interrupt import Interruption
 from mindspore_rec.stream.read_watch import ReadLaterError, reading
 from mindspore_rec.train.callbacks import loss_value
 from mindspore_rec.train.finite_batches import check_batch
 from mindspore_rec.train.hints import hint_vocabulary
-from mindspore_rec.train.interrupt import Interruption
 from mindspore_rec.train.peers import Peers
 from mindspore_rec.train.prefetch import PrefetchStage
 from mindspore_rec.train.summary import TrainSummary

@@ -23,6 +23,7 @@ from mindspore_rec.parallel.channel import Group
 from mindspore_rec.parameter import MapParameter
 from mindspore_rec.stream.batch_sources import batch_source
 from mindspore_rec.stream.batches import Batch, BatchSource
+from mindspore_rec.stream.interrupt import Interruption
 from mindspore_rec.train.agreement import Agreement
 from mindspore_rec.train.amp_level import apply_amp_level
 from mindspore_rec.train.callbacks import ProgressBar, StopOnNaN
@@ -30,7 +31,6 @@ from mindspore_rec.train.cells import EvalCell, LossCell
 from mindspore_rec.train.finite_batches import check_batch, check_inputs
 from mindspore_rec.train.hints import hint_mode, hint_sink_mode, hint_untrained
 from mindspore_rec.train.id_columns import PrefetchIds
-from mindspore_rec.train.interrupt import Interruption
 from mindspore_rec.train.loop import TrainLoop
 from mindspore_rec.train.peers import Peers, check_same, current_group
 from mindspore_rec.train.prefetch import PrefetchStage

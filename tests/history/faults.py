@@ -15,6 +15,7 @@ from pathlib import Path
 from examples.online_learning.kafka.broker import Broker
 from tests.cache.redis_server import RedisServer
 from tests.history.clock import Clock
+from tests.history.feature_workers import FeatureWorkers
 from tests.history.predictor import Part
 from tests.history.record import History
 from tests.online.lives import Lives
@@ -33,7 +34,7 @@ class Faults:
         history: gets a record of each.
         broker: of Kafka.
         redis: has rows of the trainer's.
-        worker: the feature worker's lives, and a function that begins the next one.
+        worker: the feature workers, one of which is to work.
         trainer: the trainer's lives, and a function that begins the next one.
         predictors: the predictors.
         disk: file system that may be filled; None: none.
@@ -46,7 +47,7 @@ class Faults:
         history: History,
         broker: Broker,
         redis: RedisServer,
-        worker: tuple[Lives, Callable[[], None]],
+        worker: FeatureWorkers,
         trainer: tuple[Lives, Callable[[], None]],
         predictors: list[Part],
         disk: Path | None,
@@ -55,7 +56,7 @@ class Faults:
         self._random = random.Random(seed)
         self._history = history
         self._broker, self._redis = broker, redis
-        self._worker, self._start_worker = worker
+        self._worker = worker
         self._trainer, self._start_trainer = trainer
         self._predictors = predictors
         self._clocks = clocks
@@ -69,6 +70,8 @@ class Faults:
             "kill broker": (1, self._kill_broker),
             "stop broker": (2, self._stop_broker),
             "kill feature worker": (3, self._kill_worker_of_features),
+            "stop feature worker": (2, self._stop_worker_of_features),
+            "end feature worker": (1, self._end_worker_of_features),
             "stop Redis": (2, self._stop_redis),
         }
         if clocks:
@@ -144,9 +147,18 @@ class Faults:
         self._stop(self._broker.pid, seconds)
 
     def _kill_worker_of_features(self) -> None:
-        self._say("kill feature worker")
         self._worker.kill()
-        self._start_worker()
+        self._say("kill feature worker", next=self._worker.start())
+
+    def _end_worker_of_features(self) -> None:
+        self._worker.end()
+        self._say("end feature worker", next=self._worker.start())
+
+    def _stop_worker_of_features(self) -> None:
+        """Stop it, have another one take over, and let the first come back."""
+        with self._worker.stopped():
+            self._say("stop feature worker", next=self._worker.start())
+            time.sleep(self._random.uniform(0.5, 4.0))
 
     def _stop_redis(self) -> None:
         seconds = self._random.uniform(0.2, 4.0)

@@ -6,7 +6,8 @@
 A Kafka broker, a producer, a feature worker, a trainer with full checkpoints and deltas and a part
 of its rows in Redis, two predictors that follow it, one of them with two workers, and clients that
 ask both all the time. By the seed feature worker, trainer, predictors, their workers and broker are
-killed and stopped, Redis is stopped, wall clocks are moved by up to a day, and the disk with the
+killed and stopped, a stopped feature worker comes back when another one has taken over, each has
+settings of its own, Redis is stopped, wall clocks are moved by up to a day, and the disk with the
 run fills up (as root). All of it is written to `history.jsonl`, and judged from that alone
 (`judge.py`).
 """
@@ -29,6 +30,7 @@ from tests.cache.redis_server import RedisServer
 from tests.history.clock import Clock, compiled
 from tests.history.events import Producer, events_of
 from tests.history.faults import Faults
+from tests.history.feature_workers import FeatureWorkers
 from tests.history.judge import Finding, judge
 from tests.history.network import BATCH, KEYS
 from tests.history.predictor import Asker, Part
@@ -84,19 +86,20 @@ class Run:
         with (
             contextlib.closing(redis),
             broker,
-            Lives(TRAINER, self._environment("worker")) as worker,
             Lives(TRAINER, self._environment("trainer")) as trainer,
+            contextlib.ExitStack() as stack,
         ):
             topic = make_topic(broker.address)
             options: dict[str, Any] = {
                 "brokers": broker.address, "topic": topic, "channel": f"features-{topic}",
                 "state": str(self.directory / "worker.json"), "root": str(self.root),
                 "redis": redis.url, "out": str(self.out), "batches": self.steps,
-                "every_steps": 20, "delta_every_steps": 2,
+                "every_steps": 20, "delta_every_steps": 2, "loses_locks": True,
             }  # fmt: skip
-
-            def start_worker() -> None:
-                worker.begin({"role": "work", **options})
+            environment = self._environment("worker")
+            worker = stack.enter_context(
+                FeatureWorkers(TRAINER, environment, options, self.seed, self.history)
+            )
 
             def start_trainer() -> None:
                 trainer.begin({"role": "train", **options})
@@ -106,7 +109,7 @@ class Run:
                 broker.address, topic, self.steps * BATCH, rate, self.seed, FIRST_STEPS * BATCH
             )
             producer.start()
-            start_worker()
+            worker.start()
             start_trainer()
             parts = [self._part("one"), self._part("two", "--workers", "2")]
             askers = [Asker(part, self.history, PAUSE) for part in parts]
@@ -118,19 +121,19 @@ class Run:
                 self._wait(lambda: all(asker.newest > 0 for asker in askers), trainer, parts)
                 producer.go_on.set()
                 faults = Faults(
-                    self.seed, self.history, broker, redis, (worker, start_worker),
+                    self.seed, self.history, broker, redis, worker,
                     (trainer, start_trainer), parts, self.disk if self.small else None, self.clocks,
                 )  # fmt: skip
                 deadline = time.monotonic() + self.seconds
                 while time.monotonic() < deadline:
                     faults.one()
                     self._mend(trainer, parts, start_trainer, faults)
-                    if worker.over:
-                        self.history.add("ended", who="worker", code=worker.code)
-                        start_worker()
+                    worker.mend()
                     time.sleep(faults.pause())
                 done = ", ".join(f"{name} {count}" for name, count in faults.done.items())
                 print(f"{done}; step {trainer.step} of {self.steps}", flush=True)
+                worker.end()
+                worker.start(last=True)
                 self.history.add("redis", keys=int(redis.cli("dbsize")))
                 self._end(trainer, parts, askers, start_trainer, producer, faults)
                 keys, numbers = events_of(broker.address, topic)

@@ -22,7 +22,9 @@ from mindspore_rec.stream import (
     FeatureWorker,
     KafkaSource,
     StreamingDataset,
+    worker,
 )
+from mindspore_rec.stream.claims import ReplacedError
 from tests.history.network import BATCH, INPUTS, KEYS, SCHEMA, Counting, NegativeSum
 from tests.native_table import native_of
 from tests.online.trainer_script import say, serve_lives
@@ -61,13 +63,38 @@ class Marks(Callback):
 
 
 def work(options: dict[str, Any]) -> None:
-    """Sends features of events into the channel, until it is killed."""
-    source = KafkaSource(options["brokers"], options["topic"], SCHEMA, batch_size=BATCH)
+    """Sends features of events into the channel, until it is killed or has been replaced."""
+    if options["loses_locks"]:
+        worker.FileLock = NoLock  # type: ignore[assignment, misc]
+    more = {} if options["wait"] is None else {"max_wait_seconds": options["wait"]}
+    source = KafkaSource(
+        options["brokers"], options["topic"], SCHEMA, batch_size=options["batch"], **more
+    )
     sender = DataSender(
-        options["brokers"], dataset_name=options["channel"], message_rows=7, sender_name="worker"
+        options["brokers"],
+        dataset_name=options["channel"],
+        message_rows=options["message_rows"],
+        sender_name="worker",
     )
     dataset = StreamingDataset(source, Features())
-    FeatureWorker(dataset, sender, options["state"], save_seconds=0.5).run()
+    made = FeatureWorker(dataset, sender, options["state"], save_seconds=0.5)
+    say("works")
+    try:
+        made.run()
+    except (ReplacedError, OSError) as error:
+        if not isinstance(error, ReplacedError) and "has taken it over" not in str(error):
+            raise
+        say("replaced")
+
+
+class NoLock:
+    """Lock on a file system that loses locks, as one over a network may."""
+
+    def __init__(self, path: Path) -> None:
+        pass
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def train(options: dict[str, Any]) -> None:

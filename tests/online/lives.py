@@ -90,6 +90,12 @@ class Lives:
             self._hear(PATIENCE)
         return self.code is None
 
+    def wait_for(self, word: str) -> bool:
+        """Waits until the life says a word; False where it ended before it."""
+        while self.code is None and word not in self.words:
+            self._hear(PATIENCE)
+        return word in self.words
+
     def signal(self, number: signal.Signals) -> None:
         """Sends the life a signal."""
         if not self.over and self._pid is not None:

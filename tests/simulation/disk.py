@@ -39,7 +39,7 @@ _real = {
     name: getattr(os, name)
     for name in (
         "open", "close", "fsync", "mkdir", "rmdir", "unlink", "remove", "rename", "replace", "link",
-        "chmod", "stat", "lstat", "scandir", "listdir", "truncate",
+        "chmod", "stat", "lstat", "fstat", "scandir", "listdir", "truncate",
     )
 }  # fmt: skip
 _RealFile = pa.OSFile
@@ -433,9 +433,16 @@ class Disk:
         self.step("lstat", text)
         return self.status(text)
 
+    def _fstat(self, descriptor: int) -> Any:
+        opened = self._descriptors.get(descriptor)
+        return _real["fstat"](descriptor) if opened is None else self._status(opened[1])
+
     def status(self, path: str) -> os.stat_result:
         """Return what `os.stat` says of a path."""
-        node = self._found(path)
+        return self._status(self._found(path))
+
+    @staticmethod
+    def _status(node: Any) -> os.stat_result:
         at = node.changed_at
         return os.stat_result(
             (node.mode, node.number, 1, 1, 0, 0, node.size(), 0, 0, 0),

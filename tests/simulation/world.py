@@ -84,12 +84,12 @@ from tests.simulation.scheduler import (
 )
 from tests.simulation.threads import Local, Pool, Threading
 
-__all__ = ["FindingError", "Outcome", "simulate"]
+__all__ = ["ROOT", "FindingError", "Outcome", "installed", "simulate"]
 
 logger = logging.getLogger("mindspore_rec")
 
 _OF_THE_TIER = "the tier cannot be read"
-_ROOT = Path("/simulation")  # of the disk, which the system does not see
+ROOT = Path("/simulation")  # of the disk, which the system does not see
 
 
 class FindingError(AssertionError):
@@ -166,10 +166,10 @@ class World:
         self.model = trained(self.settings.tiered)
         self.scheduler = Scheduler(seed, keep_trace=keep_trace)
         self.scheduler.on_step = self._maybe_kill
-        self.disk = Disk(_ROOT, self.scheduler)
+        self.disk = Disk(ROOT, self.scheduler)
         self.disk.fails = self._fails
         self.disk.forgets_order = self.settings.forgets_order
-        self.run = _ROOT / "run"
+        self.run = ROOT / "run"
         self.finding: str | None = None
         self.counts = dict.fromkeys(
             ("yields", "switches", "operations", "errors", "kills", "power", "lives", "steps",
@@ -523,7 +523,7 @@ class World:
         Raises:
             Exception: what was found.
         """
-        with _installed(self):
+        with installed(self):
             self.scheduler.run(self._own, self._main)
             if self._own.failure is not None:
                 raise self._own.failure
@@ -601,7 +601,7 @@ def _users(modules: int) -> list[Any]:
 
 
 @contextmanager
-def _installed(world: World) -> Iterator[None]:
+def installed(world: Any) -> Iterator[None]:
     """Put the simulated parts in the place of the real ones."""
     scheduler, disk = world.scheduler, world.disk
     fake_threading, fake_time = Threading(scheduler), Clock(scheduler)

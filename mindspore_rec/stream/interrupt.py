@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interruption: Ctrl-C and SIGTERM end a training after the current step."""
+"""Interruption: Ctrl-C and SIGTERM end a training, or a feature worker, after the current step."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ class Interruption:
     SIGTERM during a step is treated like SIGINT, and `restore` reinstalls the SIGINT handler after
     the step.
 
+    Args:
+        work: what is finished after the first signal, as the message says it (default "this step").
+
     Attributes:
         requested: whether a signal has arrived.
         waiting: whether the loop waits for the next batch; set by the loop.
@@ -42,7 +45,8 @@ class Interruption:
         True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, work: str = "this step") -> None:
+        self._work = work
         self.requested = False
         self.waiting = False
         self._before: dict[int, Any] = {}
@@ -75,4 +79,4 @@ class Interruption:
             raise KeyboardInterrupt
         # Not print: it raises where the signal came in the middle of another print.
         with contextlib.suppress(OSError):
-            os.write(2, b"\nInterrupted: finishing this step; once more to abort\n")
+            os.write(2, f"\nInterrupted: finishing {self._work}; once more to abort\n".encode())

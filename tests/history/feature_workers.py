@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The feature workers of a run: one works, another one may have been stopped and come back."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.history.record import History
+from tests.online.lives import Lives
+
+__all__ = ["FeatureWorkers"]
+
+
+class FeatureWorkers:
+    """Two processes, of which one at a time works; they share a state, and a name.
+
+    Each life has a `batch_size`, a `message_rows` and a `max_wait_seconds` of its own. On a file
+    system that loses locks, a worker that is stopped comes back beside the one that has taken over.
+
+    Args:
+        script: serves the lives.
+        environment: variables of theirs.
+        options: of every life.
+        seed: of what differs.
+        history: gets a record of what ends by itself.
+    """
+
+    def __init__(
+        self,
+        script: Path,
+        environment: Mapping[str, str],
+        options: Mapping[str, Any],
+        seed: int,
+        history: History,
+    ) -> None:
+        self._lives = [Lives(script, environment) for _ in range(2)]
+        self._options, self._history = dict(options), history
+        self._random = random.Random(f"feature workers {seed}")
+        self._replaced = 0
+
+    def __enter__(self) -> FeatureWorkers:
+        with contextlib.ExitStack() as stack:
+            for each in self._lives:
+                stack.enter_context(each)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    @property
+    def replaced(self) -> int:
+        """How many workers have come back and ended, for another one had taken over."""
+        return self._replaced
+
+    def start(self, last: bool = False) -> dict[str, Any]:
+        """Begin a life; return what is its own. The last one waits for no full batch."""
+        own = {
+            "batch": self._random.randint(5, 40),
+            "message_rows": self._random.randint(2, 12),
+            "wait": 0.05 if last else self._random.choice((None, 0.05, 0.5)),
+        }
+        self._lives[0].begin({"role": "work", **self._options, **own})
+        return own
+
+    def kill(self) -> None:
+        """End the life as a crash would."""
+        self._lives[0].kill()
+
+    def end(self) -> None:
+        """End the life in order."""
+        worker = self._lives[0]
+        worker.wait_for("works")
+        worker.signal(signal.SIGTERM)
+        if worker.end() not in (0, -signal.SIGKILL):
+            self._history.add("ended", who="feature worker", code=worker.code)
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop the worker inside the context, in which another one is to be started."""
+        self._lives[0].wait_for("works")
+        self._lives[0].signal(signal.SIGSTOP)
+        self._lives.reverse()
+        try:
+            yield
+            self._lives[0].wait_for("works")
+        finally:
+            self._lives[1].signal(signal.SIGCONT)
+        code = self._lives[1].end()
+        if code != 0 or "replaced" not in self._lives[1].words:
+            self._history.add("ended", who="feature worker that came back", code=code)
+        self._replaced += 1
+
+    def mend(self) -> None:
+        """Start a worker where the one that works has ended by itself, and note it."""
+        if self._lives[0].over:
+            self._history.add("ended", who="feature worker", code=self._lives[0].code)
+            self.start()
