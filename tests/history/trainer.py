@@ -65,7 +65,7 @@ class Marks(Callback):
 def work(options: dict[str, Any]) -> None:
     """Sends features of events into the channel, until it is killed or has been replaced."""
     if options["loses_locks"]:
-        worker.FileLock = NoLock  # type: ignore[assignment, misc]
+        worker.FileLock = NoLock  # type: ignore[attr-defined, assignment]
     more = {} if options["wait"] is None else {"max_wait_seconds": options["wait"]}
     source = KafkaSource(
         options["brokers"], options["topic"], SCHEMA, batch_size=options["batch"], **more

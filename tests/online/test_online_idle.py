@@ -52,9 +52,7 @@ def make(unique: Callable[[], str], tmp_path: Path) -> Iterator[Make]:
         cache = CacheConfig(
             host_rows=40, ssd_path=tmp_path / "rows", ssd_direct=False, prefetch=prefetch
         )
-        lookup = HashEmbeddingLookup(
-            4, ms.int64, name=unique(), **({"cache": cache} if prefetch else {})
-        )
+        lookup = HashEmbeddingLookup(4, ms.int64, name=unique(), cache=cache if prefetch else None)
         net = nn.SequentialCell(lookup, nn.Flatten(), nn.Dense(4, 1))
         nets.append(net)
         optimizer = LazyAdam(net.trainable_params(), learning_rate=0.05)
@@ -144,7 +142,7 @@ def test_a_delta_that_failed_is_tried_again_while_the_stream_is_quiet(
     send(topic, 0, 5)
     root = tmp_path / "run"
     checkpoint = RecCheckpoint(root, every_steps=1000, **interval)
-    write = run_writer.write_checkpoint
+    write = run_writer.write_checkpoint  # type: ignore[attr-defined]
     fails = [True]
 
     def full_disk(target: Path, *more: Any) -> Any:

@@ -189,7 +189,7 @@ def test_an_operators_sentence_comes_first_and_the_next_call_works(mode, unique)
             "without a vocabulary, such as hashes, there is HashEmbeddingLookup"
         )
         assert "Custom" not in str(caught.value)
-        assert "C++ Call Stack" in caught.value.mindspore_text
+        assert "C++ Call Stack" in caught.value.__dict__["mindspore_text"]
         assert net(Tensor([[1, 3]], ms.int32)).asnumpy().tolist() == [[[2, 2], [2, 2]]]
 
 

@@ -173,7 +173,7 @@ def test_a_feature_worker_that_is_killed_sends_what_it_sent(tmp_path: Path) -> N
     run(StopWhen(idle_seconds=0.3))
     run(StopWhen(idle_seconds=0.3))
     with DataReceiver(features, batch_size=2, stop=StopWhen(idle_seconds=0.3)) as receiver:
-        got = sum((batch["x"].to_pylist() for batch in receiver), [])
+        got: list[int] = sum((batch["x"].to_pylist() for batch in receiver), [])
     assert got[:12] == list(range(12))
     assert sorted(got) == [*range(18), *range(100, 106)]
 

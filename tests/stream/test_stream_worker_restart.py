@@ -78,7 +78,7 @@ def run_until(worker: FeatureWorker, batches: int) -> None:
         if not left:
             raise Killed
 
-    sender.send = send_or_die  # type: ignore[method-assign]
+    sender.send = send_or_die  # type: ignore[assignment, method-assign]
     with contextlib.suppress(Killed):
         worker.run()
     worker.close()
@@ -120,7 +120,7 @@ def test_decisions_by_the_time_are_kept(tmp_path: Path, journal: str) -> None:
     own = {"none": None, "own": Journal(tmp_path / "decisions"), "in memory": Journal()}[journal]
 
     def worker(wait: float | None) -> FeatureWorker:
-        options = {} if wait is None else {"max_wait_seconds": wait}
+        options: dict[str, Any] = {} if wait is None else {"max_wait_seconds": wait}
         return make(raw, channel, tmp_path / "state", 7, journal=own, **options)
 
     run_until(worker(0.01), 12)  # the last batch is cut short
@@ -215,7 +215,7 @@ def comes_back(raw: MemoryTopic, channel: Any, state: Path) -> None:
             run_until(second, 3)
         send(rows)
 
-    first._sender.send = held_up  # type: ignore[method-assign]
+    first._sender.send = held_up  # type: ignore[assignment, method-assign]
     first._check_lock = lambda: None  # type: ignore[method-assign]
     with pytest.raises(ReplacedError, match=r"another feature worker \(process .*'w'"):
         first.run()

@@ -91,7 +91,7 @@ class _FrozenGroup(nn.Cell):
         self.tables = nn.CellList(tables)
 
     def construct(self, ids: Tensor, descriptor: Tensor, like: Tensor, anchor: Tensor) -> Tensor:
-        rows = ()
+        rows: tuple[Tensor, ...] = ()
         for i, table in enumerate(self.tables):
             rows += (table(ids[..., i]),)
         return ops.stack(rows, -2)

@@ -50,7 +50,7 @@ class Net(nn.Cell):
         self.mlp = MLP(2 * 12 + 3 * 4 + 12, (8,), out_features=2)
 
     def construct(self, ids: Tensor, slots: Tensor) -> Tensor:
-        parts = (
+        parts: tuple[Tensor, ...] = (
             self.hashed(ids).reshape((-1, 12)),
             self.static(slots).reshape((-1, 12)),
             self.group(ids).reshape((-1, 12)),

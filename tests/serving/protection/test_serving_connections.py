@@ -21,7 +21,7 @@ class Counting(asyncio.SelectorEventLoop):
 
     timers = 0
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *more: Any, **kw: Any
     ) -> Any:
         self.timers += 1
