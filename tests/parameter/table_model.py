@@ -328,16 +328,19 @@ class TableModel:
                 row.state = np.zeros((2 if rule == "adam" else 0, self.dim), np.float32)
 
     def gradient_sums(self) -> dict[int, np.ndarray]:
-        """Each key's gradient, added up in the order of lookups and positions."""
+        """Each key's gradient, added up in the order of lookups and positions.
+
+        Of those lookups in which it had a row: the others have read the unknown value.
+        """
         sums: dict[int, np.ndarray] = {}
-        admitted: set[int] = set()
         for _, lookup in sorted(self.pending.items()):
             if lookup.grad is None:
                 continue
-            admitted |= lookup.admitted
             for key, grad in zip(lookup.keys, lookup.grad, strict=True):
+                if key not in lookup.admitted:
+                    continue
                 sums[key] = sums.get(key, np.zeros(self.dim, np.float32)) + grad
-        return {key: total for key, total in sums.items() if key in admitted}
+        return sums
 
     def apply(self, lr: float, weight_decay: float, scale: float, step: int) -> None:
         for key, total in self.gradient_sums().items():

@@ -216,7 +216,7 @@ def test_first_values_have_their_distribution(mode, unique, default, check) -> N
 
 def test_admission_and_eviction(mode, unique) -> None:
     m = MapParameter(
-        name=unique(), value_shape=1, default_value=5.0, permit_filter_value=3, evict_filter_value=2
+        name=unique(), value_shape=1, default_value=5.0, permit_filter_value=3, evict_filter_value=1
     )
     assert m.get(keys_of([1, 1, 2])).asnumpy().ravel().tolist() == [5, 5, 5]
     assert len(m) == 0
