@@ -229,7 +229,7 @@ class Normalized(Net):
         self.norm = nn.BatchNorm1d(2)
         self.count = ms.Parameter(ms.Tensor(np.zeros(1, np.float32)), "count", requires_grad=False)
 
-    def construct(self, ids: Any, numbers: Any) -> Any:
+    def construct(self, ids: Any, numbers: Any) -> Any:  # type: ignore[override]
         ops.assign(self.count, self.count + ops.ones_like(numbers[:, 0]).sum())
         return self.dense(self.flatten(self.embedding(ids))) + self.norm(numbers).sum(1, True)
 

@@ -43,7 +43,7 @@ def model_of(name: str) -> RecModel:
 def batches(bad: tuple[int, int, Any] | None, count: int = 4) -> list[dict[str, np.ndarray]]:
     """Return batches, of which the third has a bad number at that row and place."""
     random = np.random.default_rng(3)
-    made = [
+    made: list[dict[str, np.ndarray]] = [
         {
             "ids": random.integers(0, 9, (ROWS, FIELDS)),
             "numbers": random.normal(size=(ROWS, NUMBERS)).astype(np.float32),
