@@ -348,6 +348,7 @@ class Interleaver:
         turn_of = self.partitions[self._at]
         # Other partitions have begun messages where workers took turns of their own before.
         others = {str(p): rows for p, rows in self._begun.items() if p != turn_of}
+        epochs = {str(p): dict(each) for p, each in self.epochs.items() if each}
         return {
             "offsets": {str(p): offset for p, offset in self.offsets.items()},
             "turn_of": turn_of,
@@ -358,9 +359,9 @@ class Interleaver:
             "taken": self.taken,
             "duplicates": self.duplicates,
             "missing": self.missing,
-            "outdated": self.outdated,
+            **({"outdated": self.outdated} if self.outdated else {}),
             "sequences": {str(p): dict(last) for p, last in self.last.items() if last},
-            "epochs": {str(p): dict(epochs) for p, epochs in self.epochs.items() if epochs},
+            **({"epochs": epochs} if epochs else {}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

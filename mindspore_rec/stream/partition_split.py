@@ -79,7 +79,8 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "used": 0,
         **{name: sum(order.get(name, 0) for order in orders) for name in _COUNTS},
         "sequences": _union(order["sequences"] for order in orders),
-        "epochs": _union(order.get("epochs", {}) for order in orders),
+        **_named("epochs", _union(order.get("epochs", {}) for order in orders)),
+        **_named("outdated", sum(order.get("outdated", 0) for order in orders)),
     }
     return {
         **states[0],
@@ -161,7 +162,8 @@ def state_of_partitions(
             "used": order["used"] if has_turn else 0,
             **counts,
             "sequences": _only(order["sequences"], kept),
-            "epochs": _only(order.get("epochs", {}), kept),
+            **_named("epochs", _only(order.get("epochs", {}), kept)),
+            **_named("outdated", order.get("outdated", 0) if counts_all else 0),
         },
     }
 
@@ -182,7 +184,7 @@ def with_partitions(state: Mapping[str, Any], offsets: Mapping[int, int]) -> dic
     }
 
 
-_COUNTS = ("taken", "duplicates", "missing", "outdated")
+_COUNTS = ("taken", "duplicates", "missing")
 
 
 def _check_mergeable(states: Sequence[Mapping[str, Any]]) -> None:
@@ -215,6 +217,11 @@ def _begun(order: Mapping[str, Any]) -> dict[str, int]:
 
 def _union(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: value for part in parts for name, value in part.items()}
+
+
+def _named(name: str, value: Any) -> dict[str, Any]:
+    """Return a field of a state, which one without senders of epochs does not have."""
+    return {name: value} if value else {}
 
 
 def _only(values: Mapping[str, Any], kept: set[str]) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def test_decisions_by_the_time_are_kept(tmp_path: Path, journal: str) -> None:
 
     def worker(wait: float | None) -> FeatureWorker:
         options: dict[str, Any] = {} if wait is None else {"max_wait_seconds": wait}
-        return make(raw, channel, tmp_path / "state", 7, journal=own, **options)
+        return make(raw, channel, tmp_path / "state", 7, journal=own, message_rows=2, **options)
 
     run_until(worker(0.01), 12)  # the last batch is cut short
     for at in range(ROWS, ROWS + 6):
@@ -251,7 +251,7 @@ def test_messages_of_version_0_1_are_read(tmp_path: Path) -> None:
         "dataset": saved["dataset"],
     }
     for each in ("outdated", "epochs"):
-        del old["dataset"]["source"]["order"][each]
+        old["dataset"]["source"]["order"].pop(each, None)
     state.write_text(json.dumps(old))
     before = MemoryTopic()
     for message in channel.messages():
