@@ -390,8 +390,8 @@ class RecCheckpoint(Callback):
     def on_train_end(self, run_context: RunContext) -> None:
         """Save the last state, and wait until it is written.
 
-        Rows, limits or weights that changed after the last step's save, or after `restore()` in a
-        training without any step, are saved as of one step more.
+        Rows that changed after the last step's save are saved as of one step more; so are, in a
+        training without any step, limits and weights that changed after `restore()`.
 
         Raises:
             OSError: it cannot be written.
@@ -412,8 +412,12 @@ class RecCheckpoint(Callback):
             self._close()
 
     def _has_unsaved(self, run: Any) -> bool:
+        if self._writer.has_unsaved_rows(run.train_network):
+            return True
+        if self.step != self._began:
+            return False
         self._writer.finish_merge()  # which may remove the checkpoint that is looked at
-        return self._writer.has_unsaved(run.train_network)
+        return self._writer.has_unsaved_weights(run.train_network)
 
     def __exit__(self, *error: Any) -> None:
         """Stop writing after a training that failed."""

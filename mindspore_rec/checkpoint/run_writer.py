@@ -19,7 +19,7 @@ from mindspore_rec.checkpoint.merge import merge_chain
 from mindspore_rec.checkpoint.run_directory import chain_of_all, remove_old
 from mindspore_rec.checkpoint.snapshot import Delta, write_full
 from mindspore_rec.checkpoint.team import ALONE, Team
-from mindspore_rec.checkpoint.unsaved import has_unsaved
+from mindspore_rec.checkpoint.unsaved import differs_from, has_changed
 from mindspore_rec.checkpoint.worker import Worker
 from mindspore_rec.checkpoint.write import summary, write_checkpoint
 from mindspore_rec.nn.embedding import tables_of
@@ -235,18 +235,34 @@ class RunWriter:
             self._written(failed.path, written, failed.stall_seconds, failed.write_seconds)
         self._failed = None
 
-    def has_unsaved(self, cell: nn.Cell) -> bool:
-        """Return whether something has changed, on any worker, since the newest state was saved.
+    def has_unsaved_rows(self, cell: nn.Cell) -> bool:
+        """Return whether rows have changed, on any worker, since the newest state was saved.
 
-        Call `finish_write` before.
+        Call `finish_write` before. Nothing is read from the disk.
+        """
+
+        def differs() -> bool:
+            return any(
+                has_changed(table, table.marks.held(_HOLDER) or 0) for table in tables_of(cell)
+            )
+
+        return any(self._team.all(differs))
+
+    def has_unsaved_weights(self, cell: nn.Cell) -> bool:
+        """Return whether limits of tables or weights differ, on any worker, from the newest state.
+
+        Call `finish_merge` before.
+
+        Raises:
+            OSError: the state cannot be read.
         """
         names = [entry_name(self.saved_step, kind) for kind in ("delta", "full")]
 
         def differs() -> bool:
             path = next(self._directory / n for n in names if (self._directory / n).is_dir())
-            tables = {table.name: table for table in tables_of(cell)}
-            marks = {name: table.marks.held(_HOLDER) or 0 for name, table in tables.items()}
-            return has_unsaved(cell, tables, marks, entry_at(path))
+            return differs_from(
+                cell, {table.name: table for table in tables_of(cell)}, entry_at(path)
+            )
 
         return any(self._team.all(differs))
 
