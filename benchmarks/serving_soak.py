@@ -179,8 +179,8 @@ def start(root: Path, token: str, options: Any) -> tuple[subprocess.Popen[str], 
     tokens.chmod(0o600)
     server = subprocess.Popen(
         [sys.executable, "-m", "mindspore_rec.serving", str(root), "--port", "0",
-         "--grpc-port", "0", "--token-file", str(tokens), "--receive-seconds", str(options.receive_seconds),
-         "--access-log", str(root.with_name("access.log"))],
+         "--grpc-port", "0", "--token-file", str(tokens),
+         "--receive-seconds", str(options.receive_seconds), "--access-log", str(root.with_name("access.log"))],
         env={**os.environ, "PYTHONPATH": str(bench_common.ROOT)}, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert server.stdout is not None
@@ -207,6 +207,11 @@ def looked_at(pid: int) -> dict[str, float]:
         "files": len(os.listdir(f"/proc/{pid}/fd")),
         "cpu_seconds": ticks / os.sysconf("SC_CLK_TCK"),
     }
+
+
+def milliseconds(latencies: list[float], percent: float, waited: float) -> float:
+    """Return a percentile of seconds; `waited`, the time of the sample, if nothing was answered."""
+    return round(float(np.percentile(latencies or [waited], percent)) * 1000, 3)
 
 
 def growth(times: np.ndarray, values: np.ndarray) -> dict[str, float]:
@@ -260,11 +265,10 @@ def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str,
             requests += len(every)
             samples.append({
                 "seconds": round(at - begin, 1), **found, "cpu": round(cpu, 4),
-                "p50_ms": round(float(np.percentile(every, 50)) * 1000, 3),
-                "p99_ms": round(float(np.percentile(every, 99)) * 1000, 3),
+                "p50_ms": milliseconds(every, 50, options.every),
+                "p99_ms": milliseconds(every, 99, options.every),
                 "p99_ms_of": {
-                    kind: round(float(np.percentile(some, 99)) * 1000, 3)
-                    for kind, some in latencies.items() if some
+                    kind: milliseconds(some, 99, options.every) for kind, some in latencies.items()
                 },
                 "requests": len(every), "failed": len(failures),
             })  # fmt: skip

@@ -39,7 +39,7 @@ FIELDS = {
 CONTENTS = st.fixed_dictionaries(
     {}, optional={n: st.lists(v, max_size=9) for n, v in FIELDS.items()}
 )
-PARAMETERS = st.dictionaries(st.text(max_size=3), st.builds(dict), max_size=2)
+PARAMETERS: st.SearchStrategy[Any] = st.dictionaries(st.text(max_size=3), st.builds(dict), max_size=2)
 INPUT = st.fixed_dictionaries(
     {"name": st.text(max_size=5)},
     optional={
