@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of the server runs and its figures add up."""
+"""The benchmarks of the server run and their figures add up."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.nightly import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,3 +32,33 @@ def test_serving_load_runs(tmp_path: Path) -> None:
     assert figures["quiet_ms"]["requests"] >= 40 and figures["deltas_ms"]["requests"] >= 40
     assert 0 < figures["quiet_ms"]["p50"] <= figures["quiet_ms"]["p99"]
     assert figures["p99_ratio"] > 0
+
+
+@pytest.mark.skipif(not NIGHTLY, reason="test_serving_strangers.py asks what the strangers get")
+def test_serving_soak_runs(tmp_path: Path) -> None:
+    out = tmp_path / "soak.json"
+    command = [
+        sys.executable, "benchmarks/serving_soak.py", "--json", str(out), "--seconds", "15",
+        "--every", "1", "--keys", "2000", "--receive-seconds", "2", "--hidden", "16",
+    ]  # fmt: skip
+    path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    figures = json.loads(out.read_text())
+    assert figures["requests"] > 200 and figures["failed_requests"] == 0, figures["failures"]
+    assert len(figures["strangers"]) >= 12
+    for name in ("memory_mb", "threads", "files"):  # the others are of a machine that is quiet
+        assert figures["flat"][name]["flat"], done.stdout
+
+
+def test_what_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from serving_soak import growth
+
+    rng, times = np.random.default_rng(0), np.arange(0.0, 3600, 10)
+    noise = rng.normal(0, 5, len(times)) + 500 * (rng.random(len(times)) < 0.05)
+    flat, grows = growth(times, 200 + noise), growth(times, 200 + noise + times / 60)
+    assert abs(flat["growth"]) < 3 and flat["surely"] < 1
+    assert 57 < grows["growth"] < 63 and 55 < grows["surely"] < grows["growth"]
+    short = growth(times[:8], 200 + noise[:8])
+    assert short["surely"] < 1
