@@ -180,7 +180,8 @@ def start(root: Path, token: str, options: Any) -> tuple[subprocess.Popen[str], 
     server = subprocess.Popen(
         [sys.executable, "-m", "mindspore_rec.serving", str(root), "--port", "0",
          "--grpc-port", "0", "--token-file", str(tokens),
-         "--receive-seconds", str(options.receive_seconds), "--access-log", str(root.with_name("access.log"))],
+         "--receive-seconds", str(options.receive_seconds),
+         "--access-log", str(root.with_name("access.log"))],
         env={**os.environ, "PYTHONPATH": str(bench_common.ROOT)}, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert server.stdout is not None
