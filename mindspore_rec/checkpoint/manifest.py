@@ -46,6 +46,7 @@ __all__ = [
     "new_id",
     "put_in_place",
     "read_manifest",
+    "remove_beside",
     "sync_files",
     "write_manifest",
 ]
@@ -91,8 +92,21 @@ def new_directory(target: Path) -> Iterator[Path]:
         sync(beside)
         put_in_place(beside, target)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        remove_beside(beside)
         raise
+
+
+def remove_beside(directory: Path) -> None:
+    """Remove a directory that was not put in place, unless the disk may still have it in place.
+
+    After a renaming back that is not on disk, a power loss gives it the new name again: it must be
+    whole then. What stays is removed when a writer begins next.
+    """
+    try:
+        sync(directory.parent)
+    except OSError:
+        return
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def put_in_place(beside: Path, target: Path) -> None:

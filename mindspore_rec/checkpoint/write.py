@@ -9,7 +9,6 @@ are ready. So it is whole or absent, whichever worker dies when.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from mindspore_rec.checkpoint.manifest import (
     describe_files,
     new_directory,
     put_in_place,
+    remove_beside,
     sync_files,
     write_manifest,
 )
@@ -74,7 +74,7 @@ def write_checkpoint(
         return team.first(lambda: _finish(beside, target, fields(), parts, add))
     except BaseException:
         if team.worker == 0:
-            shutil.rmtree(beside, ignore_errors=True)
+            remove_beside(beside)
         raise
 
 
