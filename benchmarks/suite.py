@@ -171,11 +171,6 @@ SUITE: dict[str, Benchmark] = {
         "--keys 200000 --seconds 8 --rounds 2",
         "--keys 2000 --batch 64 --seconds 2 --rounds 1 --rate 20",
     ),
-    "serving_soak": Benchmark(
-        "memory, threads, files and p99 of a server while clients and strangers come and go",
-        "--seconds 50 --every 2.5",
-        "--keys 2000 --batch 64 --hidden 16 --seconds 8 --every 1 --rate 20 --receive-seconds 2",
-    ),
     "serving_start": Benchmark(
         "seconds until a server answers from a large checkpoint, by those of reading its files",
         "--keys 4000000 --directory {disk}",

@@ -38,7 +38,7 @@ def test_serving_load_runs(tmp_path: Path) -> None:
 def test_serving_soak_runs(tmp_path: Path) -> None:
     out = tmp_path / "soak.json"
     command = [
-        sys.executable, "benchmarks/serving_soak.py", "--json", str(out), "--seconds", "15",
+        sys.executable, "tools/serving_soak.py", "--json", str(out), "--seconds", "15",
         "--every", "1", "--keys", "2000", "--receive-seconds", "2", "--hidden", "16",
     ]  # fmt: skip
     path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
@@ -52,7 +52,7 @@ def test_serving_soak_runs(tmp_path: Path) -> None:
 
 
 def test_what_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
     from serving_soak import growth
 
     rng, times = np.random.default_rng(0), np.arange(0.0, 3600, 10)

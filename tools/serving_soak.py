@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Long load on a server: HTTP and gRPC mixed, connections that come and go, strangers among them.
 
-    PYTHONPATH=. python benchmarks/serving_soak.py --seconds 3600 --json output/serving_soak.json
+    python tools/serving_soak.py --seconds 3600 --json output/serving_soak.json
 
 Clients ask at a fixed rate, by kept connections and by new ones, and compare the answers; strangers
 (`strangers.py`) have no token, send slowly, partially, compressed, too much or nonsense. Memory,
@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("GLOG_v", "3")
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import bench_common
 import numpy as np
@@ -81,6 +82,7 @@ class Client(threading.Thread):
         self._expected: float | None = None
 
     def run(self) -> None:
+        """Ask at the client's rate until it is ended."""
         due = time.time() + self._period * self._place.rng.random()
         while True:
             time.sleep(max(0.0, due - time.time()))

@@ -43,10 +43,12 @@ class Place:
     rng: random.Random
 
     def connect(self, port: int) -> socket.socket:
+        """Return a new connection to a port of the server."""
         return socket.create_connection(("127.0.0.1", port), timeout=5)
 
     @property
     def authorized(self) -> tuple[str, str]:
+        """Return the header of a valid token."""
         return "authorization", f"Bearer {self.token}"
 
 
