@@ -125,7 +125,8 @@ void LowerEviction::EvictSlice() {
 
 uint64_t LowerEviction::EvictOverCapacity(uint64_t rows) {
   uint64_t evicted = 0;
-  bool restarted = false;
+  bool whole_walk =
+      false;  // the walk sees every row: nothing waits in the queue, and it is a new one
   std::vector<int64_t> keys;
   std::vector<char> blocks;
   const size_t stride = core_.context.layout.stride();
@@ -140,21 +141,22 @@ uint64_t LowerEviction::EvictOverCapacity(uint64_t rows) {
         candidates.emplace_back(core_.shards[0]->Priority(blocks.data() + i * stride), keys[i]);
       }
     }
-    if (candidates.empty()) {
-      // The rows may still be in the queue.
-      if (restarted) break;
-      restarted = true;
-      tiers_.OnTier([&] { tiers_.Queue().Drain(); });
-      continue;
-    }
     const size_t most = std::min<size_t>(candidates.size(), rows - evicted);
-    std::nth_element(candidates.begin(), candidates.begin() + (most - 1), candidates.end());
+    if (most != 0) {
+      std::nth_element(candidates.begin(), candidates.begin() + (most - 1), candidates.end());
+    }
     std::vector<int64_t> victims;
     for (size_t i = 0; i < most; ++i) victims.push_back(candidates[i].second);
     const size_t now =
         Evict(std::move(victims), [](const char*) { return EvictionReason::kCapacity; });
     evicted += now;
-    if (now == 0 && ended) break;
+    if (now != 0) {
+      whole_walk = false;
+    } else if (ended) {
+      if (whole_walk) break;
+      whole_walk = true;
+      tiers_.OnTier([&] { tiers_.Queue().Drain(); });
+    }
   }
   return evicted;
 }
