@@ -83,8 +83,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "padding_keys_len": _PADDING,
         "padding_keys_mask": _PADDING,
         "shard_num": f"{_LAUNCH} decides the number of workers, which divide the rows by key",
-        "value_dtype": "describe the table by config=TableConfig(dim, name=..., "
-        "value_dtype=...)",
+        "value_dtype": "describe the table by config=TableConfig(dim, name=..., value_dtype=...)",
     },
     "get_insert_func": {
         "args_index_list": "give each FeatureSpec its column: index_key=",
