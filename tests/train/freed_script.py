@@ -66,7 +66,7 @@ def trial(number: int) -> None:
 
 
 def closed_trial() -> None:
-    """Train a network by MindSpore's own cell, which keeps it in graph mode, and close its table."""
+    """Train a network by MindSpore's own cell, which keeps it, and close its table."""
     net = Net()
     optimizer = LazyAdam(net.trainable_params(), learning_rate=0.01)
     step = nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), optimizer).set_train()
