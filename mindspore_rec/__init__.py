@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mindspore_rec.lazy import lazily
 from mindspore_rec.leftovers import warn_of_upstream
 from mindspore_rec.native_core import find_elsewhere
+from mindspore_rec.old_names import ALIASES, SENTENCES
 from mindspore_rec.version import __version__
 
 warn_of_upstream()
@@ -167,6 +168,8 @@ else:
             "mindspore_rec.train.event_time": ["EventTime"],
             "mindspore_rec.train.feature_batches": ["FeatureBatches"],
         },
+        ALIASES,
+        SENTENCES,
     )
 
 __all__ = [

@@ -15,9 +15,14 @@ from typing import Any
 
 __all__ = ["lazily"]
 
+_NONE: Mapping[str, str] = {}
+
 
 def lazily(
-    package: str, where: Mapping[str, Iterable[str]]
+    package: str,
+    where: Mapping[str, Iterable[str]],
+    aliases: Mapping[str, str] = _NONE,
+    sentences: Mapping[str, str] = _NONE,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and `__dir__` of a package with names from its modules.
 
@@ -25,6 +30,9 @@ def lazily(
         package: name of the package, its `__name__`.
         where: names by the module that has them. Under the package's own name: its modules
             themselves.
+        aliases: other names of the names in `where`; they work, and `__dir__` leaves them out.
+        sentences: names that the package does not have, and what to use instead of each. It is in
+            the AttributeError, and in the ImportError of `from package import name`.
 
     Example:
         >>> get, names = lazily("json", {"json.decoder": ["JSONDecoder"], "json": ["scanner"]})
@@ -46,9 +54,11 @@ def lazily(
         sys.modules[package].__class__ = Package
 
     def get(name: str) -> Any:
+        if name in aliases:
+            return getattr(sys.modules[package], aliases[name])
         module = modules.get(name)
         if module is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise _missing(package, name, sentences.get(name))
         if module == package:
             return importlib.import_module(f"{package}.{name}")
         found = getattr(importlib.import_module(module), name)
@@ -56,3 +66,15 @@ def lazily(
         return found
 
     return get, lambda: sorted(modules)
+
+
+def _missing(package: str, name: str, instead: str | None) -> Exception:
+    """Return the error of a name that a package does not have; called by its `__getattr__`."""
+    message = f"module {package!r} has no attribute {name!r}"
+    if instead is None:
+        return AttributeError(message)
+    message += f": {instead}"
+    # `from package import name` puts a sentence of its own in an AttributeError's place.
+    if sys._getframe(2).f_code.co_name == "_handle_fromlist":
+        return ImportError(message, name=package)
+    return AttributeError(message)

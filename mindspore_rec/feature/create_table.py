@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +18,7 @@ from mindspore_rec.feature.cache_of_sizes import cache_of_sizes
 from mindspore_rec.feature.feature_spec import check_name
 from mindspore_rec.feature.policies_of_specs import policies_of_specs
 from mindspore_rec.feature.session import adopt, default_seed
+from mindspore_rec.old_names import refuse_arguments
 from mindspore_rec.parameter import Admission, Eviction, MapParameter, TableConfig
 from mindspore_rec.parameter.initializers import row_initializer
 from mindspore_rec.parameter.table_config import MAX_DIM
@@ -50,6 +52,7 @@ def create_table(
     seed: int | None = None,
     cache: CacheConfig | None = None,
     config: TableConfig | None = None,
+    **unknown: Any,
 ) -> MapParameter:
     """Make a table that grows as keys arrive.
 
@@ -91,6 +94,7 @@ def create_table(
             say.
         config: the table as a `TableConfig` with a name, instead of the arguments above that
             describe one; `specs` and `padding_keys` are not of it and stay.
+        **unknown: refused with a TypeError, which names the replacement of arguments of Rec SDK.
 
     Returns:
         The table. While a session of `init` lasts, it closes with the session.
@@ -110,6 +114,7 @@ def create_table(
         >>> table.name, table.dim, table.padding_keys
         ('doc.create_table', 8, (0,))
     """
+    refuse_arguments("create_table", unknown, ", ".join(_TAKEN))
     check_described_once(
         describing_arguments(create_table, locals()),
         config,
@@ -165,6 +170,9 @@ def create_table(
     table.padding_constants = tuple(Tensor(key, config.key_dtype) for key in padding)
     adopt(table)
     return table
+
+
+_TAKEN = [each for each in inspect.signature(create_table).parameters if each != "unknown"]
 
 
 def padding_keys_of(table: MapParameter) -> tuple[int, ...]:

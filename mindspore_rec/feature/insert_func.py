@@ -12,6 +12,7 @@ from mindspore.dataset import Dataset
 from mindspore_rec.feature.dataset_columns import map_dataset
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.feature.feature_spec import check_specs
+from mindspore_rec.old_names import refuse_arguments
 
 __all__ = ["InsertFunc", "get_insert_func"]
 
@@ -70,7 +71,7 @@ class InsertFunc:
         return dict([*columns[:place], (self._time.name, time), *columns[place:]])
 
 
-def get_insert_func(specs: Any) -> InsertFunc:
+def get_insert_func(specs: Any = None, **unknown: Any) -> InsertFunc:
     """Return a function that turns features into keys ahead of the step, whole batches at a time.
 
     Give it to a Dataset's `apply`, where it runs in the pipeline's threads while the network
@@ -83,6 +84,7 @@ def get_insert_func(specs: Any) -> InsertFunc:
     Args:
         specs: features of a batch, FeatureSpec objects; or a FeaturePipeline, whose arrays come out
             in place of the features' keys.
+        **unknown: refused with a TypeError, which names the replacement of arguments of Rec SDK.
 
     Returns:
         The function. Where a batch does not fit, it raises ValueError or TypeError, which name the
@@ -104,4 +106,5 @@ def get_insert_func(specs: Any) -> InsertFunc:
         (array([[7],
                [9]]), array([61]))
     """
+    refuse_arguments("get_insert_func", unknown, "specs")
     return InsertFunc(specs)

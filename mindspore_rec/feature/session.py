@@ -9,39 +9,12 @@ from typing import Any
 
 from mindspore_rec.checks import check_int
 from mindspore_rec.native import get_num_threads, set_num_threads
+from mindspore_rec.old_names import refuse_arguments
 from mindspore_rec.parallel import worker_group
 from mindspore_rec.parameter import TableParameter
 from mindspore_rec.parameter.table_config import MAX_SEED
 
 __all__ = ["Session", "adopt", "default_seed", "init", "terminate"]
-
-_LOOP = "in the callbacks of RecModel.train"
-_DELTA = f"use RecCheckpoint(directory, every_seconds=N, delta_every_seconds=M) {_LOOP}"
-_LAUNCH = "`python -m mindspore_rec.launch -n N train.py`"
-
-# Options of Rec SDK's init, each with what to use instead.
-_REC_SDK: dict[str, str] = {
-    "max_steps": "give it to the loop: RecModel.train(..., max_steps=N)",
-    "train_steps": "give it to the loop: RecModel.train(..., max_steps=N), and EvalCallback("
-    "every_steps=N) to evaluate on the way",
-    "eval_steps": "RecModel.eval takes one pass over its data set: give it as many batches",
-    "save_steps": f"use RecCheckpoint(directory, every_steps=N) {_LOOP}",
-    "if_load": "call mindspore_rec.load_checkpoint",
-    "restore_model_version": "call mindspore_rec.load_checkpoint on the directory of that step",
-    "save_checkpoint_due_time": f"use RecCheckpoint(directory, every_seconds=N) {_LOOP}",
-    "save_delta_checkpoints_secs": _DELTA,
-    "is_incremental_checkpoint": _DELTA,
-    "recent_key_count_threshold": f"a delta has every row that changed: {_DELTA}",
-    "use_dynamic": "batches may always differ in shape",
-    "bind_cpu": "set num_threads, and bind the process with taskset",
-    "prefetch_batch_number": "give it to the data set: mindspore.dataset.config.set_prefetch_size",
-    "use_hot": "the rows used most are in the highest tier by themselves: CacheConfig",
-    "use_mpi": f"{_LAUNCH} starts N workers over MPI; without it training runs in one process",
-    "use_lccl": "workers exchange over MPI, between hosts and within one",
-    "rank_id": f"{_LAUNCH} gives each worker its rank: it is init().rank",
-    "rank_size": f"{_LAUNCH} decides the number of workers: it is init().size",
-    "local_rank_size": "`python -m mindspore_rec.launch --hosts a:8,b:8` has so many on each host",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +95,7 @@ def init(
         (0, 1)
     """
     global _current
-    _refuse(unknown)
+    refuse_arguments("init", unknown, "use_dynamic_expansion, num_threads and seed")
     if _current is not None:
         raise RuntimeError("init was called twice: call terminate() to end the session before")
     if not isinstance(use_dynamic_expansion, bool):
@@ -181,12 +154,3 @@ def adopt(table: TableParameter) -> None:
     """Register a table with the open session, if any, which closes it at its end."""
     if _current is not None:
         _current._tables.append(weakref.ref(table))
-
-
-def _refuse(unknown: dict[str, Any]) -> None:
-    for option in unknown:
-        if option in _REC_SDK:
-            raise TypeError(f"init takes no option '{option}': {_REC_SDK[option]}")
-        raise TypeError(
-            f"init takes no option '{option}', only use_dynamic_expansion, num_threads and seed"
-        )

@@ -48,7 +48,7 @@ def apply_amp_level(network: nn.Cell, amp_level: str) -> None:
     if not layers and amp_level != "auto":
         raise ValueError(
             f"amp_level must be 'O0' for a network without layers of mindspore_rec.nn, got "
-            f"{amp_level!r}: use MLP, DenseLayer and others of mindspore_rec.nn, or "
+            f"{amp_level!r}: use MLP and other layers of mindspore_rec.nn, or "
             "to_float(mindspore.bfloat16) of MindSpore's layers"
         )
     for layer in layers:

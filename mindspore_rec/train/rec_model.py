@@ -41,6 +41,7 @@ from mindspore_rec.train.worker_data import agreed_length, worker_source
 from mindspore_rec.train.worker_feed import WorkerFeed
 from mindspore_rec.train.worker_metrics import WorkerMetrics
 from mindspore_rec.train.worker_parameters import share_parameters
+from mindspore_rec.train.worker_random import draw_apart
 from mindspore_rec.train.worker_state import WorkerState
 
 __all__ = ["RecModel"]
@@ -353,6 +354,7 @@ class RecModel(Model):
         if group.size > 1:
             check_same(group, "the training", self._settings(run, tables, max_steps))
             share_parameters(group, self._train_network)
+            draw_apart(group, self._network)
             state = WorkerState(group, self._network)
             peers = Peers(group, run.train_source, self._sums_loss(), state)
         progress = progress and group.rank == 0

@@ -11,7 +11,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn
 from mindspore.nn.layer.normalization import _BatchNorm
 
-from mindspore_rec.nn.fused import FusedLayer
+from mindspore_rec.nn.fused import cells_of_operators
 from mindspore_rec.parallel.channel import Group
 
 __all__ = ["WorkerState"]
@@ -102,16 +102,10 @@ class WorkerState:
 
 def _own_norms(network: nn.Cell) -> dict[str, _BatchNorm]:
     """Return MindSpore's normalizations that compute by themselves, by their names."""
-    cells = dict(network.cells_and_names())
-    fused = {
-        id(inside)
-        for cell in cells.values()
-        if isinstance(cell, FusedLayer) and cell.is_fused
-        for inside in cell.cells_in()
-    }
+    fused = cells_of_operators(network)
     return {
         name: cell
-        for name, cell in cells.items()
+        for name, cell in network.cells_and_names()
         if isinstance(cell, _BatchNorm) and id(cell) not in fused and _moving_of(cell)
     }
 

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import json
+import re
+import statistics
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +16,12 @@ ROOT = Path(__file__).parents[2]
 
 def table_below(page: str, heading: str) -> list[list[str]]:
     """Return the cells of the first table below a heading, without its head."""
-    section = (ROOT / page).read_text(encoding="utf-8").partition(f"\n{heading}\n")[2]
+    return table_after(page, f"\n{heading}\n")
+
+
+def table_after(page: str, words: str) -> list[list[str]]:
+    """Return the cells of the first table after some words, without its head."""
+    section = (ROOT / page).read_text(encoding="utf-8").partition(words)[2]
     lines = section.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("|"))
     rows = []
@@ -38,3 +46,55 @@ def test_throughput_of_the_models() -> None:
         ]
         for speed in speeds
     ]
+
+
+def result_of(benchmark: str) -> dict[str, Any]:
+    """Return the stored result of a benchmark."""
+    text = (ROOT / "benchmarks" / "results" / f"{benchmark}.json").read_text(encoding="utf-8")
+    return cast(dict[str, Any], json.loads(text))
+
+
+def numbers_in(text: str) -> list[str]:
+    """Return the numbers of a text as they are written."""
+    return re.findall(r"\d+(?:\.\d+)?", text)
+
+
+def test_online_learning_on_the_first_page() -> None:
+    fresh, load = result_of("online_freshness"), result_of("serving_load")
+    movies = result_of("online_movielens")["results"]
+    stall = result_of("checkpoint_stall")
+    measured = [
+        [f"{fresh['p50']:.2f}", "90", f"{fresh['p90']:.2f}"],
+        [f"{movies['100']['gain_mean']:.3f}"]
+        + [f"{movies[each]['auc_mean']:.3f}" for each in ("100", "static")],
+        [f"{result_of('online_throughput')['ratio']:.2f}"],
+        [f"{load['p99_ratio']:.2f}"]
+        + [f"{load[each]['p99']:.1f}" for each in ("deltas_ms", "quiet_ms")],
+        [f"{statistics.median(stall['stall_ms']):.0f}"]
+        + [f"{statistics.median(stall['delta_rows']) / 1e3:.0f}"]
+        + [f"{statistics.median(stall['delta_bytes']) / 1e6:.0f}", f"{max(stall['stall_ms']):.0f}"],
+    ]
+    rows = table_after("README.md", "Online learning, all on these 2 cores")
+    assert [numbers_in(row[2])[: len(each)] for row, each in zip(rows, measured, strict=True)] == (
+        measured
+    )
+    assert load["failed_requests"] == 0 and fresh["lost"] == 0
+
+
+def test_a_step_on_the_first_page() -> None:
+    step = result_of("embedding_step")
+    rows = table_after("README.md", "One training step of one table inside the graph")
+    measured = [
+        [step["ours_ms"]],
+        [step["ours_new_keys_used_rows_ms"]],
+        [step["ours_new_keys_ms"]],
+        [step["vanilla_ms"]],
+        [step["floor_ms"], step["floor_with_probe_ms"]],
+        [step["index_and_metadata_bytes_per_row"]],
+    ]
+    for row, values in zip(rows, measured, strict=True):
+        found = numbers_in(row[1])
+        assert len(found) == len(values), row
+        for text, value in zip(found, values, strict=True):
+            decimals = len(text.partition(".")[2])
+            assert f"{value:.{decimals}f}" == text, row

@@ -22,5 +22,5 @@ def test_two_labels_and_the_loss_alone(tmp_path):
 @pytest.mark.parametrize(("option", "words"), [("use_mpi", "one process"), ("use_hot", "CacheCon")])
 def test_options_of_init_say_what_serves(option, words):
     assert f"`{option}`" in PAGE
-    with pytest.raises(TypeError, match=f"init takes no option '{option}': .*{words}"):
+    with pytest.raises(TypeError, match=f"init takes no argument '{option}': .*{words}"):
         mindspore_rec.init(**{option: True})

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import mindspore_rec
-from mindspore_rec.feature.session import _REC_SDK
+from mindspore_rec.old_names import ARGUMENTS
 from tests.run_python import run_python
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -41,5 +41,5 @@ def test_new_names_exist():
 def test_refused_options_are_named():
     text = (DOCS / "from_rec_sdk.md").read_text(encoding="utf-8")
     for option in ("max_steps", "train_steps", "eval_steps", "save_steps", "if_load", "bind_cpu"):
-        assert option in _REC_SDK
+        assert option in ARGUMENTS["init"]
         assert f"`{option}`" in text

@@ -12,7 +12,7 @@ from mindspore import Tensor
 
 import mindspore_rec
 from mindspore_rec import TableClosedError, create_table, init, sparse_lookup, terminate
-from mindspore_rec.feature.session import _REC_SDK
+from mindspore_rec.old_names import ARGUMENTS
 
 
 @pytest.fixture(autouse=True)
@@ -103,17 +103,17 @@ def test_a_second_session_leaves_the_first_as_it_was(threads):
     assert mindspore_rec.get_num_threads() == 2
 
 
-@pytest.mark.parametrize("option", sorted(_REC_SDK))
+@pytest.mark.parametrize("option", sorted(ARGUMENTS["init"]))
 def test_options_of_rec_sdk_are_refused_with_where_they_belong(option):
     options: dict[str, Any] = {option: 1}
-    with pytest.raises(TypeError, match=f"init takes no option '{option}': .{{10}}"):
+    with pytest.raises(TypeError, match=f"init takes no argument '{option}': .{{10}}"):
         init(**options)
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"colour": 1}, TypeError, "no option 'colour', only use_dynamic_expansion, num_threads"),
+        ({"colour": 1}, TypeError, "no argument 'colour', only use_dynamic_expansion, num_threads"),
         ({"use_dynamic_expansion": 1}, TypeError, "use_dynamic_expansion must be a bool, got 1"),
         ({"use_dynamic_expansion": False}, ValueError, r"True: .*Eviction\(max_rows=N\)"),
         ({"num_threads": 0}, ValueError, r"num_threads must be in \[1, 1024\], got 0"),

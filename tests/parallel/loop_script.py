@@ -26,6 +26,7 @@ from mindspore_rec import (
     RecModel,
 )
 from mindspore_rec.metrics import AUC, LogLoss, StreamingAUC
+from mindspore_rec.nn import MLP
 from mindspore_rec.parallel import worker_group
 from mindspore_rec.stream import (
     ArrowFormat,
@@ -250,8 +251,69 @@ def norms() -> dict[str, Any]:
         "mean": net.norm.moving_mean.asnumpy().tolist(),
         "variance": net.norm.moving_variance.asnumpy().tolist(),
         "numbers": [each[1].tolist() for each in data],
-        "said": [str(each.message) for each in caught if each.category is RuntimeWarning],
+        "said": _sentences(caught),
     }
+
+
+class Dropping(nn.Cell):
+    """Random numbers of MindSpore: a seeded dropout, one without seed, and two that never drop."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.embedding = HashEmbeddingLookup(4, ms.int64, name=name)
+        self.flatten = nn.Flatten()
+        self.never = nn.SequentialCell(nn.Dropout(p=0.0), nn.Dropout1d(0.0))
+        self.seeded = nn.Dropout(p=0.5)
+        self.own = ops.Dropout(0.5)
+        self.alike = nn.Dropout2d(0.5)
+        self.mlp = MLP(8, (3,), dropout=0.5, out_features=1)
+
+    def construct(self, ids: Any) -> Any:
+        x = self.never(self.seeded(self.flatten(self.embedding(ids))))
+        return self.mlp(self.own(x)[0] + self.alike(x.reshape((-1, 8, 1, 1))).reshape((-1, 8)))
+
+
+class Own(nn.Cell):
+    """An operator of a cell as a network of its own."""
+
+    def __init__(self, operator: Any) -> None:
+        super().__init__()
+        self.operator = operator
+
+    def construct(self, x: Any) -> Any:
+        return self.operator(x)[0]
+
+
+def drops() -> dict[str, Any]:
+    """What is said of a network that drops units, trained twice, and masks of workers with one
+    seed; then of one whose MLP has a hook."""
+    ms.set_seed(1)
+    net = Dropping("drops")
+    model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params(), 0.01))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.train(1, rows(2, 8), progress=False)
+    model.train(1, rows(2, 8), progress=False)
+    ones = ms.Tensor(np.ones((4, 8), np.float32))
+    masks = [cell(ones).asnumpy().tolist() for cell in (net.seeded, Own(net.own).set_train())]
+    hooked = nn.SequentialCell(
+        HashEmbeddingLookup(4, ms.int64, name="hooked"), nn.Flatten(), MLP(8, (3,), dropout=0.5)
+    )
+    hooked[2].layers[0].register_forward_hook(lambda cell, inputs, output: None)
+    model = RecModel(hooked, nn.MSELoss(), LazyAdam(hooked.trainable_params(), 0.01))
+    with warnings.catch_warnings(record=True) as of_hooked:
+        warnings.simplefilter("always")
+        model.train(1, rows(2, 8), progress=False)
+    return {
+        "said": _sentences(caught),
+        "hooked": _sentences(of_hooked),
+        "masks": masks,
+        "seed": net.seeded.dropout.attrs["Seed1"],
+    }
+
+
+def _sentences(caught: list[warnings.WarningMessage]) -> list[str]:
+    return [str(each.message) for each in caught if each.category is RuntimeWarning]
 
 
 def finite() -> dict[str, Any]:

@@ -52,7 +52,7 @@ def one() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def two() -> dict[int, dict[str, Any]]:
-    return results(run(2, *TOGETHER, "nan", "norms"))
+    return results(run(2, *TOGETHER, "nan", "norms", "drops"))
 
 
 def close(found: Any, expected: Any, tolerance: float = 2e-6) -> None:
@@ -131,6 +131,24 @@ def test_moving_statistics_of_mindspores_normalization_are_those_of_all_rows(two
     assert "'norm' is MindSpore's normalization" in norm and "MLP(batch_norm=True)" in norm
     assert "parameter 'count', which has no gradient, differs between workers" in count
     assert two[1]["norms"]["said"] == []
+
+
+def test_mindspores_dropout_is_said_and_drawn_apart(two: dict) -> None:
+    """With one seed on all workers, masks of different rows would be equal."""
+    (said,) = two[0]["drops"]["said"]
+    assert said.startswith("'alike', of type Dropout2d, draws random numbers on each worker")
+    assert "and the same numbers on each" in said and "MLP(dropout=...)" in said
+    assert two[1]["drops"]["said"] == []
+    assert two[1]["drops"]["seed"] == two[0]["drops"]["seed"] + 1
+    for mine, others in zip(*(two[rank]["drops"]["masks"] for rank in (0, 1)), strict=True):
+        assert set(np.ravel(mine)) == set(np.ravel(others)) == {0.0, 2.0}
+        assert mine != others
+
+
+def test_a_dropout_whose_layer_is_not_one_operator_is_said(two: dict) -> None:
+    (_, said), (other,) = (two[rank]["drops"]["hooked"] for rank in (0, 1))
+    assert "'2.layers.2' drops units by masks that all workers begin with alike" in said
+    assert "runs as MindSpore's layers" in other and "workers" not in other
 
 
 @pytest.mark.parametrize(

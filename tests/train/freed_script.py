@@ -16,7 +16,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
 
-from mindspore_rec import HashEmbeddingLookup, RecModel, TrainStep
+from mindspore_rec import HashEmbeddingLookup, RecModel, TrainStep, tables_of
 from mindspore_rec.nn import MLP
 from mindspore_rec.optim import LazyAdam
 from mindspore_rec.parameter.table_parameter import open_tables
@@ -65,6 +65,16 @@ def trial(number: int) -> None:
         )
 
 
+def closed_trial() -> None:
+    """Train a network by MindSpore's own cell, which keeps it, and close its table."""
+    net = Net()
+    optimizer = LazyAdam(net.trainable_params(), learning_rate=0.01)
+    step = nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), optimizer).set_train()
+    step(Tensor([[1], [2]], ms.int32), Tensor(np.ones((2, 1), np.float32)))
+    for table in tables_of(net):
+        table.close()
+
+
 def resident() -> float:
     """Return MiB of memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
@@ -76,3 +86,6 @@ if __name__ == "__main__":
         trial(number)
         gc.collect()
         print(json.dumps({"open": len(open_tables("trials")), "mib": resident()}), flush=True)
+    closed_trial()
+    gc.collect()
+    print(json.dumps({"closed": len(open_tables("trials"))}), flush=True)

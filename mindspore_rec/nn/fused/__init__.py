@@ -2,7 +2,7 @@
 """Layers as one operator each, forward and backward, on the CPU: csrc/dense by oneDNN."""
 
 from mindspore_rec.nn.fused.inputs import MOST_UNITS, check_inputs, check_widths, join, widened
-from mindspore_rec.nn.fused.layer import COMPUTE_DTYPES, FusedLayer, may_fuse
+from mindspore_rec.nn.fused.layer import COMPUTE_DTYPES, FusedLayer, cells_of_operators, may_fuse
 from mindspore_rec.nn.fused.library import has_onednn
 from mindspore_rec.nn.fused.loss import LogisticLoss
 from mindspore_rec.nn.fused.program import Columns, Part, Program
@@ -15,6 +15,7 @@ __all__ = [
     "MOST_UNITS",
     "Part",
     "Program",
+    "cells_of_operators",
     "check_inputs",
     "check_widths",
     "has_onednn",

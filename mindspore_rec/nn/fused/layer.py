@@ -19,7 +19,7 @@ from mindspore_rec.nn.fused.library import has_onednn
 from mindspore_rec.nn.fused.program import Columns, Program
 from mindspore_rec.nn.fused.rounding import GradientRounding, Rounding
 
-__all__ = ["COMPUTE_DTYPES", "FusedLayer", "may_fuse"]
+__all__ = ["COMPUTE_DTYPES", "FusedLayer", "cells_of_operators", "may_fuse"]
 
 COMPUTE_DTYPES = ("float32", "bfloat16")
 """Legal types of the factors of products; sums, weights and gradients are float32."""
@@ -220,6 +220,21 @@ def may_fuse(cells: list[nn.Cell]) -> bool:
     if get_context("device_target") != "CPU" or _is_exporting():
         return False
     return not any(_is_half(cell) for cell in cells)
+
+
+def cells_of_operators(network: nn.Cell) -> set[int]:
+    """Return the identities (`id`) of the cells in layers that run as one operator.
+
+    Example:
+        >>> cells_of_operators(nn.Dense(2, 1))
+        set()
+    """
+    return {
+        id(inside)
+        for _, cell in network.cells_and_names()
+        if isinstance(cell, FusedLayer) and cell.is_fused
+        for inside in cell.cells_in()
+    }
 
 
 def _is_half(cell: nn.Cell) -> bool:
