@@ -40,6 +40,7 @@ from mindspore_rec.stream import (
 from mindspore_rec.stream.claims import ReplacedError
 from mindspore_rec.stream.client import Headers
 from tests.simulation.disk import Disk, FileLock
+from tests.simulation.record import FindingError
 from tests.simulation.scheduler import (
     TICK,
     Died,
@@ -49,7 +50,8 @@ from tests.simulation.scheduler import (
     current_task,
     explained,
 )
-from tests.simulation.world import ROOT, FindingError, Outcome, installed
+from tests.simulation.threads import Asked
+from tests.simulation.world import ROOT, Outcome, installed
 
 __all__ = ["simulate_workers"]
 
@@ -158,26 +160,6 @@ class _Places:
         self._rows = state["rows"]
 
 
-class _Asked:
-    """Stands for `Interruption`: the world asks a process to end."""
-
-    def __init__(self, work: str) -> None:
-        task = current_task()
-        assert task is not None
-        self._process: Any = task.process
-
-    @property
-    def requested(self) -> bool:
-        """Whether it was asked."""
-        return getattr(self._process, "asked", False)
-
-    def __enter__(self) -> _Asked:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-
 class World:
     """One schedule.
 
@@ -238,7 +220,7 @@ class World:
         alive = [process for process in self._workers if process.tasks]
         if not alive:
             return
-        process: Any = self.chance.choice(alive)
+        process = self.chance.choice(alive)
         chance, settings = self.chance.random(), self.settings
         if chance < settings.kill:
             self._kill(process)
@@ -399,7 +381,7 @@ class World:
         scheduler.block("wait for what may come twice", 40_000 * TICK)
         self._look()
         assert last is not None
-        last.asked = True  # type: ignore[attr-defined]
+        last.asked = True
         self._ended = True
         while self._works(last):
             scheduler.block("wait for the last worker", 100 * TICK)
@@ -478,7 +460,7 @@ def _replaced(world: World) -> Any:
     with ExitStack() as stack:
         lock: Callable[[Any], FileLock] = lambda path: kind(world.disk, path)  # noqa: E731
         stack.enter_context(mock.patch.object(worker, "FileLock", lock))
-        stack.enter_context(mock.patch.object(worker, "Interruption", _Asked))
+        stack.enter_context(mock.patch.object(worker, "Interruption", Asked))
         yield
 
 
