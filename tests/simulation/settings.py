@@ -44,10 +44,9 @@ class Settings:
         self._draw_lives(random.Random(f"lives {seed}"))
 
     def _draw_lives(self, chance: random.Random) -> None:
-        # Partitions that the topic gets: they take turns by the time.
-        self.grows = chance.choice((0, 0, 1, 2)) if self.by_time else 0
+        self.grows = chance.choice((0, 0, 1, 2))  # partitions that the topic gets, if by_time
         self.journal = chance.random() < 0.8  # whether decisions are kept for a restart
-        self.resizes = self.by_time and chance.random() < 0.3  # lives have batches of their own
+        self.resizes = chance.random() < 0.3  # whether lives have batches of their own, if by_time
         self.made_anew = chance.random() < 0.08  # the topic is deleted and made again
         self.endless = chance.random() < 0.25  # the trainer ends when it is asked to
         self.delta_by_clock = chance.random() < 0.2
@@ -61,9 +60,19 @@ class Settings:
         return self.idle_steps, self.idle_seconds
 
     @property
+    def new_partitions(self) -> int:
+        """Number of partitions that the topic gets; the others do not wait for them."""
+        return self.grows if self.by_time else 0
+
+    @property
+    def own_batches(self) -> bool:
+        """Whether each life has batches of a size of its own."""
+        return self.by_time and self.resizes
+
+    @property
     def repeats(self) -> bool:
         """Whether a restart must make the batches of before."""
-        return not self.by_time or (self.journal and not self.resizes)
+        return not self.by_time or (self.journal and not self.own_batches)
 
     @property
     def saves_by_clock(self) -> bool:

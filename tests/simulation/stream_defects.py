@@ -53,7 +53,7 @@ def nothing_saved_in_silence() -> list[Replaced]:
 
 
 def failed_delta_not_tried_again() -> list[Replaced]:
-    """While a stream is quiet, only the clock saves: a delta that failed waits for it, or a step."""
+    """A delta that failed is tried again with the next step, or by the clock, only."""
     due = RecCheckpoint._due_while_waiting
 
     def without_retry(self: Any) -> tuple[bool, bool]:
@@ -96,7 +96,9 @@ STREAM_DEFECTS: dict[Callable[[], list[Replaced]], dict[str, Any]] = {
     },
     batches_read_ahead_wait: {**_ENDLESS, "read_ahead": 2},
     cut_of_no_rows: {
-        "by_time": True, "resizes": True, "journal": True, "made_anew": False, "death": 0.01,
-        "most_deaths": 6,
+        "by_time": True, "resizes": True, "journal": True, "made_anew": False, "partitions": 1,
+        "grows": 0, "steps": 7, "every": 50, "delta_every": 50, "by_clock": False,
+        "delta_by_clock": False, "death": 0.002, "error": 0.0, "tiered": False, "answers": 1000,
+        "poll_seconds": 0.1,
     },
 }  # fmt: skip

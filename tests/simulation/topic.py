@@ -57,7 +57,7 @@ class Producer:
     def __init__(self, topic: Topic, settings: Settings, seed: int, scheduler: Scheduler) -> None:
         self._topic, self._settings, self._seed = topic, settings, seed
         self._scheduler = scheduler
-        self._left_to_add = settings.grows
+        self._left_to_add = settings.new_partitions
         self._partition = 0
         self.stopped = False
 

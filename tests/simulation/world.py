@@ -245,7 +245,7 @@ class World:
         Tier.on_read = staticmethod(self._on_tier)
         model.renew(settings.limits)
         model.on_step = self._stepped
-        batch = chance.randint(1, 4) if settings.resizes else settings.batch
+        batch = chance.randint(1, 4) if settings.own_batches else settings.batch
         client = self._topic.client(3)
         source = StreamSource(client, ArrowFormat(SCHEMA), batch, **self._options(erases))
         stream = StreamingDataset(source)
