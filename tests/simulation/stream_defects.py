@@ -13,6 +13,7 @@ from typing import Any
 
 from mindspore_rec import RecCheckpoint
 from mindspore_rec.stream import StreamSource, source, topic_watch
+from mindspore_rec.stream.source_checks import check_state
 from mindspore_rec.stream.topic_watch import TopicWatch
 from mindspore_rec.train.loop import TrainLoop
 from tests.simulation.defects import Replaced
@@ -22,7 +23,6 @@ __all__ = ["STREAM_DEFECTS"]
 
 def partitions_never_read() -> list[Replaced]:
     """A topic's new partitions are not read, and a restart is refused."""
-    check_state = source.check_state
 
     def check(state: Any, topic: str, partitions: list[int], topic_id: str | None) -> None:
         check_state(state, topic, partitions, topic_id)

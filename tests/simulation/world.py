@@ -259,11 +259,13 @@ class World:
                 return
         if erases or (settings.erases and chance.random() < 0.3):
             self._erase(chance)
-        options = {"prefetch_ids": ReadAhead.ids} if settings.read_ahead else {}
         ends = _Ends(self._ends)
-        model.online_train(stream, [ends, checkpoint], progress=False, max_steps=left, **options)
+        ids = ReadAhead.ids if settings.read_ahead else None
+        model.online_train(
+            stream, [ends, checkpoint], progress=False, max_steps=left, prefetch_ids=ids
+        )
         source.close()
-        if source.stop_reason.startswith("idle"):
+        if source.stop_reason.startswith("idle") and self._next is None:
             waiting = self._record.waiting(self._read_until - _IDLE)
             if waiting:
                 raise FindingError(f"a stream ended as idle, and the topic has events {waiting}")
@@ -299,12 +301,19 @@ class World:
     def _restored(self, found: int | None, stream: StreamingDataset) -> None:
         self._changed = self.scheduler.now
         self.counts["restores"] += found is not None
-        if self._next is not None and self._began > self._made_anew:
+        if self._next is not None and self._reads_anew(stream):
             if found is not None:
                 raise FindingError("a topic made anew is read from the place in the one before")
             self._record, self._next = self._next, None
         model, offsets = self.model, stream.source.position
         self._record.restored(found, model.state(), model.steps, offsets)
+
+    def _reads_anew(self, stream: StreamingDataset) -> bool:
+        """Return whether a life found the topic that was made anew."""
+        known = stream.source.state_dict().get("topic_id")
+        if known is None:
+            return self._began > self._made_anew
+        return known == self._topic.topic_id
 
     def _erase(self, chance: random.Random) -> None:
         rows = sorted(each for each in self.model.state() if each != MARK)
