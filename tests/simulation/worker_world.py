@@ -2,11 +2,11 @@
 """Feature workers of one name and one state, whom a seed schedules, stops, kills and starts again.
 
 The workers are `FeatureWorker` over a `StreamSource`, the trainer's side a `DataReceiver` that is
-closed now and then and goes on from its state. Each life of a worker has settings of its own:
-`batch_size`, `turn_messages`, `message_rows`, `max_wait_seconds`, `skip_idle_seconds`, a journal of
-its own or none. In some schedules the file system loses locks: then a worker that was stopped comes
-back beside the one that was started in its place. Messages reach the channel late, also those of a
-worker that is dead by then.
+closed now and then and goes on from its state. The raw topic may get partitions. Each life of a
+worker has settings of its own: `batch_size`, `turn_messages`, `message_rows`, `max_wait_seconds`,
+`skip_idle_seconds`, a journal of its own or none. In some schedules the file system loses locks:
+then a worker that was stopped comes back beside the one that was started in its place. Messages
+reach the channel late, also those of a worker that is dead by then.
 
 Files and threads are replaced as in `world.py`; topics are in memory. Not covered: Kafka's client.
 """
@@ -82,6 +82,7 @@ class _Settings:
         self.error = chance.choice((0.0, 0.0, 0.01))  # of an operation on a file
         self.late = chance.choice((0.0, 0.2, 0.6))  # that a message waits on its way
         self.save_seconds = TICK * chance.choice((0, 100, 1000, 100_000))
+        self.grows = chance.choice((0, 0, 1, 2))  # partitions that the raw topic gets
 
 
 class _Wire(MemoryTopic):
@@ -182,7 +183,7 @@ class World:
         self.disk.fails = self._fails
         self.counts = dict.fromkeys(
             ("lives", "kills", "power", "stops", "ends", "errors", "replaced", "refused",
-             "received", "yields"), 0,
+             "received", "grown", "yields"), 0,
         )  # fmt: skip
         self.producers: list[_LateProducer] = []
         self._own = Process("world")
@@ -260,13 +261,16 @@ class World:
 
     def _produce(self, raw: MemoryTopic) -> None:
         chance = random.Random(f"events {self.seed}")
+        partitions, grows = self.settings.partitions, self.settings.grows
         for message in range(self.settings.messages):
+            if grows and chance.random() < 0.1:
+                raw.add_partitions()
+                self.counts["grown"] += 1
+                partitions, grows = partitions + 1, grows - 1
             rows = chance.randint(1, 3)
             numbers = range(self.sent, self.sent + rows)
             self.sent += rows
-            raw.append(
-                pack(pa.table({"number": list(numbers)})), message % self.settings.partitions
-            )
+            raw.append(pack(pa.table({"number": list(numbers)})), message % partitions)
             if chance.random() < 0.3:
                 self.scheduler.block("produce nothing", chance.random() * 1000 * TICK)
 
@@ -321,7 +325,7 @@ class World:
         }
         if self.settings.by_time or last:
             source["max_wait_seconds"] = TICK * chance.choice((50, 500))
-            if self.settings.partitions > 1:
+            if self.settings.partitions + self.settings.grows > 1:
                 source["skip_idle_seconds"] = TICK * chance.choice((100, 1000))
         # All lives have one journal: decisions in several would be of several streams.
         journal = random.Random(f"journal {self.seed}").random() < 0.5
