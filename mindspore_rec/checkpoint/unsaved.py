@@ -37,9 +37,11 @@ def differs_from(cell: nn.Cell, tables: Mapping[str, TableParameter], entry: Ent
     """
     saved = entry.manifest["tables"]
     for name, table in tables.items():
-        if any(saved[name].get(what, value) != value for what, value in describe(table).items()):
+        now = describe(table)
+        del now["first_time"]  # rows that are loaded have times: a restart has no first one
+        if any(saved[name].get(what, value) != value for what, value in now.items()):
             return True
-    before, now = read_arrays(entry.path / DENSE), dense_arrays(cell)
-    return before.keys() != now.keys() or any(
-        before[name].tobytes() != array.tobytes() for name, array in now.items()
+    before, weights = read_arrays(entry.path / DENSE), dense_arrays(cell)
+    return before.keys() != weights.keys() or any(
+        before[name].tobytes() != array.tobytes() for name, array in weights.items()
     )

@@ -76,7 +76,8 @@ class WorkerStates:
             self._load(name, owner)
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
             raise CheckpointError(
-                f"{self._path} has no state for {name!r}: {type(error).__name__}: {error}"
+                f"{name!r} cannot go on from the state in {self._path}: "
+                f"{type(error).__name__}: {error}"
             ) from error
 
     def _load(self, name: str, owner: Any) -> None:

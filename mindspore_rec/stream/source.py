@@ -369,28 +369,44 @@ class StreamSource:
         """
         self._adds = "asked"
 
+    @property
+    def partitions_wait(self) -> bool:
+        """Whether a call of `add_waiting_partitions` would give a partition turns."""
+        if self._fetcher is None:
+            return False
+        with self._changed:
+            return self._decided == len(self._journal) and bool(self._waiting_partitions())
+
     def add_waiting_partitions(self) -> None:
-        """Give new partitions that have messages turns from the next batch on."""
+        """Give new partitions that have messages turns from what is taken next on."""
         if self._fetcher is None:
             return
         with self._changed:
-            if self._decided == len(self._journal) and self._add_waiting():
-                self._states.pop()
+            if self._decided < len(self._journal) or not self._add_waiting():
+                return
+            last = self._states.pop()
+            if self._rows_pending:  # they are not in that state, and the decision is after them
+                self._states.append({**last, **self._ahead_fields()})
+            else:
                 self._states.append(self._snapshot())
 
-    def _add_waiting(self) -> bool:
-        """Return whether a partition was added: not before what an earlier run may have read."""
+    def _waiting_partitions(self) -> list[int]:
+        """Return the partitions to add: none before what an earlier run may have read."""
         # The last one first: then the turn goes from the first of them to the next.
         waiting = [p for p in sorted(self._order.waiting, reverse=True) if self._order.has(p)]
-        if not waiting or self._known_message_next():
-            return False
+        return waiting if waiting and not self._known_message_next() else []
+
+    def _add_waiting(self) -> bool:
+        """Return whether a partition was added."""
+        waiting = self._waiting_partitions()
         for p in waiting:
-            if self._order.row == 0:
+            if self._order.row == 0 and (self._adds == "live" or not self._rows_pending):
                 self._decide("add", p)
-            else:  # after the message that is taken in part
-                self._ahead.append(Decision(self._order.taken + 1, "add", p))
+            else:  # after the message that is taken in part, and after the state that is saved
+                taken = self._order.taken + (self._order.row > 0)
+                self._ahead.append(Decision(taken, "add", p))
                 self._journal.append(self._ahead[-1])
-        return True
+        return bool(waiting)
 
     def _begins(self, partitions: Collection[int]) -> dict[int, int]:
         """Return where partitions begin that take no turns yet.
@@ -618,9 +634,10 @@ class StreamSource:
                 return True
             until = min(until, first_row + self._max_wait)
         current = self._order.current
-        if live and self._skip_idle is not None and current is not None:
+        others = len(self._order.partitions) > 1
+        if live and self._skip_idle is not None and current is not None and others:
             since = self._waits.setdefault(current, now)
-            if now >= since + self._skip_idle and len(self._order.partitions) > 1:
+            if now >= since + self._skip_idle:
                 self._decide("leave", current)
                 return False
             until = min(until, since + self._skip_idle)
@@ -924,8 +941,11 @@ class StreamSource:
         return {
             **({"decisions_crc32": self._journal.checksum(self._decided)} if self._decided else {}),
             **({"decisions_added": added} if added else {}),
-            **({"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}),
+            **self._ahead_fields(),
         }
+
+    def _ahead_fields(self) -> dict[str, Any]:
+        return {"decisions_ahead": [list(each) for each in self._ahead]} if self._ahead else {}
 
     def _marks(self) -> dict[str, int] | None:
         if self._dead_letters is None or self._fetcher is None:

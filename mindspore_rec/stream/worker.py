@@ -19,7 +19,7 @@ from mindspore_rec.checks import check_number
 from mindspore_rec.stream.channel import DataSender
 from mindspore_rec.stream.dataset import StreamingDataset
 from mindspore_rec.stream.interrupt import Interruption
-from mindspore_rec.stream.read_watch import ReadGivenUpError, waiting
+from mindspore_rec.stream.read_watch import ReadGivenUpError, ReadLaterError, waiting
 from mindspore_rec.sync import sync
 
 __all__ = ["FeatureWorker"]
@@ -235,19 +235,28 @@ class FeatureWorker:
         return sent
 
     def _work(self, interruption: Interruption) -> int:
+        source = self._dataset.source
+        saved = time.monotonic()
+
         def look() -> None:
             if interruption.requested:
                 raise ReadGivenUpError
             self._check_owner()
+            may_save = self._then is None and time.monotonic() >= saved + self._save_seconds
+            if may_save and source.partitions_wait:
+                raise ReadLaterError
 
         sent = 0
-        saved = time.monotonic()
         while not interruption.requested:
             try:
                 with waiting(look):
                     batch = next(self._dataset)
             except (StopIteration, ReadGivenUpError):
                 break
+            except ReadLaterError:  # nothing else comes but in partitions that the state must have
+                self.save()
+                saved = time.monotonic()
+                continue
             self._sender.send(dict(zip(self._dataset.column_names, batch, strict=True)))
             self._sent = (self._dataset.batches, self._sender.next)
             sent += 1

@@ -120,10 +120,23 @@ def test_changes_outside_of_steps_are_saved(begin: Callable[[], Life]) -> None:
     assert begin().contents() == {**want, "limits": None}
 
 
+class AtAnHour(Callback):
+    """Sets the event time before each step."""
+
+    def __init__(self, life: Life) -> None:
+        super().__init__()
+        self.life = life
+
+    def on_train_step_begin(self, run_context: Any) -> None:
+        self.life.table.set_event_time(3600)
+
+
+@pytest.mark.parametrize("timed", [False, True])
 def test_a_training_without_a_step_or_a_change_saves_nothing(
-    begin: Callable[[], Life], tmp_path: Path
+    begin: Callable[[], Life], tmp_path: Path, timed: bool
 ) -> None:
-    begin().train()
+    life = begin()
+    life.train(*([AtAnHour(life)] if timed else []))
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
     for _ in range(2):
         life = begin()

@@ -236,7 +236,7 @@ FOUND: dict[Callable[[], list[Replaced]], dict[str, Any]] = {
     journal_name_not_synced: {
         "death": 0.004, "most_deaths": 3, "power": 1.0, "error": 0.0, "by_time": True,
     },
-    merge_fails_the_training: {**_MANY_ERRORS, "delta_every": 1},
+    merge_fails_the_training: {**_MANY_ERRORS, "delta_every": 1, "endless": False},
     removed_while_it_starts: {"answers": 1, "every": 2, "delta_every": 1, "keep": 1, "steps": 10},
 }  # fmt: skip
 

@@ -10,8 +10,9 @@ steps. So a row says which events it has seen, and any two rows whether they are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import mindspore as ms
@@ -39,6 +40,7 @@ __all__ = [
     "SCHEMA",
     "Event",
     "Opener",
+    "ReadAhead",
     "Rows",
     "State",
     "Tier",
@@ -67,20 +69,26 @@ class Rows:
         rows: values by key.
         seen: step and watermark when each of them was last looked up.
         watermark: latest time of an event.
+        steps: number of training steps.
     """
 
     rows: State = field(default_factory=dict)
     seen: dict[int, tuple[int, int]] = field(default_factory=dict)
     watermark: int = 0
+    steps: int = 0
 
-    def after(self, events: Sequence[Event], step: int, limits: tuple[int, int]) -> Rows:
+    def without(self, key: int) -> Rows:
+        """Return the rows without one."""
+        return replace(self, rows={each: row for each, row in self.rows.items() if each != key})
+
+    def after(self, events: Sequence[Event], limits: tuple[int, int]) -> Rows:
         """Return the rows after one more step, where a row is gone at an age of these limits.
 
         Args:
             events: of the step.
-            step: its number, from 1.
             limits: steps and seconds; -1 for none.
         """
+        step = self.steps + 1
         watermark = max(self.watermark, *(time for *_, time in events))
         before = self._young(step - 1, watermark, limits)
         rows, seen = dict(before.rows), dict(before.seen)
@@ -91,7 +99,7 @@ class Rows:
         for _, key, gone, _ in events:
             if gone:
                 rows.pop(key, None)
-        return Rows(rows, seen)._young(step, watermark, limits)
+        return Rows(rows, seen, steps=step)._young(step, watermark, limits)
 
     def _young(self, step: int, watermark: int, limits: tuple[int, int]) -> Rows:
         def old(key: int) -> bool:
@@ -100,7 +108,7 @@ class Rows:
             return any(0 <= limit <= age for age, limit in zip(ages, limits, strict=True))
 
         rows = {key: row for key, row in self.rows.items() if not old(key)}
-        return Rows(rows, self.seen, watermark)
+        return Rows(rows, self.seen, watermark, self.steps)
 
 
 def _eviction(limits: tuple[int, int]) -> Eviction | None:
@@ -201,6 +209,34 @@ class _Call:
 
     def __call__(self, train: bool, *batch: np.ndarray) -> Tensor:
         return self._step(*batch)
+
+
+class ReadAhead:
+    """Stands for a table whose rows are prefetched: batches are read ahead, and nothing else.
+
+    Args:
+        batches: how many.
+    """
+
+    name = "simulation.ahead"
+
+    def __init__(self, batches: int) -> None:
+        self.cache = SimpleNamespace(prefetch=batches)
+
+    def prefetch(self, ids: np.ndarray) -> int:
+        """Return the number of a prefetch."""
+        return 0
+
+    def wait_for_prefetch(self, number: int) -> None:
+        """Do nothing."""
+
+    def end_prefetch(self, number: int) -> None:
+        """Do nothing."""
+
+    @classmethod
+    def ids(cls, *columns: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the ids of a batch."""
+        return {cls.name: columns[0]}
 
 
 @cache

@@ -8,7 +8,7 @@ each decided by a seed:
 
 The first seed that breaks a promise ends it: what was found is printed, and the whole trace, which
 is the same whenever that seed is run. `world.py` and `worker_world.py` say what is real and what is
-not.
+not, `record.py` what must be true.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ class Process:
 
     Attributes:
         dying: whether it was killed.
+        asked: whether it was asked to end.
         tasks: its threads that have not ended.
         failure: the first exception that ended one of them, or None.
         faults: errors that it was given by files.
@@ -51,7 +52,7 @@ class Process:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.dying = False
+        self.dying = self.asked = False
         self.tasks: set[Task] = set()
         self.failure: BaseException | None = None
         self.faults: list[BaseException] = []

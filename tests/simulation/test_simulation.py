@@ -12,7 +12,7 @@ from tests.nightly import NIGHTLY
 from tests.simulation.run import first_finding
 from tests.simulation.world import simulate
 
-SCHEDULES = 2000
+SCHEDULES = 1600
 PARTS = 4  # for processes of pytest-xdist
 NIGHTLY_SECONDS = 900.0
 
@@ -29,7 +29,10 @@ def test_schedules_keep_all_promises(part: int) -> None:
     counts = Counter[str]()
     _check(counts, range(part * SCHEDULES // PARTS, (part + 1) * SCHEDULES // PARTS))
     # Each kind of trouble was among them.
-    least = {"kills": 50, "power": 50, "errors": 250, "restores": 150, "switches": 50_000}
+    least = {
+        "kills": 50, "power": 50, "errors": 250, "restores": 150, "switches": 50_000, "grown": 20,
+        "anew": 5, "quiet": 50, "erased": 50, "asked": 3,
+    }  # fmt: skip
     assert all(counts[name] >= most for name, most in least.items()), counts
 
 

@@ -12,6 +12,7 @@ import pytest
 from mindspore_rec.checkpoint import CheckpointError
 from tests.simulation.defects import FOUND, PLANTED, failed_delta_stays, with_defect
 from tests.simulation.run import first_finding
+from tests.simulation.stream_defects import STREAM_DEFECTS
 from tests.simulation.world import World
 
 MOST = 400  # schedules; the slowest takes about 40
@@ -19,7 +20,10 @@ MOST = 400  # schedules; the slowest takes about 40
 
 @pytest.mark.parametrize(
     ("defect", "settings"),
-    [pytest.param(*each, id=each[0].__name__) for each in {**PLANTED, **FOUND}.items()],
+    [
+        pytest.param(*each, id=each[0].__name__)
+        for each in {**PLANTED, **FOUND, **STREAM_DEFECTS}.items()
+    ],
 )
 def test_defects_are_found(defect: Callable[[], Any], settings: dict[str, Any]) -> None:
     with with_defect(defect):
@@ -28,11 +32,15 @@ def test_defects_are_found(defect: Callable[[], Any], settings: dict[str, Any]) 
     assert found.finding is not None
     assert not found.finding.startswith("AssertionError")  # which would be the simulation's own
     assert found.trace
+    print(f"seed {found.seed}: {found.finding}")
 
 
 def _delta_that_cannot_be_taken_back(step: int) -> World:
     """Return a schedule where the name of a delta is not synced, and cannot be changed back."""
-    quiet = {"death": 0.0, "steps": 7, "delta_every": 1, "by_clock": False, "by_time": False}
+    quiet = {
+        "death": 0.0, "steps": 7, "delta_every": 1, "by_clock": False, "by_time": False,
+        "delta_by_clock": False, "endless": False, "made_anew": False, "erases": 0, "ask": 0.0,
+    }  # fmt: skip
     world = World(1, False, quiet)
     renamed = [False]
     name = f"{step:012d}.delta"

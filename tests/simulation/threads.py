@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.simulation.scheduler import Died, Scheduler, Task, current_task
 
-__all__ = ["Local", "Pool", "Threading"]
+__all__ = ["Asked", "Local", "Pool", "Threading"]
 
 
 class Lock:
@@ -196,6 +196,35 @@ class Thread:
     def is_alive(self) -> bool:
         """Return whether it has begun and not ended."""
         return self.task is not None and not self.task.ended
+
+
+class Asked:
+    """Stands for an `Interruption`: the world asks a process to end, by its attribute `asked`."""
+
+    waiting = False
+
+    def __init__(self, work: str = "") -> None:
+        task = current_task()
+        assert task is not None
+        self._process = task.process
+
+    @property
+    def requested(self) -> bool:
+        """Whether it was asked."""
+        return self._process.asked
+
+    @requested.setter
+    def requested(self, asked: bool) -> None:
+        self._process.asked = asked
+
+    def restore(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> Asked:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
 
 class Local:

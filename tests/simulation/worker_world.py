@@ -2,11 +2,11 @@
 """Feature workers of one name and one state, whom a seed schedules, stops, kills and starts again.
 
 The workers are `FeatureWorker` over a `StreamSource`, the trainer's side a `DataReceiver` that is
-closed now and then and goes on from its state. Each life of a worker has settings of its own:
-`batch_size`, `turn_messages`, `message_rows`, `max_wait_seconds`, `skip_idle_seconds`, a journal of
-its own or none. In some schedules the file system loses locks: then a worker that was stopped comes
-back beside the one that was started in its place. Messages reach the channel late, also those of a
-worker that is dead by then.
+closed now and then and goes on from its state. The raw topic may get partitions. Each life of a
+worker has settings of its own: `batch_size`, `turn_messages`, `message_rows`, `max_wait_seconds`,
+`skip_idle_seconds`, a journal of its own or none. In some schedules the file system loses locks:
+then a worker that was stopped comes back beside the one that was started in its place. Messages
+reach the channel late, also those of a worker that is dead by then.
 
 Files and threads are replaced as in `world.py`; topics are in memory. Not covered: Kafka's client.
 """
@@ -40,6 +40,7 @@ from mindspore_rec.stream import (
 from mindspore_rec.stream.claims import ReplacedError
 from mindspore_rec.stream.client import Headers
 from tests.simulation.disk import Disk, FileLock
+from tests.simulation.record import FindingError
 from tests.simulation.scheduler import (
     TICK,
     Died,
@@ -49,7 +50,8 @@ from tests.simulation.scheduler import (
     current_task,
     explained,
 )
-from tests.simulation.world import ROOT, FindingError, Outcome, installed
+from tests.simulation.threads import Asked
+from tests.simulation.world import ROOT, Outcome, installed
 
 __all__ = ["simulate_workers"]
 
@@ -80,6 +82,7 @@ class _Settings:
         self.error = chance.choice((0.0, 0.0, 0.01))  # of an operation on a file
         self.late = chance.choice((0.0, 0.2, 0.6))  # that a message waits on its way
         self.save_seconds = TICK * chance.choice((0, 100, 1000, 100_000))
+        self.grows = chance.choice((0, 0, 1, 2))  # partitions that the raw topic gets
 
 
 class _Wire(MemoryTopic):
@@ -158,26 +161,6 @@ class _Places:
         self._rows = state["rows"]
 
 
-class _Asked:
-    """Stands for `Interruption`: the world asks a process to end."""
-
-    def __init__(self, work: str) -> None:
-        task = current_task()
-        assert task is not None
-        self._process: Any = task.process
-
-    @property
-    def requested(self) -> bool:
-        """Whether it was asked."""
-        return getattr(self._process, "asked", False)
-
-    def __enter__(self) -> _Asked:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-
 class World:
     """One schedule.
 
@@ -200,7 +183,7 @@ class World:
         self.disk.fails = self._fails
         self.counts = dict.fromkeys(
             ("lives", "kills", "power", "stops", "ends", "errors", "replaced", "refused",
-             "received", "yields"), 0,
+             "received", "grown", "yields"), 0,
         )  # fmt: skip
         self.producers: list[_LateProducer] = []
         self._own = Process("world")
@@ -238,7 +221,7 @@ class World:
         alive = [process for process in self._workers if process.tasks]
         if not alive:
             return
-        process: Any = self.chance.choice(alive)
+        process = self.chance.choice(alive)
         chance, settings = self.chance.random(), self.settings
         if chance < settings.kill:
             self._kill(process)
@@ -278,13 +261,16 @@ class World:
 
     def _produce(self, raw: MemoryTopic) -> None:
         chance = random.Random(f"events {self.seed}")
+        partitions, grows = self.settings.partitions, self.settings.grows
         for message in range(self.settings.messages):
+            if grows and chance.random() < 0.1:
+                raw.add_partitions()
+                self.counts["grown"] += 1
+                partitions, grows = partitions + 1, grows - 1
             rows = chance.randint(1, 3)
             numbers = range(self.sent, self.sent + rows)
             self.sent += rows
-            raw.append(
-                pack(pa.table({"number": list(numbers)})), message % self.settings.partitions
-            )
+            raw.append(pack(pa.table({"number": list(numbers)})), message % partitions)
             if chance.random() < 0.3:
                 self.scheduler.block("produce nothing", chance.random() * 1000 * TICK)
 
@@ -339,7 +325,7 @@ class World:
         }
         if self.settings.by_time or last:
             source["max_wait_seconds"] = TICK * chance.choice((50, 500))
-            if self.settings.partitions > 1:
+            if self.settings.partitions + self.settings.grows > 1:
                 source["skip_idle_seconds"] = TICK * chance.choice((100, 1000))
         # All lives have one journal: decisions in several would be of several streams.
         journal = random.Random(f"journal {self.seed}").random() < 0.5
@@ -399,7 +385,7 @@ class World:
         scheduler.block("wait for what may come twice", 40_000 * TICK)
         self._look()
         assert last is not None
-        last.asked = True  # type: ignore[attr-defined]
+        last.asked = True
         self._ended = True
         while self._works(last):
             scheduler.block("wait for the last worker", 100 * TICK)
@@ -478,7 +464,7 @@ def _replaced(world: World) -> Any:
     with ExitStack() as stack:
         lock: Callable[[Any], FileLock] = lambda path: kind(world.disk, path)  # noqa: E731
         stack.enter_context(mock.patch.object(worker, "FileLock", lock))
-        stack.enter_context(mock.patch.object(worker, "Interruption", _Asked))
+        stack.enter_context(mock.patch.object(worker, "Interruption", Asked))
         yield
 
 

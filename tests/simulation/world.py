@@ -5,10 +5,17 @@ The trainer is `RecModel.online_train` on a `StreamingDataset` with a `RecCheckp
 a `Predictor` with its thread; what is theirs alone is replaced:
 
 * the train step, and the network of an answer, are functions without a graph (`model.py`);
+* intervals between looks at a topic, and after a failed delta, are shorter;
 * `threading`, `time` and the pool of `checkpoint/worker.py` are those of `threads.py`, where the
   seed chooses who runs; `os`, `open` and Arrow's files those of `disk.py`, where it chooses what
   fails; the native lock of a directory is one of these files;
-* the topic is a `MemoryTopic` that outlives everybody.
+* the topic is in memory, and outlives everybody (`topic.py`).
+
+Things happen to the topic, too: in some schedules it gets partitions, or is deleted and made anew;
+then the run must refuse to go on, and another one begins. A trainer ends after a number of steps,
+or goes on until it is asked to end; then nothing comes for a while, in which batches that were read
+ahead must be trained, and what is due be saved. Lives may have batches of their own, and erase a
+row before they train, or without a step. `record.py` says what all this must lead to.
 
 The table has a tier below host memory in some schedules, whose reads may fail; rows are evicted by
 age in steps, in event time or both, or not.
@@ -34,7 +41,7 @@ import time
 import traceback
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -42,36 +49,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from mindspore.train import Callback
 
 from mindspore_rec import RecCheckpoint
+from mindspore_rec.checkpoint import CheckpointError
 from mindspore_rec.checkpoint.__main__ import _verify as verify_command
 from mindspore_rec.checkpoint.chain import entries, parse_entry_name
 from mindspore_rec.serving.following.predictor import Predictor
 from mindspore_rec.stream import (
     ArrowFormat,
     Journal,
-    MemoryTopic,
     StopWhen,
     StreamingDataset,
     StreamSource,
-    pack,
     read_watch,
 )
 from tests.simulation.contents import batches_of, parsed
 from tests.simulation.disk import Disk, FileLock, make_directories
 from tests.simulation.model import (
-    KEYS,
     MARK,
     SCHEMA,
     Event,
     Opener,
-    Rows,
-    State,
+    ReadAhead,
     Tier,
     answered,
     trained,
 )
+from tests.simulation.record import FindingError, Record
 from tests.simulation.scheduler import (
     TICK,
     Clock,
@@ -82,18 +87,20 @@ from tests.simulation.scheduler import (
     current_task,
     explained,
 )
-from tests.simulation.threads import Local, Pool, Threading
+from tests.simulation.settings import Settings
+from tests.simulation.threads import Asked, Local, Pool, Threading
+from tests.simulation.topic import Producer, Topic
 
-__all__ = ["ROOT", "FindingError", "Outcome", "installed", "simulate"]
+__all__ = ["ROOT", "Outcome", "installed", "simulate"]
 
 logger = logging.getLogger("mindspore_rec")
 
 _OF_THE_TIER = "the tier cannot be read"
+_IDLE = 5000 * TICK  # seconds after which a stream ends
+_LOOK = 300 * TICK  # between two looks for new partitions
+_RETRY = 5000 * TICK  # after a failed delta, while the stream is quiet
+_PATIENCE = 1.5  # seconds in which whatever is due has come, while nothing fails
 ROOT = Path("/simulation")  # of the disk, which the system does not see
-
-
-class FindingError(AssertionError):
-    """A promise that was not kept."""
 
 
 @dataclass
@@ -114,39 +121,6 @@ class Outcome:
     counts: dict[str, int] = field(default_factory=dict)
 
 
-class _Settings:
-    """Settings of a schedule, drawn by its seed before anything runs."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self.batch = chance.randint(2, 4)
-        self.partitions = chance.randint(1, 2)
-        self.by_time = chance.random() < 0.3  # batches depend on when messages come
-        self.steps = chance.randint(2, 7)
-        self.every = chance.randint(2, 3)
-        self.delta_every = chance.choice((1, 1, 2, 3))
-        self.by_clock = chance.random() < 0.2
-        self.keep = chance.randint(1, 2)
-        self.quiet_steps = self.every + chance.randint(0, 1)
-        self.death = chance.choice((0.0, 0.0005, 0.002, 0.01))
-        self.power = chance.choice((0.2, 0.5, 0.8))  # of the deaths, those of everybody
-        self.error = chance.choice((0.0, 0.002, 0.01, 0.02))
-        self.full_disk = chance.random() < 0.15
-        self.forgets_order = chance.random() < 0.3
-        self.most_deaths = chance.randint(1, 5)
-        self.most_errors = chance.randint(1, 8)
-        # Answers after which the predictor is closed and another one starts.
-        self.answers = chance.choice((3, 10, 1000, 1000))
-        self.poll_seconds = TICK * chance.choice((50, 200, 1000))
-        self.tiered = chance.random() < 0.4  # rows below host memory
-        self.idle_steps = chance.choice((-1, -1, 2, 3))  # after which a row is evicted
-        self.idle_seconds = chance.choice((-1, -1, 3, 10))
-
-    @property
-    def limits(self) -> tuple[int, int]:
-        """Both limits of ages."""
-        return self.idle_steps, self.idle_seconds
-
-
 class World:
     """One schedule.
 
@@ -159,12 +133,12 @@ class World:
     def __init__(self, seed: int, keep_trace: bool, fixed: Mapping[str, Any] | None = None) -> None:
         self.seed = seed
         self.chance = random.Random(f"faults {seed}")
-        self.settings = _Settings(random.Random(f"settings {seed}"))
+        self.settings = Settings(seed)
         for name, value in (fixed or {}).items():
             assert hasattr(self.settings, name)
             setattr(self.settings, name, value)
         self.model = trained(self.settings.tiered)
-        self.scheduler = Scheduler(seed, keep_trace=keep_trace)
+        self.scheduler = Scheduler(seed, most_yields=100_000, keep_trace=keep_trace)
         self.scheduler.on_step = self._maybe_kill
         self.disk = Disk(ROOT, self.scheduler)
         self.disk.fails = self._fails
@@ -173,7 +147,7 @@ class World:
         self.finding: str | None = None
         self.counts = dict.fromkeys(
             ("yields", "switches", "operations", "errors", "kills", "power", "lives", "steps",
-             "answers", "restores"), 0,
+             "answers", "restores", "grown", "anew", "quiet", "erased", "asked"), 0,
         )  # fmt: skip
         self._quiet = False
         self._may_kill = self.settings.death > 0
@@ -183,15 +157,20 @@ class World:
         self._own = Process("world")
         self._trainer: Process | None = None
         self._follower: Process | None = None
-        # What was sent, trained and saved.
-        self.sent: list[Event] = []
-        self.states: dict[int, Rows] = {0: Rows()}
-        self.events: dict[int, list[Event]] = {}
-        self.step = 0
-        self.announced = -1
+        self._record = Record(self.settings, self.scheduler.note)
+        self._topic: Topic
+        self._producer: Producer
         self._quiet_from = 0  # steps trained when faults ended
-        self.target = 0  # steps after which the trainer ends
+        self._quiet_since = 0.0  # when they did
+        self.target = 0  # training steps after which the trainer ends
         self.answered = -1  # newest step of the follower's answers, in this life of it
+        self._began = 0.0  # of the trainer's life
+        self._changed = 0.0  # when something last happened to the trainer or the topic
+        self._erases = self.settings.erases
+        self._next: Record | None = None  # of the run that begins with the topic made anew
+        self._made_anew = -1.0  # when the topic was
+        self._runs = 1
+        self._read_until = 0.0  # when the trainer stopped reading
 
     # ---- faults
 
@@ -252,117 +231,115 @@ class World:
             self.scheduler.note("FAILS: read of a tier")
             raise error
 
-    # ---- the producer
-
-    def _produce(self, topic: MemoryTopic, steps: int, first_partition: int) -> None:
-        chance = random.Random(f"events {self.seed} {len(self.sent)}")
-        left = steps * self.settings.batch
-        partition = first_partition
-        # One event a message: then whole rounds of partitions are whole batches.
-        while left:
-            number, gone = len(self.sent) + 1, int(chance.random() < 0.15)
-            # Some events come late; now and then nothing happens for long.
-            late, pause = chance.randrange(8), 20 * int(chance.random() < 0.03)
-            seconds = 1000 + number + pause - late * int(chance.random() < 0.2)
-            event = (number, chance.randrange(KEYS), gone, seconds)
-            self.sent.append(event)
-            rows = pa.record_batch([pa.array([each]) for each in _columns(event)], schema=SCHEMA)
-            topic.append(pack(rows), partition)
-            partition = (partition + 1) % self.settings.partitions
-            left -= 1
-            if chance.random() < 0.2:
-                self.scheduler.block("produce nothing", chance.random() * 500 * TICK)
-
     # ---- the trainer
 
-    def _train(self, topic: MemoryTopic) -> None:
-        settings = self.settings
+    def _train(self, erases: bool) -> None:
+        """Live a trainer's life.
+
+        Args:
+            erases: whether it erases a row, and does nothing more.
+        """
+        settings, model = self.settings, self.model
         self.counts["lives"] += 1
-        model = self.model
+        chance = random.Random(f"life {self.seed} {self.counts['lives']}")
         Tier.on_read = staticmethod(self._on_tier)
         model.renew(settings.limits)
         model.on_step = self._stepped
-        options: dict[str, Any] = {}
-        if settings.by_time:
-            options = {
-                "skip_idle_seconds": 200 * TICK,
-                "max_wait_seconds": 500 * TICK,
-                "journal": Journal(self.run.parent / "journal"),
-                "stop": StopWhen(idle_seconds=5000 * TICK),
-            }
-        options["event_time"] = "time"
-        source = StreamSource(topic.client(3), ArrowFormat(SCHEMA), settings.batch, **options)
+        batch = chance.randint(1, 4) if settings.own_batches else settings.batch
+        client = self._topic.client(3)
+        source = StreamSource(client, ArrowFormat(SCHEMA), batch, **self._options(erases))
         stream = StreamingDataset(source)
+        checkpoint = self._checkpoint()
+        found = checkpoint.restore(model, stream)
+        self._restored(found, stream)
+        left = None
+        if not (settings.by_time or settings.endless or erases):
+            left = self.target - self._record.trained_steps
+            if left <= 0:
+                return
+        if erases or (settings.erases and chance.random() < 0.3):
+            self._erase(chance)
+        ends = _Ends(self._ends)
+        ids = ReadAhead.ids if settings.read_ahead else None
+        model.online_train(
+            stream, [ends, checkpoint], progress=False, max_steps=left, prefetch_ids=ids
+        )
+        source.close()
+        if source.stop_reason.startswith("idle") and self._next is None:
+            waiting = self._record.waiting(self._read_until - _IDLE)
+            if waiting:
+                raise FindingError(f"a stream ended as idle, and the topic has events {waiting}")
+
+    def _options(self, erases: bool) -> dict[str, Any]:
+        """Return the stream's options."""
+        settings = self.settings
+        options: dict[str, Any] = {"event_time": "time"}
+        if settings.by_time:
+            options |= {"skip_idle_seconds": 200 * TICK, "max_wait_seconds": 500 * TICK}
+            if settings.journal:
+                options["journal"] = Journal(self.run.parent / f"journal of {self.run.name}")
+            if not settings.endless:
+                options["stop"] = StopWhen(idle_seconds=_IDLE)
+        if erases:
+            options["stop"] = StopWhen(seconds=500 * TICK)
+        return options
+
+    def _checkpoint(self) -> RecCheckpoint:
+        settings = self.settings
         full: dict[str, Any] = (
             {"every_seconds": 1000 * TICK} if settings.by_clock else {"every_steps": settings.every}
         )
-        checkpoint = RecCheckpoint(
-            self.run,
-            **full,
-            keep=settings.keep,
-            delta_every_steps=settings.delta_every,
-            keep_digests=True,
-            announce=self._saved,
+        delta: dict[str, Any] = (
+            {"delta_every_seconds": 300 * TICK}
+            if settings.delta_by_clock
+            else {"delta_every_steps": settings.delta_every}
         )
-        found = checkpoint.restore(model, stream)
-        self._restored(found, stream)
-        left = self.target - self.step
-        if left <= 0 and not settings.by_time:
-            return
-        model.online_train(
-            stream,
-            checkpoint,
-            progress=False,
-            max_steps=None if settings.by_time else left,
+        return RecCheckpoint(
+            self.run, **full, **delta, keep=settings.keep, keep_digests=True, announce=self._saved
         )
-        source.close()
 
     def _restored(self, found: int | None, stream: StreamingDataset) -> None:
-        step = found or 0
-        self.scheduler.note(f"RESTORED step {found}")
+        self._changed = self.scheduler.now
         self.counts["restores"] += found is not None
-        model = self.model
-        if step < self.announced:
-            raise FindingError(f"step {self.announced} was saved, and step {step} was restored")
-        if step > self.step:
-            raise FindingError(f"step {step} was restored, and step {self.step} was trained last")
-        self._check("restored", step, model.state(), model.steps)
-        position = stream.source.state_dict()["order"]["offsets"]
-        trained_rows = sum(len(self.events[each]) for each in range(1, step + 1))
-        if sum(position.values()) != trained_rows:
-            raise FindingError(
-                f"after step {step} {trained_rows} events were trained, the place is {position}"
-            )
-        self.step = step
+        if self._next is not None and self._reads_anew(stream):
+            if found is not None:
+                raise FindingError("a topic made anew is read from the place in the one before")
+            self._record, self._next = self._next, None
+        model, offsets = self.model, stream.source.position
+        self._record.restored(found, model.state(), model.steps, offsets)
+
+    def _reads_anew(self, stream: StreamingDataset) -> bool:
+        """Return whether a life found the topic that was made anew."""
+        known = stream.source.state_dict().get("topic_id")
+        if known is None:
+            return self._began > self._made_anew
+        return known == self._topic.topic_id
+
+    def _erase(self, chance: random.Random) -> None:
+        rows = sorted(each for each in self.model.state() if each != MARK)
+        if rows:
+            self.counts["erased"] += 1
+            key = chance.choice(rows)
+            self.model.table.erase_rows(np.array([key]))
+            self._record.erased(key)
 
     def _stepped(self, events: list[Event]) -> None:
-        self.step += 1
         self.counts["steps"] += 1
-        step = self.step
-        self.scheduler.note(f"STEP {step}: events {[number for number, *_ in events]}")
-        if self.events.get(step, events) != events:
-            raise FindingError(
-                f"step {step} had the events {self.events[step]} before a restart, and now {events}"
-            )
-        self.events[step] = events
-        self.states[step] = self.states[step - 1].after(events, step, self.settings.limits)
-        model = self.model
-        self._check("trained", step, model.state(), model.steps)
+        self._changed = self.scheduler.now
+        record, model = self._record, self.model
+        record.stepped(events)
+        record.check("trained", record.step, model.state(), model.steps)
+        if self._next is not None and self.scheduler.now > self._made_anew + _PATIENCE:
+            late = [number for number, *_ in events if number >= self._next.first]
+            if late:
+                raise FindingError(f"events {late} of the topic made anew were trained")
+
+    def _ends(self) -> None:
+        self._read_until = self.scheduler.now
+        self._record.ends()
 
     def _saved(self, message: dict[str, Any]) -> None:
-        self.scheduler.note(f"SAVED step {message['step']}, {message['kind']}")
-        self.announced = max(self.announced, message["step"])
-
-    def _check(self, what: str, step: int, state: State, steps: int) -> None:
-        if step not in self.states:
-            raise FindingError(f"{what} is a state of step {step}, which nobody trained")
-        want = self.states[step].rows
-        if state != want or steps != step:
-            marks = state.get(MARK, (0.0,))[0]
-            raise FindingError(
-                f"{what} as of step {step}: rows of {marks:g} steps, dense parameters of {steps} "
-                f"steps; {state}, and the events lead to {want}"
-            )
+        self._record.saved(message["step"], message["kind"])
 
     # ---- the predictor
 
@@ -376,7 +353,7 @@ class World:
             outputs, version = predictor.predict_versioned(np.zeros(1, np.int64))
             state, steps = answered(outputs)
             self.counts["answers"] += 1
-            self._check("answered", version, state, steps)
+            self._record.check("answered", version, state, steps)
             if version < newest:
                 raise FindingError(f"answered by step {version} after step {newest}")
             if version > newest:
@@ -398,48 +375,147 @@ class World:
 
     # ---- the whole
 
-    _ended = False
+    _ended = _erasing = False
 
     def _live(self) -> None:
-        settings = self.settings
-        topic = MemoryTopic(settings.partitions)
-        self.target = settings.steps
-        self.scheduler.start(self._own, "producer", lambda: self._produce(topic, settings.steps, 0))
-        self._until_trained(topic)
-        self.scheduler.note("QUIET from here on")
+        settings, scheduler = self.settings, self.scheduler
+        self._topic = Topic(settings.partitions)
+        self._producer = Producer(self._topic, settings, self.seed, scheduler)
+        self._send(settings.steps)
+        self._until_trained()
+        scheduler.note("QUIET from here on")
         self._quiet, self._may_kill = True, False
-        first = len(self.sent) % settings.partitions
-        self._quiet_from = self.step
-        self.target += settings.quiet_steps
-        self.scheduler.start(
-            self._own, "producer", lambda: self._produce(topic, settings.quiet_steps, first)
-        )
-        self._until_trained(topic)
-        patience = self.scheduler.now + 10.0
-        while self.answered != self.step:
-            self._watch(topic, with_trainer=False)
-            if self.scheduler.now > patience:
+        self._quiet_since = scheduler.now
+        self._wait_in_silence()
+        self._quiet_from = self._record.step
+        self._send(settings.quiet_steps)
+        self._until_trained()
+        self._wait_in_silence()
+        self._end_trainer()
+        patience = scheduler.now + 10.0
+        while self.answered != self._record.step:
+            self._watch(with_trainer=False)
+            if scheduler.now > patience:
                 raise FindingError(
-                    f"the predictor is at step {self.answered}, the run at {self.step}"
+                    f"the predictor is at step {self.answered}, the run at {self._record.step}"
                 )
-            self.scheduler.block("wait for the predictor", 0.01)
+            scheduler.block("wait for the predictor", 0.01)
         self._ended = True
         while self._follower is not None and self._follower.tasks:
-            self.scheduler.block("wait for the predictor's end", 0.01)
+            scheduler.block("wait for the predictor's end", 0.01)
         self._raise_failure(self._follower)
         self._judge_end()
 
-    def _everything_trained(self) -> bool:
-        total = self.target * self.settings.batch
-        done = sum(len(self.events[each]) for each in range(1, self.step + 1))
-        return len(self.sent) == total and done == total
+    def _send(self, steps: int) -> None:
+        """Have the producer send the events of so many further steps."""
+        self.target += steps
+        self._begin_producer(self._record, steps)
 
-    def _until_trained(self, topic: MemoryTopic) -> None:
-        while self._trainer is not None or not self._everything_trained():
-            self._watch(topic, with_trainer=not self._everything_trained())
+    def _begin_producer(self, record: Record, steps: int) -> None:
+        self._changed = self.scheduler.now
+        work = lambda: self._producer.produce(record, steps, self._note_change)  # noqa: E731
+        self.scheduler.start(self._own, "producer", work)
+
+    def _note_change(self) -> None:
+        self._changed = self.scheduler.now
+
+    def _everything_trained(self) -> bool:
+        record, total = self._record, self.target * self.settings.batch
+        return self._next is None and len(record.sent) == len(record.trained) == total
+
+    def _until_trained(self) -> None:
+        """Wait until all events are trained; the trainer ends then, unless it is endless."""
+        while not self._everything_trained() or self._is_to_end():
+            self._watch(with_trainer=not self._everything_trained())
+            self._maybe_make_anew()
+            if self._erases and self._everything_trained():
+                self._begin_erasing()
+            if self._is_silent() and self.scheduler.now > self._changed + _PATIENCE:
+                waiting = self._record.waiting(self._changed)
+                raise FindingError(f"nothing else comes, and events {waiting} are not trained")
+            self._judge_refusal()
             self.scheduler.block("watch", 50 * TICK)
 
-    def _watch(self, topic: MemoryTopic, with_trainer: bool) -> None:
+    def _begin_erasing(self) -> None:
+        """Have a trainer erase a row and do nothing more, when the one before has ended."""
+        if self._trainer is not None:
+            self._trainer.asked = True
+        elif not self._power:
+            self._erases -= 1
+            self._begin_trainer(erases=True)
+
+    def _is_to_end(self) -> bool:
+        ends = not self.settings.endless or self._erasing
+        return bool(self._erases) or (self._trainer is not None and ends)
+
+    def _is_silent(self) -> bool:
+        """Return whether an endless trainer works, and only it."""
+        return self.settings.endless and self._alive(self._trainer) and not self._sends()
+
+    def _sends(self) -> bool:
+        """Return whether the producer is at work."""
+        return any(task.name == "world/producer" for task in self._own.tasks)
+
+    def _wait_in_silence(self) -> None:
+        """Let an endless trainer wait for long, and judge what is saved then."""
+        if not self.settings.endless:
+            return
+        if self._trainer is None:
+            self._begin_trainer()
+        self.counts["quiet"] += 1
+        until = self.scheduler.now + _PATIENCE
+        while self.scheduler.now < until:
+            self._watch(with_trainer=True)
+            self.scheduler.block("wait in silence", 200 * TICK)
+        self._record.judge_quiet()
+
+    def _end_trainer(self) -> None:
+        """Ask an endless trainer to end."""
+        while self._trainer is not None:
+            self._trainer.asked = True
+            self._watch(with_trainer=False)
+            self.scheduler.block("wait for the trainer", 50 * TICK)
+
+    # ---- a topic made anew
+
+    def _maybe_make_anew(self) -> None:
+        settings = self.settings
+        if not settings.made_anew or self._quiet or self.chance.random() > 0.02:
+            return
+        settings.made_anew = False
+        self._producer.stopped = True
+        while self._sends():
+            self.scheduler.block("wait for the producer", TICK)
+        self.scheduler.note("THE TOPIC is made anew")
+        self.counts["anew"] += 1
+        self._topic.make_anew()
+        self._made_anew = self._changed = self.scheduler.now
+        self._producer.begin_anew()
+        self._next = Record(settings, self.scheduler.note, self._record.next_number)
+        self._begin_producer(self._next, settings.steps)
+
+    def _judge_refusal(self) -> None:
+        """Judge whether a trainer has noticed that its topic was made anew."""
+        late = self.scheduler.now > self._made_anew + _PATIENCE
+        if self._next is not None and self._trainer is not None and late:
+            if self._began <= self._made_anew and self._alive(self._trainer):
+                raise FindingError("the topic was made anew, and its trainer goes on")
+
+    def _begin_another_run(self) -> None:
+        """Begin a run in another directory, after a trainer has refused to go on."""
+        assert self._next is not None
+        follower = self._follower
+        if follower is not None:
+            self.scheduler.kill(follower)
+            while follower.tasks:
+                self.scheduler.block("wait for the predictor's end", TICK)
+            self._raise_failure(follower)
+            self._follower = None
+        self._record, self._next = self._next, None
+        self._runs += 1
+        self.run = ROOT / f"run {self._runs}"
+
+    def _watch(self, with_trainer: bool) -> None:
         """Start what is not there, after a look at why it has ended."""
         if self._power and not self._alive(self._trainer) and not self._alive(self._follower):
             self._power = False
@@ -448,8 +524,11 @@ class World:
             return
         trainer, follower = self._trainer, self._follower
         if trainer is not None and (not self._alive(trainer) or self._main_ended(trainer)):
-            self._end_process(trainer)
-            self._trainer = None
+            self._end_trainers_life(trainer)
+        elif trainer is not None and self.chance.random() < self.settings.ask * (not self._quiet):
+            self.scheduler.note("ASKED to end")
+            self.counts["asked"] += 1
+            trainer.asked = True
         if (
             follower is not None
             and not self._ended
@@ -462,9 +541,31 @@ class World:
             self._follower = Process("predictor")
             self.scheduler.start(self._follower, "main", self._follow)
         if with_trainer and self._trainer is None and not self._power:
-            self._trainer = Process("trainer")
-            process = self._trainer
-            self.scheduler.start(process, "main", lambda: self._train(topic))
+            self._begin_trainer()
+
+    def _begin_trainer(self, erases: bool = False) -> None:
+        self._trainer = Process("trainer")
+        self._began = self._changed = self.scheduler.now
+        self._erasing = erases
+        self.scheduler.start(self._trainer, "main", lambda: self._train(erases))
+
+    def _end_trainers_life(self, trainer: Process) -> None:
+        killed = trainer.dying
+        self._end_process(trainer)
+        self._trainer = None
+        self._changed = self.scheduler.now
+        if trainer.failure is None and not killed:
+            self._record.ended()
+        if self._has_refused(trainer.failure) and self._next is not None:
+            self._begin_another_run()
+
+    def _has_refused(self, error: BaseException | None) -> bool:
+        """Return whether a trainer ended as it must when its topic is made anew."""
+        may = self._next is not None or self._began <= self._made_anew
+        # Raised by the stream, or by `restore`, which says whose state cannot be loaded.
+        kinds = (LookupError, CheckpointError)
+        texts = ("was deleted and made anew", "another topic of the same name")
+        return may and isinstance(error, kinds) and any(each in str(error) for each in texts)
 
     def _deaths_of_power(self) -> None:
         self.counts["power"] += 1
@@ -495,27 +596,35 @@ class World:
         if process is None or process.failure is None:
             return
         error = process.failure
+        if process.name == "trainer" and self._has_refused(error):
+            return
         if isinstance(error, FindingError) or not _of_a_fault(error, process):
             raise error
         raised = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
-        if "finish_merge" in raised and self.announced == self.step:
+        if "finish_merge" in raised and self._record.announced == self._record.step:
             raise FindingError(f"a training whose last state is saved ended by {error}") from error
 
     def _judge_end(self) -> None:
-        numbers = [n for step in range(1, self.step + 1) for n, *_ in self.events[step]]
-        if sorted(numbers) != list(range(1, len(self.sent) + 1)):
-            raise FindingError(f"events were trained {sorted(numbers)}, of 1 to {len(self.sent)}")
+        self._record.judge_events()
         names = sorted(os.listdir(self.run))
-        left = [name for name in names if parse_entry_name(name) is None and name != ".lock"]
-        if left:
+        parsed_names = {name: parse_entry_name(name) for name in names if name != ".lock"}
+        left = [name for name, entry in parsed_names.items() if entry is None]
+        if left and self._began > self._quiet_since:  # a life removes what those before it left
             raise FindingError(f"nobody removes {left}")
-        found = sorted(parse_entry_name(name) or (0, "") for name in names if name != ".lock")
+        found = sorted(entry for entry in parsed_names.values() if entry is not None)
         fulls = [each for each in found if each[1] == "full"]
-        # By the clock, none may have been due since the last fault, which may have kept old ones.
-        none_due = self.settings.by_clock and max(fulls)[0] <= self._quiet_from
+        # None may have been due since the last fault, which may have kept old ones.
+        none_due = max(fulls)[0] <= self._quiet_from and (
+            self.settings.by_clock or not self._has_full_due()
+        )
         kept = len(fulls) <= self.settings.keep and found[0] == fulls[0]
-        if found[-1][0] != self.step or not (kept or none_due):
+        if found[-1][0] != self._record.step or not (kept or none_due):
             raise FindingError(f"keep is {self.settings.keep}, and there are {names}")
+
+    def _has_full_due(self) -> bool:
+        """Return whether a step since the last fault was to be a full checkpoint."""
+        later = range(self._quiet_from + 1, self._record.step + 1)
+        return any(each % self.settings.every == 0 for each in later)
 
     def live(self) -> None:
         """Run the schedule.
@@ -523,7 +632,7 @@ class World:
         Raises:
             Exception: what was found.
         """
-        with installed(self):
+        with installed(self, self._replaced()):
             self.scheduler.run(self._own, self._main)
             if self._own.failure is not None:
                 raise self._own.failure
@@ -532,6 +641,16 @@ class World:
                 code = verify_command(entries(self.run))
         if code != 0:
             raise FindingError(f"verify finds a bad checkpoint in the end: {said.getvalue()}")
+
+    def _replaced(self) -> list[tuple[str, str, Any]]:
+        ahead = self.settings.read_ahead
+        return [
+            ("train.rec_model", "Interruption", Asked),
+            ("train.prefetch", "_arrays", list),
+            ("train.prefetch", "prefetched_tables", lambda _: [ReadAhead(ahead)] if ahead else []),
+            ("stream.topic_watch", "LOOK_SECONDS", _LOOK),
+            ("checkpoint.rec_checkpoint", "_RETRY_SECONDS", _RETRY),
+        ]
 
     def _main(self) -> None:
         try:
@@ -543,14 +662,10 @@ class World:
 
     def end(self) -> None:
         """Add up what happened."""
+        self.counts["grown"] = self._topic.partitions - self.settings.partitions
         self.counts["yields"] = self.scheduler.yields
         self.counts["switches"] = self.scheduler.switches
         self.counts["operations"] = self.disk.operations
-
-
-def _columns(event: Event) -> tuple[int, ...]:
-    number, key, gone, seconds = event
-    return key, number, gone, seconds, 0
 
 
 def _of_a_fault(error: BaseException, process: Process) -> bool:
@@ -566,6 +681,18 @@ def _of_a_fault(error: BaseException, process: Process) -> bool:
         return False
     # The native table raises an error of its own with the tier's text.
     return isinstance(error, OSError) or any(_OF_THE_TIER in str(each) for each in seen)
+
+
+class _Ends(Callback):
+    """Callback that tells that a training ends, before `RecCheckpoint` saves what is left."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def on_train_end(self, run_context: Any) -> None:
+        """Tell."""
+        self._tell()
 
 
 class _Lines(logging.Handler):
@@ -601,8 +728,13 @@ def _users(modules: int) -> list[Any]:
 
 
 @contextmanager
-def installed(world: Any) -> Iterator[None]:
-    """Put the simulated parts in the place of the real ones."""
+def installed(world: Any, more: Sequence[tuple[str, str, Any]] = ()) -> Iterator[None]:
+    """Put the simulated parts in the place of the real ones.
+
+    Args:
+        world: of the schedule.
+        more: further values, each by the module below `mindspore_rec` and the name there.
+    """
     scheduler, disk = world.scheduler, world.disk
     fake_threading, fake_time = Threading(scheduler), Clock(scheduler)
     numbers = random.Random(f"ids {world.seed}")
@@ -633,6 +765,7 @@ def installed(world: Any) -> Iterator[None]:
         (made["mindspore_rec.stream.journal"], "make_directories", make_directories),
         (made["mindspore_rec.serving.following.predictor"], "NetworkOpener", Opener),
     ]  # fmt: skip
+    replaced += [(made[f"mindspore_rec.{module}"], name, value) for module, name, value in more]
     with ExitStack() as stack:
         stack.callback(_put, [(owner, name, getattr(owner, name)) for owner, name, _ in replaced])
         _put(replaced)
