@@ -19,8 +19,10 @@ __all__ = ["FeatureWorkers"]
 class FeatureWorkers:
     """Two processes, of which one at a time works; they share a state, and a name.
 
-    Each life has a `batch_size`, a `message_rows` and a `max_wait_seconds` of its own. On a file
-    system that loses locks, a worker that is stopped comes back beside the one that has taken over.
+    Each life has a `batch_size`, a `message_rows`, a `max_wait_seconds` and a `skip_idle_seconds`
+    of its own. On a file system that loses locks, a worker that is stopped comes back beside the
+    one that has taken over. After one that refuses the topic, which was made anew, come others with
+    a state and a name of theirs.
 
     Args:
         script: serves the lives.
@@ -41,7 +43,8 @@ class FeatureWorkers:
         self._lives = [Lives(script, environment) for _ in range(2)]
         self._options, self._history = dict(options), history
         self._random = random.Random(f"feature workers {seed}")
-        self._replaced = 0
+        self._replaced = self._refused = 0
+        self._own: dict[str, Any] = {}
 
     def __enter__(self) -> FeatureWorkers:
         with contextlib.ExitStack() as stack:
@@ -58,15 +61,28 @@ class FeatureWorkers:
         """How many workers have come back and ended, for another one had taken over."""
         return self._replaced
 
-    def start(self, last: bool = False) -> dict[str, Any]:
-        """Begin a life; return what is its own. The last one waits for no full batch."""
-        own = {
+    def start(self, soon: bool = False) -> dict[str, Any]:
+        """Begin a life; return what is its own.
+
+        Args:
+            soon: whether it sends what there is without waiting for a full batch, or for a
+                partition that has nothing. Default: that is decided by chance.
+        """
+        self._own = {
             "batch": self._random.randint(5, 40),
             "message_rows": self._random.randint(2, 12),
-            "wait": 0.05 if last else self._random.choice((None, 0.05, 0.5)),
+            "wait": 0.05 if soon else self._random.choice((None, 0.05, 0.5)),
+            "skip_idle": 0.05 if soon else self._random.choice((None, 0.05, 0.5)),
         }
-        self._lives[0].begin({"role": "work", **self._options, **own})
-        return own
+        place = {"state": self._options["state"] + f".{self._refused}", "name": self._refused}
+        self._lives[0].begin({"role": "work", **self._options, **self._own, **place})
+        return self._own
+
+    def send_soon(self) -> None:
+        """Have a worker that sends what there is, however long nothing else comes."""
+        if None in self._own.values():
+            self.end()
+            self.start(soon=True)
 
     def kill(self) -> None:
         """End the life as a crash would."""
@@ -92,12 +108,17 @@ class FeatureWorkers:
         finally:
             self._lives[1].signal(signal.SIGCONT)
         code = self._lives[1].end()
-        if code != 0 or "replaced" not in self._lives[1].words:
+        if code != 0 or not {"replaced", "refused"} & {*self._lives[1].words}:
             self._history.add("ended", who="feature worker that came back", code=code)
         self._replaced += 1
 
-    def mend(self) -> None:
+    def mend(self, soon: bool = False) -> None:
         """Start a worker where the one that works has ended by itself, and note it."""
-        if self._lives[0].over:
-            self._history.add("ended", who="feature worker", code=self._lives[0].code)
-            self.start()
+        worker = self._lives[0]
+        if worker.over:
+            if worker.code == 0 and "refused" in worker.words:
+                self._history.add("topic refused")
+                self._refused += 1
+            else:
+                self._history.add("ended", who="feature worker", code=worker.code)
+            self.start(soon)

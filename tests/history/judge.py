@@ -199,9 +199,7 @@ def _quiet(records: list[Mapping[str, Any]]) -> list[Finding]:
     return found
 
 
-def _once(
-    records: list[Mapping[str, Any]], events: Sequence[Sequence[int]]
-) -> list[Finding]:
+def _once(records: list[Mapping[str, Any]], events: Sequence[Sequence[int]]) -> list[Finding]:
     found = []
     for record in records:
         if record["what"] == "sent" and record["count"] > record["found"]:

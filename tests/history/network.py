@@ -4,8 +4,8 @@
 The row of a key in one table is the number of events of that key that were trained: its gradient is
 -1 an event, and the learning rate is 1. Every row of the other table and the dense weight are the
 number of the step. Each partition of the events has keys of its own. So an answer for all keys says
-of which step each of its parts is, how many events of each partition were trained, and whether these
-are its first ones, each exactly once.
+of which step each of its parts is, how many events of each partition were trained, and whether
+these are its first ones, each exactly once.
 """
 
 from __future__ import annotations

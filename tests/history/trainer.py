@@ -25,6 +25,7 @@ from mindspore_rec.stream import (
     worker,
 )
 from mindspore_rec.stream.claims import ReplacedError
+from tests.history.defects import put_back
 from tests.history.network import BATCH, INPUTS, KEYS, SCHEMA, Counting, NegativeSum
 from tests.native_table import native_of
 from tests.online.trainer_script import say, serve_lives
@@ -63,24 +64,34 @@ class Marks(Callback):
 
 
 def work(options: dict[str, Any]) -> None:
-    """Sends features of events into the channel, until it is killed or has been replaced."""
+    """Sends features of events into the channel, until it is killed, has been replaced, or refuses
+    a topic that was made anew."""
     if options["loses_locks"]:
         worker.FileLock = NoLock  # type: ignore[attr-defined, assignment]
-    more = {} if options["wait"] is None else {"max_wait_seconds": options["wait"]}
     source = KafkaSource(
-        options["brokers"], options["topic"], SCHEMA, batch_size=options["batch"], **more
+        options["brokers"],
+        options["topic"],
+        SCHEMA,
+        batch_size=options["batch"],
+        max_wait_seconds=options["wait"],
+        skip_idle_seconds=options["skip_idle"],
+        kafka_options={"metadata_max_age_ms": 1000},  # in which partitions are noticed
     )
     sender = DataSender(
         options["brokers"],
         dataset_name=options["channel"],
         message_rows=options["message_rows"],
-        sender_name="worker",
+        sender_name=f"worker-{options['name']}",
     )
     dataset = StreamingDataset(source, Features())
-    made = FeatureWorker(dataset, sender, options["state"], save_seconds=0.5)
-    say("works")
     try:
+        made = FeatureWorker(dataset, sender, options["state"], save_seconds=0.5)
+        say("works")
         made.run()
+    except LookupError as error:
+        if "made anew" not in str(error):
+            raise
+        say("refused")
     except (ReplacedError, OSError) as error:
         if not isinstance(error, ReplacedError) and "has taken it over" not in str(error):
             raise
@@ -110,6 +121,7 @@ def train(options: dict[str, Any]) -> None:
         options["root"],
         every_steps=options["every_steps"],
         delta_every_steps=options["delta_every_steps"],
+        delta_every_seconds=None if options["delta_every_steps"] else 0.5,
         builder="tests.history.network:Counting",
         builder_inputs=INPUTS,
     )
@@ -132,4 +144,5 @@ def train(options: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    put_back()
     serve_lives({"train": train, "work": work})

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Defects that the history checker must find, put into its feature worker and its trainer.
+
+Each says how the library behaved before it was mended. What they replace is replaced in the
+processes of `trainer.py` alone, which get the name of a defect by an environment variable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from typing import Any
+
+from mindspore_rec import RecCheckpoint
+from mindspore_rec.stream import StreamSource, source
+from mindspore_rec.stream.topic_watch import TopicWatch
+from mindspore_rec.train.loop import TrainLoop
+from tests.simulation.worker_defects import (
+    decisions_not_kept,
+    messages_of_replaced_workers,
+    one_journal_for_two_workers,
+    settings_not_in_the_state,
+    states_of_replaced_workers,
+)
+
+__all__ = ["DEFECTS", "VARIABLE", "put_back"]
+
+VARIABLE = "HISTORY_DEFECT"
+"""Environment variable with the name of the defect that processes have, if any."""
+
+Replaced = tuple[Any, str, Any]
+
+
+def partitions_never_read() -> list[Replaced]:
+    """A partition that the topic gets later is not read, by a restart neither."""
+
+    def none(self: Any, partitions: Collection[int]) -> dict[int, int]:
+        return {}
+
+    return [
+        (TopicWatch, "new_partitions", lambda self, known: []),
+        (StreamSource, "_begins", none),
+    ]
+
+
+def partitions_added_without_a_record() -> list[Replaced]:
+    """A feature worker takes a new partition at once, and nothing on disk says since when."""
+    return [(StreamSource, "add_partitions_when_saved", lambda self: None)]
+
+
+def topic_id_not_kept() -> list[Replaced]:
+    """A topic is known by its name alone."""
+    return [(source, "topic_id", lambda client: None)]
+
+
+def batches_read_ahead_are_held_back() -> list[Replaced]:
+    """A batch that was read is trained when the next ones have been read."""
+    return [(TrainLoop, "_can_go_on", lambda self: False)]
+
+
+def clock_stands_while_it_is_quiet() -> list[Replaced]:
+    """Saves are due after a step only."""
+    return [(RecCheckpoint, "on_train_wait", lambda self, run_context: None)]
+
+
+_WORKER = ("kill feature worker",)
+_ZOMBIES = ("kill feature worker", "stop feature worker")
+_PARTITIONS = ("add partition", "kill feature worker", "end feature worker")
+_QUIET = ("pause events",)
+
+DEFECTS: dict[str, tuple[Callable[[], list[Replaced]], tuple[str, ...]]] = {
+    defect.__name__: (defect, faults)
+    for defect, faults in (
+        (settings_not_in_the_state, _WORKER),
+        (decisions_not_kept, _WORKER),
+        (messages_of_replaced_workers, _ZOMBIES),
+        (states_of_replaced_workers, _ZOMBIES),
+        (one_journal_for_two_workers, _ZOMBIES),
+        (partitions_never_read, _PARTITIONS),
+        (partitions_added_without_a_record, _PARTITIONS),
+        (topic_id_not_kept, ("remake topic",)),
+        (batches_read_ahead_are_held_back, _QUIET),
+        (clock_stands_while_it_is_quiet, _QUIET),
+    )
+}
+"""By name: the defect, and the faults that show it."""
+
+
+def put_back() -> None:
+    """Have the library behave by the defect that the environment names, in this process."""
+    name = os.environ.get(VARIABLE)
+    if name:
+        for owner, attribute, value in DEFECTS[name][0]():
+            setattr(owner, attribute, value)
