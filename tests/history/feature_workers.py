@@ -20,9 +20,9 @@ class FeatureWorkers:
     """Two processes, of which one at a time works; they share a state, and a name.
 
     Each life has a `batch_size`, a `message_rows`, a `max_wait_seconds` and a `skip_idle_seconds`
-    of its own. On a file system that loses locks, a worker that is stopped comes back beside the
-    one that has taken over. After one that refuses the topic, which was made anew, come others with
-    a state and a name of theirs.
+    of its own, and takes its time for each row or none. On a file system that loses locks, a worker
+    that is stopped comes back beside the one that has taken over. After one that refuses the topic,
+    which was made anew, come others with a state and a name of theirs.
 
     Args:
         script: serves the lives.
@@ -30,6 +30,7 @@ class FeatureWorkers:
         options: of every life.
         seed: of what differs.
         history: gets a record of what ends by itself.
+        patience: seconds in which a worker that comes back notices that another one has taken over.
     """
 
     def __init__(
@@ -39,9 +40,11 @@ class FeatureWorkers:
         options: Mapping[str, Any],
         seed: int,
         history: History,
+        patience: float,
     ) -> None:
         self._lives = [Lives(script, environment) for _ in range(2)]
         self._options, self._history = dict(options), history
+        self._patience = patience
         self._random = random.Random(f"feature workers {seed}")
         self._replaced = self._refused = 0
         self._own: dict[str, Any] = {}
@@ -73,6 +76,7 @@ class FeatureWorkers:
             "message_rows": self._random.randint(2, 12),
             "wait": 0.05 if soon else self._random.choice((None, 0.05, 0.5)),
             "skip_idle": 0.05 if soon else self._random.choice((None, 0.05, 0.5)),
+            "row_seconds": 0.0 if soon else self._random.choice((0.0, 0.004)),
         }
         place = {"state": self._options["state"] + f".{self._refused}", "name": self._refused}
         self._lives[0].begin({"role": "work", **self._options, **self._own, **place})
@@ -93,7 +97,8 @@ class FeatureWorkers:
         worker = self._lives[0]
         worker.wait_for("works")
         worker.signal(signal.SIGTERM)
-        if worker.end() not in (0, -signal.SIGKILL):
+        # SIGTERM kills it if it comes before `run` waits for it.
+        if worker.end() not in (0, -signal.SIGKILL, -signal.SIGTERM):
             self._history.add("ended", who="feature worker", code=worker.code)
 
     @contextlib.contextmanager
@@ -107,7 +112,11 @@ class FeatureWorkers:
             self._lives[0].wait_for("works")
         finally:
             self._lives[1].signal(signal.SIGCONT)
-        code = self._lives[1].end()
+        try:
+            code = self._lives[1].end(self._patience)
+        except TimeoutError:
+            self._lives[1].kill()
+            code = self._lives[1].end()
         if code != 0 or not {"replaced", "refused"} & {*self._lives[1].words}:
             self._history.add("ended", who="feature worker that came back", code=code)
         self._replaced += 1

@@ -117,7 +117,9 @@ class Run:
             }  # fmt: skip
             environment = self._environment("worker")
             worker = stack.enter_context(
-                FeatureWorkers(TRAINER, environment, options, self.seed, self.history)
+                FeatureWorkers(
+                    TRAINER, environment, options, self.seed, self.history, self.patience
+                )
             )
 
             def start_trainer() -> None:
@@ -162,7 +164,6 @@ class Run:
                 done = ", ".join(f"{name} {count}" for name, count in faults.done.items())
                 print(f"{done}; step {trainer.step} of {self.steps}", flush=True)
                 worker.end()
-                worker.mend()
                 worker.start(soon=True)
                 self.history.add("redis", keys=int(redis.cli("dbsize")))
                 self._end(trainer, askers, mend)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,15 @@ from tests.online.trainer_script import say, serve_lives
 
 
 class Features:
-    """Keys and labels of events."""
+    """Keys and labels of events, made in some seconds for each."""
 
     column_names = ("ids", "label")
 
+    def __init__(self, row_seconds: float) -> None:
+        self._row_seconds = row_seconds
+
     def __call__(self, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
+        time.sleep(self._row_seconds * rows.num_rows)
         keys = rows["key"].to_numpy(zero_copy_only=False)
         return {"ids": keys[:, None], "label": np.zeros((len(keys), 1), np.float32)}
 
@@ -83,7 +88,7 @@ def work(options: dict[str, Any]) -> None:
         message_rows=options["message_rows"],
         sender_name=f"worker-{options['name']}",
     )
-    dataset = StreamingDataset(source, Features())
+    dataset = StreamingDataset(source, Features(options["row_seconds"]))
     try:
         made = FeatureWorker(dataset, sender, options["state"], save_seconds=0.5)
         say("works")
