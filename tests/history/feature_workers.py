@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from tests.history.record import History
 from tests.online.lives import Lives
 
 __all__ = ["FeatureWorkers"]
+
+_BATCH_SECONDS = 2.0  # most of the time in which a batch comes
 
 
 class FeatureWorkers:
@@ -105,6 +108,8 @@ class FeatureWorkers:
     def stopped(self) -> Iterator[None]:
         """Stop the worker inside the context, in which another one is to be started."""
         self._lives[0].wait_for("works")
+        if self._own["row_seconds"]:
+            self._wait_for_features()
         self._lives[0].signal(signal.SIGSTOP)
         self._lives.reverse()
         try:
@@ -112,14 +117,25 @@ class FeatureWorkers:
             self._lives[0].wait_for("works")
         finally:
             self._lives[1].signal(signal.SIGCONT)
+        code: int | str
         try:
             code = self._lives[1].end(self._patience)
         except TimeoutError:
             self._lives[1].kill()
-            code = self._lives[1].end()
+            code = "none: it went on"
         if code != 0 or not {"replaced", "refused"} & {*self._lives[1].words}:
             self._history.add("ended", who="feature worker that came back", code=code)
         self._replaced += 1
+
+    def _wait_for_features(self) -> None:
+        """Wait until the worker begins with a batch, which it sends when it comes back."""
+        worker = self._lives[0]
+        known = worker.words.count("features")
+        deadline = time.monotonic() + _BATCH_SECONDS
+        while time.monotonic() < deadline and worker.words.count("features") <= known:
+            if worker.over:
+                return
+            time.sleep(0.002)
 
     def mend(self, soon: bool = False) -> None:
         """Start a worker where the one that works has ended by itself, and note it."""

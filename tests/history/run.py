@@ -284,7 +284,7 @@ def main() -> int:
     print(f"seed {options.seed}, {options.seconds:g} s, in {directory}", flush=True)
     faults = [name.strip() for name in options.faults.split(",") if name.strip()]
     if options.defect and not faults:
-        faults = [*DEFECTS[options.defect][1]]
+        faults = [*DEFECTS[options.defect].faults]
     more = {"faults": faults, "defect": options.defect, "patience": options.patience}
     found, counts = run(directory, options.seconds, options.seed, **more)
     print(", ".join(f"{count} {what}" for what, count in sorted(counts.items())))

@@ -41,6 +41,7 @@ class Features:
         self._row_seconds = row_seconds
 
     def __call__(self, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
+        say("features")
         time.sleep(self._row_seconds * rows.num_rows)
         keys = rows["key"].to_numpy(zero_copy_only=False)
         return {"ids": keys[:, None], "label": np.zeros((len(keys), 1), np.float32)}
