@@ -44,11 +44,6 @@ def partitions_never_read() -> list[Replaced]:
     ]
 
 
-def partitions_added_without_a_record() -> list[Replaced]:
-    """A feature worker takes a new partition at once, and nothing on disk says since when."""
-    return [(StreamSource, "add_partitions_when_saved", lambda self: None)]
-
-
 def topic_id_not_kept() -> list[Replaced]:
     """A topic is known by its name alone."""
     return [(source, "topic_id", lambda client: None)]
@@ -92,7 +87,6 @@ DEFECTS: dict[str, Defect] = {
         Defect(messages_of_replaced_workers, _REPLACED, _WRONG_EVENTS),
         Defect(states_of_replaced_workers, _REPLACED, ("ended", *_WRONG_EVENTS)),
         Defect(partitions_never_read, _GROWN, ("behind",)),
-        Defect(partitions_added_without_a_record, _GROWN, _WRONG_EVENTS),
         Defect(topic_id_not_kept, ("remake topic",), _WRONG_EVENTS),
         Defect(batches_read_ahead_are_held_back, _QUIET, ("behind",)),
         Defect(clock_stands_while_it_is_quiet, _QUIET, ("behind",)),
