@@ -253,11 +253,16 @@ class Run:
 
 
 def run(
-    directory: Path, seconds: float, seed: int, **options: Any
+    directory: Path,
+    seconds: float,
+    seed: int,
+    faults: Sequence[str] = (),
+    defect: str | None = None,
+    patience: float = PATIENCE,
 ) -> tuple[list[Finding], dict[str, int]]:
     """Return what the judge found, how many records of each kind there were, and how many versions
     were answered by, of all predictors together. Arguments are as of `Run`."""
-    lived = Run(directory, seconds, seed, **options)
+    lived = Run(directory, seconds, seed, faults, defect, patience)
     with contextlib.closing(lived):
         lived.live()
     with open(lived.path, encoding="utf-8") as file:
@@ -285,8 +290,9 @@ def main() -> int:
     faults = [name.strip() for name in options.faults.split(",") if name.strip()]
     if options.defect and not faults:
         faults = [*DEFECTS[options.defect].faults]
-    more = {"faults": faults, "defect": options.defect, "patience": options.patience}
-    found, counts = run(directory, options.seconds, options.seed, **more)
+    found, counts = run(
+        directory, options.seconds, options.seed, faults, options.defect, options.patience
+    )
     print(", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
     for finding in found[:20]:
         print(f"{finding.kind}: {finding.text}")
