@@ -10,11 +10,11 @@ there a schedule is found that shows them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from mindspore_rec import RecCheckpoint
-from mindspore_rec.stream import StreamSource, source
+from mindspore_rec.stream import FeatureWorker, StreamSource, source
 from mindspore_rec.stream.topic_watch import TopicWatch
 from mindspore_rec.train.loop import TrainLoop
 from tests.simulation.worker_defects import (
@@ -30,6 +30,16 @@ VARIABLE = "HISTORY_DEFECT"
 """Environment variable with the name of the defect that processes have, if any."""
 
 Replaced = tuple[Any, str, Any]
+
+
+def journal_not_missed() -> list[Replaced]:
+    """A worker whose journal is gone repeats what it can, by other decisions."""
+    check = FeatureWorker._check_repeatable
+
+    def unchecked(self: Any, last: int, lost: bool, fixed: Mapping[str, Any]) -> None:
+        check(self, last, False, fixed)
+
+    return [(FeatureWorker, "_check_repeatable", unchecked)]
 
 
 def partitions_never_read() -> list[Replaced]:
@@ -84,6 +94,7 @@ DEFECTS: dict[str, Defect] = {
     for each in (
         Defect(settings_not_in_the_state, _KILLED, _WRONG_EVENTS),
         Defect(decisions_not_kept, _KILLED, _WRONG_EVENTS),
+        Defect(journal_not_missed, ("lose journal",), _WRONG_EVENTS),
         Defect(messages_of_replaced_workers, _REPLACED, _WRONG_EVENTS),
         Defect(states_of_replaced_workers, _REPLACED, ("ended", *_WRONG_EVENTS)),
         Defect(partitions_never_read, _GROWN, ("behind",)),

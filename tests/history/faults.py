@@ -87,6 +87,7 @@ class Faults:
             "kill feature worker": (3, self._kill_worker_of_features),
             "stop feature worker": (2, self._stop_worker_of_features),
             "end feature worker": (1, self._end_worker_of_features),
+            "lose journal": (1, self._lose_journal),
             "stop Redis": (2, self._stop_redis),
             "add partition": (1, self._add_partition),
             "remake topic": (1, self._remake_topic),
@@ -183,6 +184,10 @@ class Faults:
         with self._worker.stopped():
             self._say("stop feature worker", next=self._worker.start())
             time.sleep(self._random.choice((0.0, 0.0, self._random.uniform(0.0, 4.0))))
+
+    def _lose_journal(self) -> None:
+        self._worker.kill()
+        self._say("lose journal", goes_on=self._worker.start_without_journal())
 
     def _add_partition(self) -> None:
         if self._topic.may_grow:

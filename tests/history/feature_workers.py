@@ -81,9 +81,31 @@ class FeatureWorkers:
             "skip_idle": 0.05 if soon else self._random.choice((None, 0.05, 0.5)),
             "row_seconds": 0.0 if soon else self._random.choice((0.0, 0.004)),
         }
-        place = {"state": self._options["state"] + f".{self._refused}", "name": self._refused}
+        place = {"state": str(self._state), "name": self._refused}
         self._lives[0].begin({"role": "work", **self._options, **self._own, **place})
         return self._own
+
+    @property
+    def _state(self) -> Path:
+        return Path(f"{self._options['state']}.{self._refused}")
+
+    def start_without_journal(self) -> bool:
+        """Begin a life without the journal of the ones before; return whether it went on so.
+
+        It may do so if nothing that was sent has to be repeated. Else it has to refuse, and the
+        journal is put back.
+        """
+        journal = self._state.with_name(f"{self._state.name}.journal")
+        aside = journal.with_suffix(".aside")
+        aside.unlink(missing_ok=True)
+        if journal.exists():
+            journal.rename(aside)
+        self.start()
+        if self._lives[0].wait_for("works") or "journal" not in self._lives[0].words:
+            return True
+        aside.replace(journal)
+        self.start()
+        return False
 
     def send_soon(self) -> None:
         """Have a worker that sends what there is, however long nothing else comes."""

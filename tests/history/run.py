@@ -8,9 +8,10 @@ A Kafka broker, a producer, a feature worker, a trainer with full checkpoints an
 of its rows in Redis, two predictors that follow it, one of them with two workers, and clients that
 ask both all the time. By the seed feature worker, trainer, predictors, their workers and broker are
 killed and stopped, a stopped feature worker comes back when another one has taken over, each has
-settings of its own, the topic gets partitions, is deleted and made anew, and has no events for a
-while, Redis is stopped, wall clocks are moved by up to a day, and the disk with the run fills up
-(as root). All of it is written to `history.jsonl`, and judged from that alone (`judge.py`).
+settings of its own, their journal is lost, the topic gets partitions, is deleted and made anew, and
+has no events for a while, Redis is stopped, wall clocks are moved by up to a day, and the disk with
+the run fills up (as root). All of it is written to `history.jsonl`, and judged from that alone
+(`judge.py`).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Marks(Callback):
 
 def work(options: dict[str, Any]) -> None:
     """Sends features of events into the channel, until it is killed, has been replaced, or refuses
-    a topic that was made anew."""
+    a topic that was made anew or a journal that is not there."""
     if options["loses_locks"]:
         worker.FileLock = NoLock  # type: ignore[attr-defined, assignment]
     source = KafkaSource(
@@ -98,6 +98,10 @@ def work(options: dict[str, Any]) -> None:
         if "made anew" not in str(error):
             raise
         say("refused")
+    except ValueError as error:
+        if "journal must have" not in str(error):
+            raise
+        say("journal")
     except (ReplacedError, OSError) as error:
         if not isinstance(error, ReplacedError) and "has taken it over" not in str(error):
             raise
