@@ -9,20 +9,23 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from examples.online_learning.kafka.broker import Broker
 from tests.cache.redis_server import RedisServer
 from tests.history.clock import Clock
+from tests.history.events import Producer, events_of
 from tests.history.feature_workers import FeatureWorkers
 from tests.history.predictor import Part
+from tests.history.raw_topic import RawTopic
 from tests.history.record import History
 from tests.online.lives import Lives
 from tests.small_disk import fill_up
 
 __all__ = ["Faults"]
 
+_PATIENCE = 300.0  # seconds until what was sent is in the topic
 GRACE = 15.0  # seconds that a process takes to notice, and to end
 
 
@@ -37,8 +40,15 @@ class Faults:
         worker: the feature workers, one of which is to work.
         trainer: the trainer's lives, and a function that begins the next one.
         predictors: the predictors.
+        topic: of the raw events, and who sends them.
+        quiet: function that waits until predictors have answered by what was sent, while no event
+            comes, and writes it to the history; returns whether they have.
         disk: file system that may be filled; None: none.
         clocks: wall clocks of processes, by their names.
+        only: names of what may be done. Default: all.
+
+    Raises:
+        ValueError: there is no such name.
     """
 
     def __init__(
@@ -50,8 +60,11 @@ class Faults:
         worker: FeatureWorkers,
         trainer: tuple[Lives, Callable[[], None]],
         predictors: list[Part],
+        topic: tuple[RawTopic, Producer],
+        quiet: Callable[[], bool],
         disk: Path | None,
         clocks: Mapping[str, Clock],
+        only: Sequence[str] = (),
     ) -> None:
         self._random = random.Random(seed)
         self._history = history
@@ -59,6 +72,8 @@ class Faults:
         self._worker = worker
         self._trainer, self._start_trainer = trainer
         self._predictors = predictors
+        self._topic, self._producer = topic
+        self._wait_while_quiet = quiet
         self._clocks = clocks
         self._disk = disk
         self._kinds: dict[str, tuple[int, Callable[[], None]]] = {
@@ -72,13 +87,23 @@ class Faults:
             "kill feature worker": (3, self._kill_worker_of_features),
             "stop feature worker": (2, self._stop_worker_of_features),
             "end feature worker": (1, self._end_worker_of_features),
+            "lose journal": (1, self._lose_journal),
             "stop Redis": (2, self._stop_redis),
+            "add partition": (1, self._add_partition),
+            "remake topic": (1, self._remake_topic),
+            "pause events": (1, self._pause_events),
         }
         if clocks:
             self._kinds["move clock"] = (3, self._move_clock)
         if disk is not None:
             self._kinds["fill disk"] = (3, self._fill_disk)
         self._disk_is_free = -math.inf  # since when
+        unknown = {*only} - {*self._kinds}
+        if unknown:
+            raise ValueError(f"faults must be of {list(self._kinds)}, got {sorted(unknown)}")
+        if only:
+            self._kinds = {name: self._kinds[name] for name in only}
+        self.numbers = 0  # of events in topics that were deleted
         self.done: dict[str, int] = dict.fromkeys(self._kinds, 0)
 
     def one(self) -> None:
@@ -158,7 +183,47 @@ class Faults:
         """Stop it, have another one take over, and let the first come back."""
         with self._worker.stopped():
             self._say("stop feature worker", next=self._worker.start())
-            time.sleep(self._random.uniform(0.5, 4.0))
+            time.sleep(self._random.choice((0.0, 0.0, self._random.uniform(0.0, 4.0))))
+
+    def _lose_journal(self) -> None:
+        self._worker.kill()
+        self._say("lose journal", goes_on=self._worker.start_without_journal())
+
+    def _add_partition(self) -> None:
+        if self._topic.may_grow:
+            self._say("add partition", partitions=self._topic.partitions + 1)
+            self._topic.add_partition()
+
+    def _pause_events(self) -> None:
+        """Send nothing until all that was sent is saved."""
+        self._say("pause events")
+        self._worker.send_soon()
+        self._producer.pause(_PATIENCE)
+        self._wait_while_quiet()
+        self._producer.resume()
+
+    def _remake_topic(self) -> None:
+        """Make the topic anew when all its events are trained, with a worker or without."""
+        self._say("remake topic")
+        self._worker.send_soon()
+        self._producer.pause(_PATIENCE)
+        if self._wait_while_quiet():
+            works = self._random.random() < 0.5
+            if not works:
+                self._worker.kill()
+            self._keep_events()
+            self._topic.remake()
+            self._history.add("remade")
+            self._producer.resume()
+            time.sleep(self._random.uniform(0.0, 8.0))
+            if not works:
+                self._worker.start()
+        self._producer.resume()
+
+    def _keep_events(self) -> None:
+        keys, numbers = events_of(self._topic.brokers, self._topic.name)
+        self._history.add("events", keys=keys)
+        self.numbers += numbers
 
     def _stop_redis(self) -> None:
         seconds = self._random.uniform(0.2, 4.0)

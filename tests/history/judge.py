@@ -3,9 +3,15 @@
 
 A history is a list of records, in the order of their times:
 
-    {"what": "events", "keys": [...]}     the topic's events in their order, as read back at the end
+    {"what": "events", "keys": [[...], ...]}  the topic's events in their order, by partition, as
+                                          read back at the end, and before the topic was deleted;
+                                          each partition has keys of its own
     {"what": "sent", "count": 5000, "found": 5000}  how many the producer was told are in the topic,
                                           and how many different ones are
+    {"what": "remade"}                    the topic was deleted and made anew
+    {"what": "topic refused"}             a feature worker ended, as it read the topic of before
+    {"what": "quiet", "step": 40}         no event comes; the step that is to be saved of those sent
+    {"what": "resumed"}                   the predictors have had the time to answer by that step
     {"what": "start", "who": "one", "files": 12}   a predictor starts; the newest saved step
     {"what": "ended", "who": "trainer", "code": 1} a part ended that nobody had ended; one with
                                           "disk_full": true may, as it says that it cannot save
@@ -36,7 +42,8 @@ class Finding:
         kind: 'mixed', an answer of several states; 'back', one of an older state than was answered
             before; 'unsaved', one of a state that no file has; 'other', one of a state that the
             events do not lead to; 'lost' and 'doubled', an event; 'behind', a predictor that never
-            came to the last state; 'ended', a part that ended by itself; 'refused', a request.
+            came to the last state, or not while no event came; 'ended', a part that ended by
+            itself; 'refused', a request, or a topic that is the same.
         text: what was seen.
     """
 
@@ -45,17 +52,50 @@ class Finding:
 
 
 class _States:
-    """Counts of each key after each step, from the events."""
+    """States that the events lead to: of each partition the first so many, each once.
 
-    def __init__(self, events: Sequence[int], keys: int, batch: int) -> None:
-        seen = np.zeros((len(events) // batch + 1, keys), np.int64)
-        for step in range(1, len(seen)):
-            of_step = np.asarray(events[(step - 1) * batch : step * batch])
-            seen[step] = seen[step - 1] + np.bincount(of_step, minlength=keys)
-        self._seen = seen
+    Args:
+        events: keys of all events, by partition in their order.
+        keys: number of keys.
+        batch: number of events of a step.
+    """
 
-    def counts(self, step: int) -> np.ndarray | None:
-        return self._seen[step] if 0 <= step < len(self._seen) else None
+    def __init__(self, events: Sequence[Sequence[int]], keys: int, batch: int) -> None:
+        self._events = [np.asarray(each, np.int64) for each in events]
+        self._batch = batch
+        self._partition = np.zeros(keys, np.int64)  # of each key
+        for partition, each in enumerate(self._events):
+            self._partition[each] = partition
+        self._seen: dict[int, tuple[int, ...]] = {}  # events of each partition, by step
+
+    def wrong(self, step: int, counts: np.ndarray) -> str:
+        """Return what is wrong with the events of each key after a step; '' if nothing is."""
+        if counts.sum() != step * self._batch:
+            return f"{counts.sum():g} events, these are not {step} steps"
+        of = tuple(int(counts[self._partition == p].sum()) for p in range(len(self._events)))
+        if any(of[p] > len(each) for p, each in enumerate(self._events)):
+            return f"{of} events of the partitions, there were {[*map(len, self._events)]}"
+        before = self._seen.setdefault(step, of)
+        if before != of:
+            return f"{of} events of the partitions, an answer by the same step {before}"
+        want = np.zeros(len(counts), np.int64)
+        for p, each in enumerate(self._events):
+            want += np.bincount(each[: of[p]], minlength=len(counts))
+        wrong = np.flatnonzero(counts != want)
+        if not len(wrong):
+            return ""
+        key = wrong[0]
+        return f"{counts[key]:g} events of key {key}, there were {want[key]}"
+
+    def gone_back(self) -> list[str]:
+        """Return which later steps have fewer events of a partition than earlier ones."""
+        steps = sorted(self._seen)
+        return [
+            f"step {later} has {self._seen[later]} events of the partitions, step {step} had "
+            f"{self._seen[step]}"
+            for step, later in zip(steps, steps[1:], strict=False)
+            if any(a > b for a, b in zip(self._seen[step], self._seen[later], strict=True))
+        ]
 
 
 def judge(history: Iterable[Mapping[str, Any]], keys: int, batch: int) -> list[Finding]:
@@ -67,8 +107,10 @@ def judge(history: Iterable[Mapping[str, Any]], keys: int, batch: int) -> list[F
         batch: number of events of a step.
     """
     records = list(history)
-    events = next(r["keys"] for r in records if r["what"] == "events")
-    found = _answers(records, _States(events, keys, batch))
+    events = _joined([r["keys"] for r in records if r["what"] == "events"])
+    states = _States(events, keys, batch)
+    found = _answers(records, states)
+    found += [Finding("other", text) for text in states.gone_back()]
     found += [
         Finding("ended", f"{r['who']} ended by itself with code {r['code']}")
         for r in records
@@ -79,7 +121,15 @@ def judge(history: Iterable[Mapping[str, Any]], keys: int, batch: int) -> list[F
         for r in records
         if r["what"] == "refused"
     ]
-    return found + _once(records, events) + _last(records)
+    return found + _refusals(records) + _quiet(records) + _once(records, events) + _last(records)
+
+
+def _joined(topics: Sequence[Sequence[Sequence[int]]]) -> list[list[int]]:
+    """Return the events of each partition, of topics that were read one after the other."""
+    partitions = max(map(len, topics))
+    return [
+        [key for topic in topics if p < len(topic) for key in topic[p]] for p in range(partitions)
+    ]
 
 
 def _answers(records: list[Mapping[str, Any]], states: _States) -> list[Finding]:
@@ -113,18 +163,43 @@ def _whole(who: str, step: int, rows: np.ndarray, states: _States) -> list[Findi
     if marks.tolist() != [float(step)]:
         shown = ", ".join(f"{mark:g}" for mark in marks[:5])
         return [Finding("mixed", f"{who}: an answer by step {step} has parts of {shown}")]
-    want = states.counts(step)
-    if want is None:
-        return [Finding("other", f"{who} answered by step {step}, which no events lead to")]
-    wrong = np.flatnonzero(rows[:, 0] != want)
-    if len(wrong):
-        key = wrong[0]
-        text = f"{rows[key, 0]:g} events of key {key}, there were {want[key]}"
-        return [Finding("other", f"{who}: an answer by step {step} has {text}")]
-    return []
+    wrong = states.wrong(step, rows[:, 0])
+    return [Finding("other", f"{who}: an answer by step {step} has {wrong}")] if wrong else []
 
 
-def _once(records: list[Mapping[str, Any]], events: Sequence[int]) -> list[Finding]:
+def _refusals(records: list[Mapping[str, Any]]) -> list[Finding]:
+    found, may = [], 0
+    for record in records:
+        may += record["what"] == "remade"
+        if record["what"] == "topic refused":
+            may -= 1
+            if may < 0:
+                found.append(Finding("refused", "a feature worker, a topic that is the same"))
+    return found
+
+
+def _quiet(records: list[Mapping[str, Any]]) -> list[Finding]:
+    """Return which predictors did not come to the last step while no event came."""
+    found: list[Finding] = []
+    newest: dict[str, int] = {}
+    last = 0
+    for record in records:
+        if record["what"] == "start":
+            newest[record["who"]] = 0
+        elif record["what"] == "answer":
+            newest[record["who"]] = record["version"]
+        elif record["what"] == "quiet":
+            last = record["step"]
+        elif record["what"] == "resumed":
+            found += [
+                Finding("behind", f"{who} answered by step {step} when it was quiet after {last}")
+                for who, step in newest.items()
+                if step != last
+            ]
+    return found
+
+
+def _once(records: list[Mapping[str, Any]], events: Sequence[Sequence[int]]) -> list[Finding]:
     found = []
     for record in records:
         if record["what"] == "sent" and record["count"] > record["found"]:
@@ -133,7 +208,7 @@ def _once(records: list[Mapping[str, Any]], events: Sequence[int]) -> list[Findi
     trained = next((r["counts"] for r in records if r["what"] == "trained"), None)
     if trained is None:
         return [*found, Finding("behind", "the trainer did not come to the last event")]
-    want = Counter(str(key) for key in events)
+    want = Counter(str(key) for each in events for key in each)
     for key in sorted({*want, *trained}, key=int):
         more = trained.get(key, 0) - want[key]
         if more:

@@ -3,8 +3,9 @@
 
 The row of a key in one table is the number of events of that key that were trained: its gradient is
 -1 an event, and the learning rate is 1. Every row of the other table and the dense weight are the
-number of the step. So an answer for all keys says of which step each of its parts is, and whether
-the events up to that step were trained exactly once.
+number of the step. Each partition of the events has keys of its own. So an answer for all keys says
+of which step each of its parts is, how many events of each partition were trained, and whether
+these are its first ones, each exactly once.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec import CacheConfig, HashEmbeddingLookup
 
-__all__ = ["BATCH", "INPUTS", "KEYS", "SCHEMA", "WIDTH", "Counting", "NegativeSum"]
+__all__ = ["BATCH", "INPUTS", "KEYS", "KEYS_OF", "SCHEMA", "WIDTH", "Counting", "NegativeSum"]
 
 KEYS = 150
+KEYS_OF = (range(110), range(110, 130), range(130, KEYS))  # of each partition, and of no other
 BATCH = 20  # events of a step
 WIDTH = 3  # numbers of an answer's row: count, mark of the row, mark of the dense weight
 SCHEMA = pa.schema({"key": pa.int64(), "number": pa.int64()})

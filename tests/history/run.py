@@ -2,13 +2,15 @@
 """Kill, stop and fill a run for a time, and judge what was answered:
 
     python -m tests.history.run --seconds 3600 --seed 7
+    python -m tests.history.run --seconds 20 --seed 7 --defect topic_id_not_kept
 
 A Kafka broker, a producer, a feature worker, a trainer with full checkpoints and deltas and a part
 of its rows in Redis, two predictors that follow it, one of them with two workers, and clients that
 ask both all the time. By the seed feature worker, trainer, predictors, their workers and broker are
 killed and stopped, a stopped feature worker comes back when another one has taken over, each has
-settings of its own, Redis is stopped, wall clocks are moved by up to a day, and the disk with the
-run fills up (as root). All of it is written to `history.jsonl`, and judged from that alone
+settings of its own, their journal is lost, the topic gets partitions, is deleted and made anew, and
+has no events for a while, Redis is stopped, wall clocks are moved by up to a day, and the disk with
+the run fills up (as root). All of it is written to `history.jsonl`, and judged from that alone
 (`judge.py`).
 """
 
@@ -18,26 +20,29 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from examples.online_learning.kafka.broker import Broker
 from tests.cache.redis_server import RedisServer
 from tests.history.clock import Clock, compiled
+from tests.history.defects import DEFECTS, VARIABLE
 from tests.history.events import Producer, events_of
 from tests.history.faults import Faults
 from tests.history.feature_workers import FeatureWorkers
 from tests.history.judge import Finding, judge
 from tests.history.network import BATCH, KEYS
 from tests.history.predictor import Asker, Part
+from tests.history.raw_topic import RawTopic
 from tests.history.record import History
 from tests.online.lives import Lives
 from tests.small_disk import mount
-from tests.stream.conftest import make_topic
 
 __all__ = ["run"]
 
@@ -45,7 +50,7 @@ TRAINER = Path(__file__).with_name("trainer.py")
 STEPS_A_SECOND = 4.0
 FIRST_STEPS = 10  # after which the others wait until both predictors answer
 MEBIBYTES = 16  # of the disk that fills up
-PATIENCE = 300.0  # seconds; others may use the machine
+PATIENCE = 300.0  # seconds without any progress; others may use the machine
 PAUSE = 0.1  # seconds between two requests of a client
 
 
@@ -56,11 +61,26 @@ class Run:
         directory: of logs, topics and the history.
         seconds: how long things are done to the parts.
         seed: of what is done, and of the events.
+        faults: names of what may be done. Default: all.
+        defect: name of a defect of `defects.py` that feature worker and trainer have. Default:
+            none.
+        patience: seconds without progress after which the run ends, or goes on after a pause.
     """
 
-    def __init__(self, directory: Path, seconds: float, seed: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        seconds: float,
+        seed: int,
+        faults: Sequence[str] = (),
+        defect: str | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
         self.directory, self.seconds, self.seed = directory, seconds, seed
+        self.only, self.defect, self.patience = faults, defect, patience
         self.steps = max(20, int(seconds * STEPS_A_SECOND))
+        by_clock = random.Random(f"deltas {seed}").random() < 0.5
+        self.delta_steps = None if by_clock else 2
         self.disk = directory / "disk"
         self.small = os.geteuid() == 0 and not mount(self.disk, MEBIBYTES)
         self.disk.mkdir(exist_ok=True)
@@ -89,25 +109,25 @@ class Run:
             Lives(TRAINER, self._environment("trainer")) as trainer,
             contextlib.ExitStack() as stack,
         ):
-            topic = make_topic(broker.address)
+            topic = RawTopic(broker.address)
             options: dict[str, Any] = {
-                "brokers": broker.address, "topic": topic, "channel": f"features-{topic}",
+                "brokers": broker.address, "topic": topic.name, "channel": f"features-{topic.name}",
                 "state": str(self.directory / "worker.json"), "root": str(self.root),
                 "redis": redis.url, "out": str(self.out), "batches": self.steps,
-                "every_steps": 20, "delta_every_steps": 2, "loses_locks": True,
+                "every_steps": 20, "delta_every_steps": self.delta_steps, "loses_locks": True,
             }  # fmt: skip
             environment = self._environment("worker")
             worker = stack.enter_context(
-                FeatureWorkers(TRAINER, environment, options, self.seed, self.history)
+                FeatureWorkers(
+                    TRAINER, environment, options, self.seed, self.history, self.patience
+                )
             )
 
             def start_trainer() -> None:
                 trainer.begin({"role": "train", **options})
 
             rate = STEPS_A_SECOND * BATCH
-            producer = Producer(
-                broker.address, topic, self.steps * BATCH, rate, self.seed, FIRST_STEPS * BATCH
-            )
+            producer = Producer(topic, self.steps * BATCH, rate, self.seed, FIRST_STEPS * BATCH)
             producer.start()
             worker.start()
             start_trainer()
@@ -120,25 +140,38 @@ class Run:
                     asker.start()
                 self._wait(lambda: all(asker.newest > 0 for asker in askers), trainer, parts)
                 producer.go_on.set()
+
+                def mend(soon: bool = False) -> None:
+                    self._mend(trainer, parts, start_trainer, faults)
+                    worker.mend(soon)
+
+                def quiet() -> bool:
+                    step = self._to_be_saved(producer.sent // BATCH)
+                    self.history.add("quiet", step=step)
+                    self._until_answered(step, askers, trainer, mend)
+                    self.history.add("resumed")
+                    return all(asker.newest == step for asker in askers)
+
                 faults = Faults(
-                    self.seed, self.history, broker, redis, worker,
-                    (trainer, start_trainer), parts, self.disk if self.small else None, self.clocks,
+                    self.seed, self.history, broker, redis, worker, (trainer, start_trainer), parts,
+                    (topic, producer), quiet, self.disk if self.small else None, self.clocks,
+                    self.only,
                 )  # fmt: skip
                 deadline = time.monotonic() + self.seconds
                 while time.monotonic() < deadline:
                     faults.one()
-                    self._mend(trainer, parts, start_trainer, faults)
-                    worker.mend()
+                    mend()
                     time.sleep(faults.pause())
                 done = ", ".join(f"{name} {count}" for name, count in faults.done.items())
                 print(f"{done}; step {trainer.step} of {self.steps}", flush=True)
                 worker.end()
-                worker.start(last=True)
+                worker.start(soon=True)
                 self.history.add("redis", keys=int(redis.cli("dbsize")))
-                self._end(trainer, parts, askers, start_trainer, producer, faults)
-                keys, numbers = events_of(broker.address, topic)
-                self.history.add("events", keys=keys[: self.steps * BATCH])
-                self.history.add("sent", count=producer.sent, found=numbers)
+                self._end(trainer, askers, mend)
+                producer.join(1.0)
+                keys, numbers = events_of(broker.address, topic.name)
+                self.history.add("events", keys=keys)
+                self.history.add("sent", count=producer.sent, found=numbers + faults.numbers)
             finally:
                 for asker in askers:
                     asker.stop.set()
@@ -150,7 +183,8 @@ class Run:
 
     def _environment(self, name: str) -> dict[str, str]:
         clock = self._clock(name)
-        return {} if clock is None else clock.environment
+        found = {} if clock is None else clock.environment
+        return found if self.defect is None else {**found, VARIABLE: self.defect}
 
     def _clock(self, name: str) -> Clock | None:
         if self.library is None:
@@ -183,35 +217,53 @@ class Run:
             time.sleep(0.05)
         assert until(), f"the predictors did not answer in {PATIENCE:g} seconds"
 
-    def _end(
-        self,
-        trainer: Lives,
-        parts: list[Part],
-        askers: list[Asker],
-        start_trainer: Any,
-        producer: Producer,
-        faults: Faults,
+    def _to_be_saved(self, step: int) -> int:
+        """Return the newest step that is saved while no event comes after a step."""
+        return step - step % (self.delta_steps or 1)
+
+    def _until_answered(
+        self, step: int, askers: list[Asker], trainer: Lives, mend: Callable[[bool], None]
     ) -> None:
-        """Wait until all events are trained, and both predictors have answered so."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and not (trainer.over and trainer.code == 0):
-            self._mend(trainer, parts, start_trainer, faults)
+        """Wait until both predictors answer by a step, or nothing has moved for long."""
+        seen, deadline = None, 0.0
+        while any(asker.newest != step for asker in askers):
+            now = [trainer.step, *(asker.newest for asker in askers)]
+            if now != seen:
+                seen, deadline = now, time.monotonic() + self.patience
+            if time.monotonic() > deadline:
+                return
+            mend(True)
             time.sleep(0.1)
-        producer.join(1.0)
+
+    def _end(self, trainer: Lives, askers: list[Asker], mend: Callable[[bool], None]) -> None:
+        """Wait until all events are trained, and both predictors have answered so."""
+        seen, deadline = None, 0.0
+        while not (trainer.over and trainer.code == 0) and (
+            trainer.step != seen or time.monotonic() < deadline
+        ):
+            if trainer.step != seen:
+                seen, deadline = trainer.step, time.monotonic() + self.patience
+            mend(True)
+            time.sleep(0.1)
         if self.out.exists():
             counts = json.loads(self.out.read_text(encoding="utf-8"))
             self.history.add("trained", counts=counts)
         self.history.add("last", steps=self.steps)
-        deadline = time.monotonic() + PATIENCE / 5
-        while time.monotonic() < deadline and any(a.newest != self.steps for a in askers):
-            self._mend(trainer, parts, start_trainer, faults)
-            time.sleep(0.1)
+        if self.out.exists():
+            self._until_answered(self.steps, askers, trainer, mend)
 
 
-def run(directory: Path, seconds: float, seed: int) -> tuple[list[Finding], dict[str, int]]:
+def run(
+    directory: Path,
+    seconds: float,
+    seed: int,
+    faults: Sequence[str] = (),
+    defect: str | None = None,
+    patience: float = PATIENCE,
+) -> tuple[list[Finding], dict[str, int]]:
     """Return what the judge found, how many records of each kind there were, and how many versions
-    were answered by, of all predictors together."""
-    lived = Run(directory, seconds, seed)
+    were answered by, of all predictors together. Arguments are as of `Run`."""
+    lived = Run(directory, seconds, seed, faults, defect, patience)
     with contextlib.closing(lived):
         lived.live()
     with open(lived.path, encoding="utf-8") as file:
@@ -229,11 +281,19 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="of kills and stops")
     parser.add_argument("--seed", type=int, default=time.time_ns() % (1 << 31))
     parser.add_argument("--directory", type=Path, help="new; default: a temporary one, kept")
+    parser.add_argument("--faults", default="", help="what is done, with commas; default: all")
+    parser.add_argument("--defect", choices=[*DEFECTS], help="put back; what is done is its own")
+    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds of no progress")
     options = parser.parse_args()
     directory = options.directory or Path(tempfile.mkdtemp(prefix="history-"))
     directory.mkdir(parents=True, exist_ok=True)
     print(f"seed {options.seed}, {options.seconds:g} s, in {directory}", flush=True)
-    found, counts = run(directory, options.seconds, options.seed)
+    faults = [name.strip() for name in options.faults.split(",") if name.strip()]
+    if options.defect and not faults:
+        faults = [*DEFECTS[options.defect].faults]
+    found, counts = run(
+        directory, options.seconds, options.seed, faults, options.defect, options.patience
+    )
     print(", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
     for finding in found[:20]:
         print(f"{finding.kind}: {finding.text}")

@@ -34,3 +34,4 @@ def test_answers_are_whole_and_in_order_and_events_are_trained_once(tmp_path: Pa
     records = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert next(record["keys"] for record in records if record["what"] == "redis") > 0
     assert counts["answer"] >= 20 and counts["fault"] >= 3 and counts["version"] >= 6
+    assert counts["quiet"] >= 1

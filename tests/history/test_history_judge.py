@@ -20,8 +20,12 @@ Record = dict[str, Any]
 def good() -> list[Record]:
     """Two predictors that follow a trainer; one of them is started again."""
     events = np.random.default_rng(1).integers(0, KEYS, STEPS * BATCH).tolist()
+    by_partition = [[key for key in events if key < 3], [key for key in events if key >= 3]]
     history: list[Record] = [
-        {"what": "events", "keys": events},
+        {"what": "events", "keys": [by_partition[0][:9]]},  # of a topic that was deleted
+        {"what": "remade"},
+        {"what": "topic refused"},
+        {"what": "events", "keys": [by_partition[0][9:], by_partition[1]]},
         {"what": "sent", "count": len(events), "found": len(events)},
     ]
     history += [{"what": "start", "who": who, "files": 0} for who in ("one", "two")]
@@ -33,6 +37,8 @@ def good() -> list[Record]:
         for who in ("one", "two"):
             answer = {"what": "answer", "who": who, "version": step, "rows": rows}
             history += [answer, {"what": "files", "newest": step}]
+        if step == 10:
+            history += [{"what": "quiet", "step": step}, {"what": "resumed"}]
     counts = Counter(events)
     history.append({"what": "trained", "counts": {str(key): n for key, n in counts.items()}})
     return [*history, {"what": "last", "steps": STEPS}]
@@ -60,6 +66,32 @@ def restarted_behind_the_files(history: list[Record]) -> None:
             record["files"] = 8
 
 
+def exchanged(history: list[Record]) -> None:
+    row(history, 3, 2, 0, 1)
+    row(history, 3, 1, 0, -1)
+
+
+def of_partitions(history: list[Record], at: int, more: int, *names: str) -> None:
+    """Gives answers more events of the first partition, and fewer of the other."""
+    events: list[list[int]] = [[], []]
+    for record in history:
+        for partition, keys in enumerate(record["keys"] if record["what"] == "events" else ()):
+            events[partition] += keys
+    for name in names:
+        answer = answers(history, name)[at]
+        rows = [list(of) for of in answer["rows"]]
+        first = int(sum(row[0] for row in rows[:3])) + more
+        counts = Counter(events[0][:first] + events[1][: int(sum(r[0] for r in rows)) - first])
+        answer["rows"] = [[counts[key], *rows[key][1:]] for key in range(KEYS)]
+
+
+def too_late(history: list[Record]) -> None:
+    at = next(i for i, r in enumerate(history) if r["what"] == "resumed")
+    answer = next(r for r in history if r["what"] == "answer" and r["version"] == 10)
+    history.insert(at + 1, answer)
+    history.remove(answer)
+
+
 def trained(change: int) -> Callable[[list[Record]], None]:
     def apply(history: list[Record]) -> None:
         next(r for r in history if r["what"] == "trained")["counts"]["3"] += change
@@ -77,13 +109,18 @@ REFUSED = {"what": "refused", "who": "one", "status": 500, "text": "no rows"}
 WRONG: list[tuple[Callable[[list[Record]], object], str, str]] = [
     (lambda h: row(h, 3, 2, 1, -2), "mixed", "by step 6 has parts of 4, 6"),
     (lambda h: row(h, 3, 4, 2, 1), "mixed", "by step 6 has parts of 6, 7"),
-    (lambda h: row(h, 3, 2, 0, 1), "other", "by step 6 has"),
-    (lambda h: row(h, 5, 0, 0, -1), "other", "by step 10 has"),
+    (lambda h: row(h, 3, 2, 0, 1), "other", "by step 6 has 25 events, these are not 6 steps"),
+    (lambda h: row(h, 5, 0, 0, -1), "other", "by step 10 has 39 events"),
+    (exchanged, "other", "by step 6 has"),
+    (lambda h: of_partitions(h, 3, 1, "one"), "other", "an answer by the same step"),
+    (lambda h: of_partitions(h, 3, 9, "one", "two"), "other", "events of the partitions, step"),
+    (lambda h: h.insert(9, {"what": "topic refused"}), "refused", "a topic that is the same"),
+    (too_late, "behind", "one answered by step 8 when it was quiet after 10"),
     (step_back, "back", "one answered by step 4 after step 6"),
     (restarted_behind_the_files, "back", "two answered by step 6 after step 8"),
     (trained(-1), "lost", "key 3"),
     (trained(+1), "doubled", "key 3"),
-    (lambda h: h[1].update(count=49), "lost", "49 events were sent"),
+    (lambda h: h[4].update(count=49), "lost", "49 events were sent"),
     (lambda h: h.insert(9, {**REFUSED}), "refused", "one: 500"),
     (unsaved, "unsaved", "by step 12, files had 11"),
     (lambda h: h.remove(answers(h, "two")[-1]), "behind", "two answered by step 10 in the end"),

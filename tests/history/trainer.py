@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,23 @@ from mindspore_rec.stream import (
     worker,
 )
 from mindspore_rec.stream.claims import ReplacedError
+from tests.history.defects import put_back
 from tests.history.network import BATCH, INPUTS, KEYS, SCHEMA, Counting, NegativeSum
 from tests.native_table import native_of
 from tests.online.trainer_script import say, serve_lives
 
 
 class Features:
-    """Keys and labels of events."""
+    """Keys and labels of events, made in some seconds for each."""
 
     column_names = ("ids", "label")
 
+    def __init__(self, row_seconds: float) -> None:
+        self._row_seconds = row_seconds
+
     def __call__(self, rows: pa.RecordBatch) -> dict[str, np.ndarray]:
+        say("features")
+        time.sleep(self._row_seconds * rows.num_rows)
         keys = rows["key"].to_numpy(zero_copy_only=False)
         return {"ids": keys[:, None], "label": np.zeros((len(keys), 1), np.float32)}
 
@@ -63,24 +70,38 @@ class Marks(Callback):
 
 
 def work(options: dict[str, Any]) -> None:
-    """Sends features of events into the channel, until it is killed or has been replaced."""
+    """Sends features of events into the channel, until it is killed, has been replaced, or refuses
+    a topic that was made anew or a journal that is not there."""
     if options["loses_locks"]:
         worker.FileLock = NoLock  # type: ignore[attr-defined, assignment]
-    more = {} if options["wait"] is None else {"max_wait_seconds": options["wait"]}
     source = KafkaSource(
-        options["brokers"], options["topic"], SCHEMA, batch_size=options["batch"], **more
+        options["brokers"],
+        options["topic"],
+        SCHEMA,
+        batch_size=options["batch"],
+        max_wait_seconds=options["wait"],
+        skip_idle_seconds=options["skip_idle"],
+        kafka_options={"metadata_max_age_ms": 1000},  # in which partitions are noticed
     )
     sender = DataSender(
         options["brokers"],
         dataset_name=options["channel"],
         message_rows=options["message_rows"],
-        sender_name="worker",
+        sender_name=f"worker-{options['name']}",
     )
-    dataset = StreamingDataset(source, Features())
-    made = FeatureWorker(dataset, sender, options["state"], save_seconds=0.5)
-    say("works")
+    dataset = StreamingDataset(source, Features(options["row_seconds"]))
     try:
+        made = FeatureWorker(dataset, sender, options["state"], save_seconds=0.5)
+        say("works")
         made.run()
+    except LookupError as error:
+        if "made anew" not in str(error):
+            raise
+        say("refused")
+    except ValueError as error:
+        if "journal must have" not in str(error):
+            raise
+        say("journal")
     except (ReplacedError, OSError) as error:
         if not isinstance(error, ReplacedError) and "has taken it over" not in str(error):
             raise
@@ -110,6 +131,7 @@ def train(options: dict[str, Any]) -> None:
         options["root"],
         every_steps=options["every_steps"],
         delta_every_steps=options["delta_every_steps"],
+        delta_every_seconds=None if options["delta_every_steps"] else 0.5,
         builder="tests.history.network:Counting",
         builder_inputs=INPUTS,
     )
@@ -132,4 +154,5 @@ def train(options: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    put_back()
     serve_lives({"train": train, "work": work})

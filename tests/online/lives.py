@@ -102,9 +102,9 @@ class Lives:
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill(self._pid, number)
 
-    def end(self) -> int:
+    def end(self, seconds: float = PATIENCE) -> int:
         """Waits for the life's end."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + seconds
         while self.code is None:
             self._hear(deadline - time.monotonic())
         return self.code
