@@ -244,7 +244,7 @@ class RecModel(Model):
         run = self._run_params(train_dataset, source, epochs, count, total, max_steps)
 
         def work(loop: TrainLoop) -> None:
-            loop.run_passes(source, epochs, epoch_steps)
+            loop.run_passes(source, epochs, epoch_steps, initial_epoch)
 
         return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
 
