@@ -148,7 +148,7 @@ class TrainLoop:
         run.interrupted = self._interrupted()
         # Before callbacks at its end, which may ask to stop.
         taken = passes.taken
-        complete = ended or taken in (steps, run.batch_num)
+        complete = run.epoch_complete = ended or taken in (steps, run.batch_num)
         self.summary.epochs += complete
         self._callbacks.on_train_epoch_end(self._context)
         self._settle()

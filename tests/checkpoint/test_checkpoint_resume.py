@@ -24,6 +24,7 @@ from mindspore_rec import CacheConfig, LazyAdam, RecCheckpoint, RecModel, tables
 from tests.checkpoint.resume_program import BATCHES, EPOCHS, ROWS, Shuffled, batches, contents
 from tests.checkpoint.resume_program import main as program
 from tests.checkpoint.resume_program import network
+from tests.nightly import NIGHTLY
 from tests.run_python import ROOT
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -137,9 +138,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     return get
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("sink_size", [-1, 7])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(10 if NIGHTLY else 1))
+@pytest.mark.parametrize(
+    ("kind", "sink_size"), [*((kind, -1) for kind in KINDS), ("shuffled by NumPy", 7)]
+)
 def test_random_stops_change_nothing(
     tmp_path: Path, undisturbed: Callable[..., Any], kind: str, sink_size: int, seed: int
 ) -> None:
@@ -151,8 +153,8 @@ def test_random_stops_change_nothing(
     last, lives, found = 0, 0, {}
     while last < len(seen):
         lives += 1
-        stop = last + rng.randint(2, len(seen) // 3) if lives < 5 else None
-        most = rng.randint(2, len(seen) // 3) if lives < 5 and rng.random() < 0.4 else None
+        stop = last + rng.randint(2, len(seen) // 2) if lives < 4 else None
+        most = rng.randint(2, len(seen) // 2) if lives < 4 and rng.random() < 0.4 else None
         life = Life(tmp_path / "run", name, stop, delta_every_steps=rng.randint(1, 3))
         last = life.checkpoint.restore(life.model) or 0
         trained = {step: first for step, first in trained.items() if step <= last}
@@ -169,3 +171,183 @@ def test_random_stops_change_nothing(
     assert trained == seen
     assert found == whole
     assert sorted(set(ended)) == epochs
+
+
+def test_a_kill(tmp_path: Path) -> None:
+    whole = program(str(tmp_path / "whole"), -1)
+    command = [sys.executable, "-m", "tests.checkpoint.resume_program", str(tmp_path / "run")]
+    kill_at = 2 * BATCHES + 8
+    for step in (kill_at, kill_at + 15):
+        ended = subprocess.run([*command, str(step)], cwd=ROOT, capture_output=True, check=False)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-2000:]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    again = json.loads(found.stdout.splitlines()[-1])
+    assert kill_at < again["began"] < kill_at + 15
+    assert again["steps"] == ALL - again["began"]
+    assert again["contents"] == whole["contents"]
+
+
+def test_batches_read_ahead_are_not_left_out(tmp_path: Path) -> None:
+    """The place is that of the last batch that was trained."""
+    found: list[Any] = []
+    for number, stops in enumerate([(None,), (5, 17, 31, None)]):
+        seen: dict[int, int] = {}
+        for life_number, stop in enumerate(stops):
+            ssd = tmp_path / f"ssd{number}{life_number}"
+            cache = CacheConfig(host_rows=50, ssd_path=ssd, ssd_direct=False, prefetch=4)
+            table = {"cache": cache}
+            life = Life(tmp_path / f"run{number}", "resume.ahead", stop, table=table)
+            done = life.checkpoint.restore(life.model) or 0
+            seen = {step: first for step, first in seen.items() if step <= done}
+            if stop is None:
+                life.train(Shuffled(batches()))
+            else:
+                with pytest.raises(KeyError):
+                    life.train(Shuffled(batches()))
+            seen |= life.callback.seen
+            contents_now = life.close()
+        found.append((seen, contents_now))
+    assert len(found[0][0]) == ALL
+    assert found[0] == found[1]
+
+
+class Drawing(Shuffled):
+    """Draws a number for each batch."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for ids, label in self.data:
+            yield ids + np.random.randint(2), label  # noqa: NPY002
+
+
+def test_numbers_drawn_ahead_of_the_training_are_refused(tmp_path: Path) -> None:
+    cache = CacheConfig(host_rows=50, ssd_path=tmp_path / "ssd", ssd_direct=False, prefetch=4)
+    life = Life(tmp_path / "run", "resume.drawn", table={"cache": cache})
+    with pytest.raises(ValueError, match="draws from the random generators .* read ahead"):
+        life.train(Drawing(batches()))
+    life.close()
+
+
+def stopped(tmp_path: Path, data: Any, epochs: int = 3, dies_at: int | None = 20) -> None:
+    life = Life(tmp_path / "run", "resume.refused", dies_at)
+    if dies_at is None:
+        life.train(data, epochs)
+    else:
+        with pytest.raises(KeyError):
+            life.train(data, epochs)
+    life.close()
+
+
+class Forgetful(Counting):
+    """Batches in an order of each pass that a new program does not know."""
+
+    skip_passes = None  # type: ignore[assignment]
+
+
+class Reversed(Shuffled):
+    def __iter__(self) -> Iterator[Any]:
+        return reversed(self.data)
+
+
+OTHER: dict[str, tuple[Callable[[], Any], Callable[[], Any], dict[str, Any], str]] = {
+    "fewer batches": (
+        batches, lambda: batches()[1:], {}, "has 11 batches in a pass.*data of 12.*new_data=True",
+    ),
+    "another order": (batches, lambda: Reversed(batches()), {}, "gives other batches than those"),
+    "an order that is lost": (Forgetful, Forgetful, {}, "gives other batches.*skip_passes"),
+    "other steps of an epoch": (
+        batches, batches, {"sink_size": 5}, "an epoch must be one pass as in .*, got 5 steps",
+    ),
+    "epochs that are not over": (
+        batches, batches, {"initial_epoch": 2}, "initial_epoch must be at most 1.*leave it out",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OTHER)
+def test_other_data_are_refused_before_a_step(tmp_path: Path, kind: str) -> None:
+    first, other, more, message = OTHER[kind]
+    stopped(tmp_path, first())
+    life = Life(tmp_path / "run", "resume.refused")
+    assert life.checkpoint.restore(life.model) == 18
+    with pytest.raises(ValueError, match=message):
+        life.train(other(), 3, **more)
+    assert life.checkpoint.step == 18 and not life.callback.seen
+    life.close()
+
+
+def test_a_training_that_is_over_trains_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped(tmp_path, batches(), 2, None)
+    for epochs, steps in ((2, 0), (3, BATCHES), (3, 0)):
+        life = Life(tmp_path / "run", "resume.refused")
+        before = life.checkpoint.restore(life.model)
+        summary = life.train(batches(), epochs)
+        assert (summary.steps, life.checkpoint.step) == (steps, (before or 0) + steps)
+        assert ("nothing is left" in caplog.text) == (steps == 0)
+        caplog.clear()
+        life.close()
+    other = [(ids + 1, label) for ids, label in batches()]
+    life = Life(tmp_path / "run", "resume.refused")
+    life.checkpoint.restore(life.model)
+    with pytest.raises(ValueError, match="gives other batches.*new_data=True"):
+        life.train(other, 3)  # not taken for the data that were trained
+    life.close()
+
+
+def test_new_data(tmp_path: Path) -> None:
+    stopped(tmp_path, batches())
+    other = [(ids + 100, label) for ids, label in batches()]
+    life = Life(tmp_path / "run", "resume.refused")
+    assert life.checkpoint.restore(life.model, batches(), new_data=True) == 18
+    with pytest.raises(ValueError, match="has been trained before.*Leave it out"):
+        life.train(batches(), 3)
+    life.checkpoint.restore(life.model, other, new_data=True)
+    rows = life.net[0].embedding_table.row_count
+    assert life.train(other, 1, max_steps=5).steps == 5
+    assert life.net[0].embedding_table.row_count > rows > 0
+    life.close()
+    life = Life(tmp_path / "run", "resume.refused")
+    assert life.checkpoint.restore(life.model, other) == 23
+    assert life.train(other, 1).steps == BATCHES - 5
+    with pytest.raises(TypeError, match="new_data must be a bool"):
+        life.checkpoint.restore(life.model, other, new_data="yes")  # type: ignore[arg-type]
+    life.close()
+
+
+def test_a_dataset_that_shuffles_without_a_seed(tmp_path: Path) -> None:
+    """Each pass is in an order of its own and has each row once, over a stop too."""
+    trained: dict[int, int] = {}
+    for stop in (18, 30, None):
+        life = Life(tmp_path / "run", "resume.unseeded", stop, delta_every_steps=1)
+        ds.config.set_seed(5489)  # as if none were set
+        life.checkpoint.restore(life.model)
+        data = ds.NumpySlicesDataset(
+            {"ids": columns()["ids"][::ROWS], "label": columns()["label"][::ROWS]}, shuffle=True
+        ).batch(1)
+        if stop is None:
+            life.train(data, 3)
+        else:
+            with pytest.raises(KeyError):
+                life.train(data, 3)
+        assert ds.config.get_seed() == 5489
+        trained |= life.callback.seen
+        life.close()
+    orders = [[trained[p * BATCHES + i + 1] for i in range(BATCHES)] for p in range(3)]
+    assert all(sorted(order) == list(range(0, BATCHES * ROWS, ROWS)) for order in orders)
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+
+
+def test_a_checkpoint_without_a_place_begins_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So do those of earlier versions."""
+    life = Life(tmp_path / "run", "resume.refused", 20, data_starts_over=True)
+    with pytest.raises(KeyError):
+        life.train(batches(), 3)
+    life.close()
+    life = Life(tmp_path / "run", "resume.refused")
+    assert life.checkpoint.restore(life.model) == 18
+    assert life.train(batches(), 1).steps == BATCHES
+    assert "has no place in it" in caplog.text
+    life.close()
