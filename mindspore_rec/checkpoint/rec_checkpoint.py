@@ -292,9 +292,7 @@ class RecCheckpoint(Callback):
                 team.first(lambda: remove_after(self.directory, last.step))
         self._writer.go_on(last, tables_of(cell))
         set_random_state(generators)
-        self._restored = SavedPlace(
-            states.data(), states.passes(), last.path, last.step, new_data
-        )
+        self._restored = SavedPlace(states.data(), states.passes(), last.path, last.step, new_data)
         self.step = last.step
         return last.step
 

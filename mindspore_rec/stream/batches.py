@@ -178,7 +178,7 @@ class BatchSource(ABC):
         """Return the objects whose position in a stream is part of `state_dict`."""
         return []
 
-    def skip_passes(self, passes: int) -> None:
+    def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
         """Count a number of passes as read, for data of which each pass has an order of its own.
 
         A training that goes on in a later pass calls it before its first batch. By default nothing

@@ -313,21 +313,23 @@ def _place_of(state: Mapping[str, Any], path: Any) -> PassPlace:
     Raises:
         ValueError: it is no such state.
     """
-    counts = [state.get(name) for name in _COUNTS] if isinstance(state, Mapping) else [None]
-    if not all(type(each) is int and 0 <= each < 2**61 for each in counts):
+    if not isinstance(state, Mapping):
+        raise ValueError(f"{path} is damaged: its place in the data must be an object")
+    counts = {name: state.get(name) for name in _COUNTS}
+    if not all(type(each) is int and 0 <= each < 2**61 for each in counts.values()):
         raise ValueError(f"{path} is damaged: its place in the data must be numbers")
     lengths = [state.get(name) for name in ("length", "epoch_steps")]
     if not all(each is None or (type(each) is int and each > 0) for each in lengths):
         raise ValueError(f"{path} is damaged: numbers of batches must be above 0")
-    generators = state.get("generators")
-    place = PassPlace(*counts[2:], generators or {})  # type: ignore[arg-type]
-    if place.batches:
+    generators = dict(state.get("generators") or {}) if counts["batches"] else {}
+    if counts["batches"]:
         try:
-            check_random_state(place.generators)
-            np.uint32(place.generators[_SEED])
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            check_random_state(generators)
+            np.uint32(generators[_SEED])
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path} is damaged: generators {error}") from error
-    return place
+    found = [int(counts[name] or 0) for name in ("passes", "batches", "first", "digest")]
+    return PassPlace(found[0], found[1], found[2], found[3], generators)
 
 
 def _other_batches(at: PassPlace, path: Any) -> str:

@@ -112,7 +112,9 @@ def test_from_files_to_a_stream_in_one_run(tmp_path: Path) -> None:
     trained_on_files = {-1 - i: 2 * 2 * BATCH for i in range(FILES)}
     assert life.counts() == trained_on_files
     run_id = newest_chain(root)[-1].run
-    with Predictor(root, lambda: network("new_data"), inputs=["input_data:INT64:-1,2"]) as predictor:
+    with Predictor(
+        root, lambda: network("new_data"), inputs=["input_data:INT64:-1,2"]
+    ) as predictor:
         follows(predictor, life)
         life.close()
 

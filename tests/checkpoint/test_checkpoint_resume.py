@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training over lists and data sets goes on in the middle of a pass, bit for bit, or is refused."""
+"""A training over lists and data sets goes on within a pass, bit for bit, or is refused."""
 
 from __future__ import annotations
 
@@ -21,9 +21,16 @@ from mindspore.train import Callback
 
 from datasets.common.reader import batches as packed_batches
 from mindspore_rec import CacheConfig, LazyAdam, RecCheckpoint, RecModel, tables_of
-from tests.checkpoint.resume_program import BATCHES, EPOCHS, ROWS, Shuffled, batches, contents
+from tests.checkpoint.resume_program import (
+    BATCHES,
+    EPOCHS,
+    ROWS,
+    Shuffled,
+    batches,
+    contents,
+    network,
+)
 from tests.checkpoint.resume_program import main as program
-from tests.checkpoint.resume_program import network
 from tests.nightly import NIGHTLY
 from tests.run_python import ROOT
 

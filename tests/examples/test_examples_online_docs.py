@@ -33,7 +33,6 @@ def test_guide_runs_and_prints_what_it_says(tmp_path: Path) -> None:
             assert abs(float(line.split()[-1]) - float(promise.split()[-1])) < 0.02, line
     assert run("serve.py") == ["step 80 user 4 clicks more: [ True]"]
 
-
     (session,) = re.findall(r"```\n(\$ python files.py\n.*?)```", text, re.S)
     for said in re.findall(r"\$ python (.*)\n(.*)\n", session):
         assert run_python(*said[0].split(), cwd=tmp_path).splitlines() == [said[1]]
