@@ -3,8 +3,8 @@
 
     resume_program.py DIRECTORY [STEP]
 
-STEP is the step, over all restarts, after which the process kills itself before it saves. What the
-training has at its end is printed as JSON.
+STEP is the step, over all restarts, after which the process kills itself before it saves. What each
+worker has at the end of the training is in DIRECTORY.json.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mindspore import nn
 from mindspore.train import Callback
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecCheckpoint, RecModel, tables_of
+from mindspore_rec.parallel.group import worker_group
 
 EPOCHS, BATCHES, ROWS = 4, 12, 8
 
@@ -75,7 +76,7 @@ class Killed(Callback):
 
 def contents(net: nn.Cell) -> dict[str, Any]:
     """Return digests of the tables and the bytes of dense parameters."""
-    found: dict[str, Any] = {table.name: table.digest() for table in tables_of(net)}
+    found: dict[str, Any] = {table.name: str(table.digest()) for table in tables_of(net)}
     for parameter in net.get_parameters():
         if not hasattr(parameter, "mindspore_rec_table"):
             found[parameter.name] = parameter.asnumpy().tobytes().hex()
@@ -98,5 +99,8 @@ def main(directory: str, kill_at: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).mkdir(exist_ok=True)
-    print(json.dumps(main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else -1)))
+    ended = main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else -1)
+    group = worker_group()
+    every = group.all_gather_json(ended)
+    if group.rank == 0:
+        Path(f"{sys.argv[1]}.json").write_text(json.dumps(every), encoding="utf-8")
