@@ -109,7 +109,8 @@ class CountFirstEpoch(Callback):
         if self._steps is None and not self._frozen:
             run = run_context.original_args()
             # Of an epoch that a restart goes on with, `cur_step_num` has the last part only.
-            whole = run.batch_num == sys.maxsize or run.epoch_complete
+            complete = run.get("epoch_complete", run.cur_step_num >= run.batch_num)
+            whole = run.batch_num == sys.maxsize or complete
             if whole and not run.interrupted:
                 self._freeze()
 

@@ -135,6 +135,13 @@ class Passes:
         at = _place_of(state, path)
         if not at.batches:
             return
+        if self._place.batches:  # another checkpoint of the same training was restored too
+            if _position(at) != _position(self._place):
+                raise ValueError(
+                    f"{path} has another place in train_dataset than the other checkpoint that was "
+                    "restored"
+                )
+            return
         self._check_alike(state, path)
         self.epochs, self.taken = state["epochs"], state["taken"]
         self._source.skip_passes(at.passes)
@@ -252,7 +259,7 @@ class Passes:
                         f"were trained: give the same data, or, {_OTHERS}"
                     )
                 place = self._after(place, batch)
-        if place != at:
+        if _position(place) != _position(at):
             raise ValueError(_other_batches(at, "the checkpoint"))
         return place
 
@@ -301,6 +308,10 @@ class Passes:
         if seed == _NO_SEED and self._workers == 1:
             seed = random.SystemRandom().randrange(_NO_SEED + 1, 2**32)
         return {_SEED: seed, **random_state()}
+
+
+def _position(place: PassPlace) -> tuple[int, int, int]:
+    return place.passes, place.batches, place.digest
 
 
 def _joined(digest: int, next_digest: int) -> int:

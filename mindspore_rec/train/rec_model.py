@@ -196,7 +196,8 @@ class RecModel(Model):
         """Train for a number of epochs.
 
         Args:
-            epoch: number of the last epoch, at least 1.
+            epoch: number of the last epoch, at least 1; epochs before a restart, of which a
+                `RecCheckpoint` knows, count too.
             train_dataset: a Dataset, or an iterable of batches. An epoch is one pass over it.
             callbacks: one or several. Default: none.
             dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning

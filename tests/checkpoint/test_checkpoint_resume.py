@@ -23,6 +23,8 @@ from mindspore.train import Callback
 
 from datasets.common.reader import batches as packed_batches
 from mindspore_rec import CacheConfig, LazyAdam, RecCheckpoint, RecModel, tables_of
+from mindspore_rec.stream.batch_sources import batch_source
+from mindspore_rec.train.passes import Passes
 from tests.checkpoint.resume_program import (
     BATCHES,
     EPOCHS,
@@ -396,3 +398,29 @@ def test_a_checkpoint_without_a_place_begins_anew(
     assert life.train(batches(), 1).steps == BATCHES
     assert "has no place in it" in caplog.text
     life.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batches": -1}, "must be numbers"),
+        ({"digest": "1"}, "must be numbers"),
+        ({"length": 0}, "must be above 0"),
+        ({"generators": None}, "generators"),
+        ({"generators": {"python": 3}}, "generators"),
+    ],
+)
+def test_a_forged_place_is_refused(change: dict[str, Any], message: str) -> None:
+    class Run:
+        total_steps = None
+
+    source = batch_source(batches())
+    passes = Passes(source, "whole", 1, Run(), lambda: False)
+    passes.keep()
+    last = list(passes.read(source))[4]
+    state = passes.state(last)
+    assert state is not None and state["batches"] == 5
+    again = Passes(source, "whole", 1, Run(), lambda: False)
+    again.keep()
+    with pytest.raises(ValueError, match=f"run is damaged: .*{message}"):
+        again.go_on({**state, **change}, "run")
