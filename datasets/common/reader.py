@@ -113,12 +113,25 @@ class BatchStream:
         return self._repeat * (rows // size if self._drop_remainder else -(-rows // size))
 
     def __iter__(self) -> Iterator[Batch]:
-        left = self._repeat
-        while left is None or left > 0:
-            epoch = self._epochs_begun[0]
-            self._epochs_begun[0] += 1
-            yield from rebatch(self._epoch(epoch), self._batch_size, self._drop_remainder)
-            left = None if left is None else left - 1
+        if self._repeat is None:
+            while True:
+                yield from self._batches_of(self._begin_epochs(1))
+        first = self._begin_epochs(self._repeat)
+        for epoch in range(first, first + self._repeat):
+            yield from self._batches_of(epoch)
+
+    def _begin_epochs(self, epochs: int) -> int:
+        """Return the number of the first of these epochs, which no other iteration has."""
+        first = self._epochs_begun[0]
+        self._epochs_begun[0] += epochs
+        return first
+
+    def _batches_of(self, epoch: int) -> Iterator[Batch]:
+        return rebatch(self._epoch(epoch), self._batch_size, self._drop_remainder)
+
+    def skip_passes(self, passes: int) -> None:
+        """Count a number of iterations as done, for a training that goes on in a later one."""
+        self._begin_epochs(passes * (self._repeat or 0))
 
     def split_by_worker(self, worker: int, workers: int) -> BatchStream | None:
         """Return the part of one of several workers, which reads every `workers`-th block of files.

@@ -17,7 +17,7 @@ from mindspore_rec.checkpoint.cadence import Cadence
 from mindspore_rec.checkpoint.chain import Entry, verify_chain
 from mindspore_rec.checkpoint.contents import files_of
 from mindspore_rec.checkpoint.data_place import NAME as DATA
-from mindspore_rec.checkpoint.data_place import DataPlace
+from mindspore_rec.checkpoint.data_place import DataPlace, SavedPlace
 from mindspore_rec.checkpoint.directory import training_cell
 from mindspore_rec.checkpoint.load import check_load, load_chain
 from mindspore_rec.checkpoint.load_tables import TableShares
@@ -61,9 +61,12 @@ class RecCheckpoint(Callback):
     which differ after a restart.)
 
     The training data must be a source of batches with a state (a `StreamingDataset`, or a
-    `BatchWrapper` of one such as `FeatureBatches`), or start anew with each run and have a length:
-    a list, a finite Dataset. Other data, such as a generator or a `GeneratorDataset` over a stream,
-    are refused before the first step with the reason why they cannot be resumed, unless
+    `BatchWrapper` of one such as `FeatureBatches`), or give the same batches in each program and
+    have a length: a list, a finite Dataset. After `restore()` a training of `RecModel` goes on in
+    the middle of a pass over these: batches that were trained are read and left out, and `epoch`
+    counts the epochs before too, so that a program that is started again trains what is left. Other
+    batches than before are an error. Other data, such as a generator or a `GeneratorDataset` over a
+    stream, are refused before the first step with the reason why they cannot be resumed, unless
     `data_starts_over` is True.
 
     If a checkpoint cannot be written, for example because the disk is full, a warning is logged,
@@ -90,8 +93,8 @@ class RecCheckpoint(Callback):
         states: objects by name with `state_dict()` and `load_state_dict(state)` that belong to the
             state, for example a `ProgressiveValidation`. The `train_dataset` need not be among
             them.
-        data_starts_over: whether the data may start anew after a restart: their position is then
-            not saved, and any data are accepted. Default: False.
+        data_starts_over: whether the data start anew after a restart: their position is then not
+            saved, and any data are accepted. Default: False.
         keep_digests: whether tables keep the digests of their rows, so that deltas have them, a
             merged state is held to what was in memory, and `damaged_rows()` of a table finds rows
             that changed by themselves (`docs/checkpoints.md`). It takes 8 bytes a row in host
@@ -208,7 +211,7 @@ class RecCheckpoint(Callback):
         self._began = 0  # self.step when this training began
         self._tried, self._tried_at = -1, 0.0  # the last save's step and time
         self._merged = -1  # step at which a full checkpoint was due last
-        self._restored: tuple[Any, Path] | None = None  # state of the data, until training begins
+        self._restored: SavedPlace | None = None  # until training begins
         self._lock: FileLock | None = None  # of worker 0
         self._team = ALONE
 
@@ -233,7 +236,14 @@ class RecCheckpoint(Callback):
 
     # ---- going on
 
-    def restore(self, model: Any, train_dataset: Any = None, step: int | None = None) -> int | None:
+    def restore(
+        self,
+        model: Any,
+        train_dataset: Any = None,
+        step: int | None = None,
+        *,
+        new_data: bool = False,
+    ) -> int | None:
         """Restore the newest state, before training; all workers call it at the same time.
 
         Args:
@@ -241,6 +251,10 @@ class RecCheckpoint(Callback):
             train_dataset: the training data, if they have a state; before their first batch.
             step: step of the state to restore; newer checkpoints are removed. Default: None, the
                 newest state.
+            new_data: whether the training goes on with other data than before, such as a stream
+                after files, from their start: their place is not loaded, everything else is. For
+                the first start only: the next checkpoint has the place in the new data. Default:
+                False.
 
         Returns:
             Number of training steps of that state; None if there is no checkpoint, and nothing has
@@ -254,6 +268,8 @@ class RecCheckpoint(Callback):
         """
         if self._lock is not None:
             raise RuntimeError("restore() is for before the training")
+        if not isinstance(new_data, bool):
+            raise TypeError(f"new_data must be a bool, got {new_data!r}")
         team = Team(worker_group())
         team.each(lambda: self._data.check(train_dataset))
         if not team.first(self.directory.is_dir):
@@ -265,10 +281,10 @@ class RecCheckpoint(Callback):
             last = chain[-1]
             cell = training_cell(model)
             shares = {table.name: team.shares.held(table) for table in tables_of(cell)}
-            states = team.each(lambda: self._checked(chain, shares, team, train_dataset))
+            wanted = self._wanted(train_dataset, new_data)
+            states = team.each(lambda: self._checked(chain, shares, team, wanted, new_data))
             team.each(lambda: check_load(cell, chain, shares))
             # Before the tables, so that no row has changed if these raise an error.
-            wanted = self._wanted(train_dataset)
             team.each(lambda: states.load_all(wanted))
             generators = states.random()
             load_chain(cell, chain, shares)
@@ -276,28 +292,37 @@ class RecCheckpoint(Callback):
                 team.first(lambda: remove_after(self.directory, last.step))
         self._writer.go_on(last, tables_of(cell))
         set_random_state(generators)
-        self._restored = states.data(), last.path
+        self._restored = SavedPlace(states.data(), states.passes(), last.path, last.step, new_data)
         self.step = last.step
         return last.step
 
     def _checked(
-        self, chain: list[Entry], shares: TableShares, team: Team, train_dataset: Any
+        self,
+        chain: list[Entry],
+        shares: TableShares,
+        team: Team,
+        wanted: Mapping[str, Any],
+        new_data: bool,
     ) -> WorkerStates:
         """Check the files that this worker reads, and return the states in the last of them."""
         last = chain[-1]
         verify_chain(chain, lambda manifest: files_of(manifest, shares))
         states = WorkerStates(last, team.shares.of_network)
         states.random()
-        wanted = self._wanted(train_dataset)
-        if wanted.keys() != set(states.names):
+        saved = set(states.names) - ({DATA} if new_data else set())
+        if wanted.keys() != saved:
+            other = ""
+            if wanted.keys() ^ saved == {DATA}:
+                other = "; data that are new to the run begin at their start with new_data=True"
             raise ValueError(
                 f"states and train_dataset must be those that were saved: {last.path} has the "
-                f"states of {sorted(states.names)}, given are {sorted(wanted)}"
+                f"states of {sorted(saved)}, given are {sorted(wanted)}{other}"
             )
         return states
 
-    def _wanted(self, train_dataset: Any) -> dict[str, Any]:
-        return {**self._states, **self._data.stateful(train_dataset)}
+    def _wanted(self, train_dataset: Any, new_data: bool) -> dict[str, Any]:
+        """Return the objects that get a state."""
+        return {**self._states, **({} if new_data else self._data.stateful(train_dataset))}
 
     # ---- the callback
 
@@ -311,12 +336,11 @@ class RecCheckpoint(Callback):
         run = run_context.original_args()
         group = worker_group()
         self._team = Team(group)
-        self._team.each(lambda: self._check_data(run.train_dataset))
+        self._team.each(lambda: self._begin_data(run))
         self._team.each(self._open)
         try:
             self._began = self._merged = self.step
             self._tried = -1
-            self._data.begin(run.train_dataset)
             self._writer.begin(group)
             if not self._writer.has_state:
                 self._writer.write_first(run.train_network, self.step, self._all_states(run))
@@ -436,12 +460,14 @@ class RecCheckpoint(Callback):
         objects = {name: each.state_dict() for name, each in self._states.items()}
         # As of the trained batch: the source may have been read ahead.
         objects.update(self._data.state(run.get("train_batch")))
-        return {"objects": objects, "random": random_state()}
+        return {"objects": objects, "random": random_state(), **self._data.passes(run)}
 
-    def _check_data(self, dataset: Any) -> None:
-        self._data.check(dataset)
+    def _begin_data(self, run: Any) -> None:
+        """Check the training data, and have the training begin where the checkpoint says."""
+        self._data.check(run.train_dataset)
         if self._restored is not None:
-            self._data.check_restored(dataset, *self._restored)
+            self._data.check_restored(run.train_dataset, self._restored)
+        self._data.begin(run, self._restored)
 
     def _open(self) -> None:
         """Make the directory ready; worker 0 does it for all."""

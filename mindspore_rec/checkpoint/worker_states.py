@@ -8,6 +8,7 @@ from typing import Any
 
 from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.data_place import NAME as DATA
+from mindspore_rec.checkpoint.data_place import PASSES
 from mindspore_rec.checkpoint.errors import CheckpointError, reading
 from mindspore_rec.checkpoint.manifest_fields import state_files, workers_of
 from mindspore_rec.checkpoint.share import Share
@@ -60,6 +61,10 @@ class WorkerStates:
         if DATA not in self.names:
             return None
         return join_states([each[DATA] for each in self._objects])
+
+    def passes(self) -> Any:
+        """Return the place in passes over the data, of this worker or else of worker 0, or None."""
+        return self._states[self._reader.worker if self._same else 0].get(PASSES)
 
     def load_all(self, owners: Mapping[str, Any]) -> None:
         """Load the states of objects, by name, into them; see `load`."""

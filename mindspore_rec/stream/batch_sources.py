@@ -175,6 +175,12 @@ class IterableBatches(BatchSource):
             each = getattr(each, "source", None)
         return found
 
+    def skip_passes(self, passes: int) -> None:
+        """Call the iterable's method `skip_passes(passes)`, if it has one."""
+        skip = getattr(self._data, "skip_passes", None)
+        if skip is not None:
+            skip(passes)
+
     def _count(self) -> int | None:
         if not self.has_state:
             return None

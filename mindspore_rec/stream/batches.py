@@ -11,9 +11,28 @@ from typing import Any
 
 from mindspore_rec.stream.worker_states import join_states, states_in
 
-__all__ = ["LATER", "Batch", "BatchSource", "BatchWrapper"]
+__all__ = ["LATER", "Batch", "BatchSource", "BatchWrapper", "PassPlace"]
 
 _STATES_KEPT = 1024
+
+
+@dataclass(frozen=True)
+class PassPlace:
+    """Place of a batch in the passes over data that start anew with each pass.
+
+    Args:
+        passes: number of passes before this one.
+        batches: number of batches of this pass up to this batch, it included.
+        first: digest of the first batch of this pass.
+        digest: digest of all of these batches in their order.
+        generators: states of random generators as of the beginning of this pass.
+    """
+
+    passes: int
+    batches: int
+    first: int
+    digest: int
+    generators: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -29,6 +48,8 @@ class Batch:
         number: number of batches that the source has yielded in its life, this one included;
             `BatchSource.state_dict(batches=number)` returns the state after this batch.
             Default: None, the source has no state.
+        place: place in the passes over data without a state, which the training sets.
+            Default: None.
 
     Example:
         >>> import numpy as np
@@ -41,6 +62,7 @@ class Batch:
     names: tuple[str, ...] | None = None
     event_time: int | None = None
     number: int | None = None
+    place: PassPlace | None = None
 
     @property
     def plain(self) -> dict[str, Any] | tuple[Any, ...]:
@@ -155,6 +177,13 @@ class BatchSource(ABC):
     def covered_streams(self) -> list[Any]:
         """Return the objects whose position in a stream is part of `state_dict`."""
         return []
+
+    def skip_passes(self, passes: int) -> None:  # noqa: B027  - nothing is to be done by default
+        """Count a number of passes as read, for data of which each pass has an order of its own.
+
+        A training that goes on in a later pass calls it before its first batch. By default nothing
+        is done: all passes are alike, or are shuffled by the generators of Python or NumPy.
+        """
 
     @property
     def reads_on(self) -> bool:
@@ -335,6 +364,10 @@ class BatchWrapper(BatchSource):
     def covered_streams(self) -> list[Any]:
         """Return the streams whose position is part of the source's state."""
         return self.source.covered_streams()
+
+    def skip_passes(self, passes: int) -> None:
+        """Count a number of passes over the source as read."""
+        self.source.skip_passes(passes)
 
     @property
     def reads_on(self) -> bool:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -14,13 +13,12 @@ from mindspore import Tensor
 
 from mindspore_rec.checks import check_one_of
 from mindspore_rec.parallel.group import worker_group
+from mindspore_rec.stream.batch_digest import batch_digest
 from mindspore_rec.stream.batch_sources import batch_source
 from mindspore_rec.stream.batches import Batch, BatchSource, BatchWrapper
 from mindspore_rec.stream.partition_split import row_share
 
 __all__ = ["WorkerSplit", "split_by_worker"]
-
-_EDGE = 4096  # bytes at either end of a column that tell batches apart
 
 
 def split_by_worker(data: Any, by: str = "rows") -> WorkerSplit:
@@ -120,7 +118,7 @@ class WorkerSplit(BatchWrapper):
         elif self.by == "rows":
             for batch in self.source.read():
                 rows = _row_count(batch)
-                self.fingerprint = rows, _digest(batch)
+                self.fingerprint = rows, batch_digest(batch)
                 yield _rows(batch, *row_share(rows, worker, workers))
         else:
             yield from self._every(worker, workers)
@@ -170,17 +168,3 @@ def _rows(batch: Batch, first: int, last: int) -> Batch:
 
 def _copied(column: Any) -> Any:
     return column.copy() if isinstance(column, np.ndarray | Tensor) else column
-
-
-def _digest(batch: Batch) -> int:
-    """Return a digest of the last column and of both ends of the others."""
-    found = 0
-    for column in batch.columns:
-        array = column.asnumpy() if isinstance(column, Tensor) else np.asarray(column)
-        if array.dtype.kind not in "biufc":
-            continue
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        whole = column is batch.columns[-1] or data.size <= 2 * _EDGE
-        for part in (data,) if whole else (data[:_EDGE], data[-_EDGE:]):
-            found = zlib.crc32(part.data, found)
-    return found

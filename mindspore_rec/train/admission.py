@@ -108,7 +108,9 @@ class CountFirstEpoch(Callback):
         """Freeze the counts after the first epoch."""
         if self._steps is None and not self._frozen:
             run = run_context.original_args()
-            whole = run.batch_num == sys.maxsize or run.cur_step_num >= run.batch_num
+            # Of an epoch that a restart goes on with, `cur_step_num` has the last part only.
+            complete = run.get("epoch_complete", run.cur_step_num >= run.batch_num)
+            whole = run.batch_num == sys.maxsize or complete
             if whole and not run.interrupted:
                 self._freeze()
 

@@ -22,10 +22,12 @@ from mindspore_rec.stream.read_watch import ReadLaterError, reading
 from mindspore_rec.train.callbacks import loss_value
 from mindspore_rec.train.finite_batches import check_batch
 from mindspore_rec.train.hints import hint_vocabulary
+from mindspore_rec.train.passes import Passes
 from mindspore_rec.train.peers import Peers
 from mindspore_rec.train.prefetch import PrefetchStage
 from mindspore_rec.train.summary import TrainSummary
 from mindspore_rec.train.tensors import as_tensors, row_count
+from mindspore_rec.train.worker_data import share_way
 from mindspore_rec.train.worker_feed import WorkerBatch
 
 __all__ = ["TrainLoop"]
@@ -77,6 +79,11 @@ class TrainLoop:
         self._max_steps = max_steps
         self._last = max_steps  # no more batches than this many steps need are read
         self._peers = peers
+        share, workers = "whole", 1
+        if peers is not None:
+            share, workers = share_way(run.train_source), peers.workers
+        self._passes = Passes(run.train_source, share, workers, run, lambda: stage.has_batch)
+        run.data_passes = self._passes
         self._reads_on = False  # whether the source may be left while it waits
         if peers is not None:
             peers.feed.wants_stop = self._asks_to_stop
@@ -84,58 +91,68 @@ class TrainLoop:
             peers.feed.has_batch = self._can_go_on
             peers.feed.on_idle = self._idle
 
-    def run_passes(self, source: BatchSource, epochs: int, epoch_steps: int | None) -> None:
+    def run_passes(
+        self, source: BatchSource, epochs: int, epoch_steps: int | None, initial_epoch: int = 0
+    ) -> None:
         """Train for a number of epochs of `epoch_steps` steps, or else of one pass over the source.
+
+        A callback that restored a checkpoint may go on in the middle of a pass.
 
         Raises:
             ValueError: a pass over the source yields no batch.
         """
-        if epoch_steps is None:
-            with _Begun(self._callbacks, self._context):
-                for epoch in range(epochs):
-                    with self._reading(self._not_empty(source)):
-                        self._epoch(epoch + 1, None)
+        passes = self._passes
+        passes.begin(epoch_steps, initial_epoch)
+        with _Begun(self._callbacks, self._context):
+            left = range(passes.epochs_over, epochs)
+            if epoch_steps is None:
+                self._run_whole(source, left)
+                return
+            self._limit(len(left) * epoch_steps - passes.taken)
+            with self._reading(self._repeated(source)):
+                for epoch in left:
+                    self._epoch(epoch + 1, epoch_steps)
                     if self._over():
                         break
-            return
-        self._limit(epochs * epoch_steps)
-        with (
-            _Begun(self._callbacks, self._context),
-            self._reading(self._repeated(source)),
-        ):
-            for epoch in range(epochs):
-                self._epoch(epoch + 1, epoch_steps)
-                if self._over():
-                    break
+
+    def _run_whole(self, source: BatchSource, epochs: range) -> None:
+        for epoch in epochs:
+            with self._reading(self._not_empty(source)):
+                self._epoch(epoch + 1, None)
+            if self._over():
+                break
 
     def run_stream(self, source: BatchSource, epoch_steps: int) -> None:
         """Train on one pass over the source, which may be endless, in epochs of `epoch_steps`."""
+        self._passes.begin(epoch_steps, 0)
         with _Begun(self._callbacks, self._context), self._reading(self._batches(source)):
-            epoch = 0
+            epoch = self._passes.epochs
             taken = epoch_steps
             while taken == epoch_steps and not self._over():
                 epoch += 1
                 taken = self._epoch(epoch, epoch_steps)
 
     def _epoch(self, number: int, steps: int | None) -> int:
-        run = self._run
+        run, passes = self._run, self._passes
         run.cur_epoch_num = number
         self._callbacks.on_train_epoch_begin(self._context)
-        taken, ended = 0, False
-        while (steps is None or taken < steps) and not self._over():
+        ended = False
+        while (steps is None or passes.taken < steps) and not self._over():
             begin = time.perf_counter()
             batch = self._next()
             if batch is None:
-                ended = taken > 0 and not self._over()
+                ended = passes.taken > 0 and not self._over()
                 break
             self._step(batch, begin)
-            taken += 1
         self._settle()
         run.interrupted = self._interrupted()
         # Before callbacks at its end, which may ask to stop.
-        self.summary.epochs += ended or taken in (steps, run.batch_num)
+        taken = passes.taken
+        complete = run.epoch_complete = ended or taken in (steps, run.batch_num)
+        self.summary.epochs += complete
         self._callbacks.on_train_epoch_end(self._context)
         self._settle()
+        passes.end_epoch(complete)
         return taken
 
     # ---- batches
@@ -143,17 +160,18 @@ class TrainLoop:
     def _batches(self, source: BatchSource) -> Generator[Batch, None, None]:
         copy = self._stage.reads_ahead
         self._reads_on = source.reads_on if self._peers is None else self._peers.reads_on
-        batches = source.read()
+        batches = self._passes.read(source)
         place = 0
         while True:
             try:
                 batch = next(batches, None)
             except ReadLaterError:
-                batches = source.read()
+                batches = self._passes.read(source)
                 yield LATER
                 continue
             if batch is None:
                 return
+            place = place if batch.place is None else batch.place.batches - 1
             if self.finite_columns:
                 check_batch(batch, source, f"batch {place} of train_dataset")
             place += 1
@@ -164,7 +182,8 @@ class TrainLoop:
             yield from self._not_empty(source)
 
     def _not_empty(self, source: BatchSource) -> Generator[Batch, None, None]:
-        return _not_empty(self._batches(source), "" if self._peers is None else self._peers.name)
+        name = "" if self._peers is None else self._peers.name
+        return _not_empty(self._batches(source), name, self._passes.goes_on)
 
     @contextmanager
     def _reading(self, stream: Generator[Batch, None, None]) -> Iterator[None]:
@@ -258,6 +277,7 @@ class TrainLoop:
         self._begin_step(batch)  # again: a callback may have evaluated
         run.net_outputs = self._call(True, *columns)
         self._stage.end_step()
+        self._passes.taken += 1
         self._interruption.restore()
         bad, rows = None, own
         if self._peers is not None and isinstance(batch, WorkerBatch):
@@ -340,8 +360,10 @@ class _Begun:
             self._callbacks.on_train_end(self._context)
 
 
-def _not_empty(batches: Generator[Batch, None, None], worker: str) -> Generator[Batch, None, None]:
-    empty = True
+def _not_empty(
+    batches: Generator[Batch, None, None], worker: str, goes_on: bool
+) -> Generator[Batch, None, None]:
+    empty = not goes_on
     with closing(batches):
         for batch in batches:
             empty = empty and batch is LATER

@@ -65,6 +65,11 @@ class Peers:
         return f"worker {self._group.rank} of {self._group.size}"
 
     @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return self._group.size
+
+    @property
     def rounds(self) -> int:
         """Number of rounds so far."""
         return self._agreement.rounds

@@ -197,7 +197,8 @@ class RecModel(Model):
         """Train for a number of epochs.
 
         Args:
-            epoch: number of the last epoch, at least 1.
+            epoch: number of the last epoch, at least 1; epochs before a restart, of which a
+                `RecCheckpoint` knows, count too.
             train_dataset: a Dataset, or an iterable of batches. An epoch is one pass over it.
             callbacks: one or several. Default: none.
             dataset_sink_mode: has no effect, since batches are fed one by one; True logs a warning
@@ -245,7 +246,7 @@ class RecModel(Model):
         run = self._run_params(train_dataset, source, epochs, count, total, max_steps)
 
         def work(loop: TrainLoop) -> None:
-            loop.run_passes(source, epochs, epoch_steps)
+            loop.run_passes(source, epochs, epoch_steps, initial_epoch)
 
         return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
 

@@ -13,7 +13,7 @@ from mindspore_rec.stream.batches import BatchSource
 from mindspore_rec.stream.source import StreamSource
 from mindspore_rec.stream.worker_split import WorkerSplit
 
-__all__ = ["agreed_length", "worker_source"]
+__all__ = ["agreed_length", "share_way", "worker_source"]
 
 logger = logging.getLogger("mindspore_rec")
 
@@ -45,7 +45,7 @@ def worker_source(source: BatchSource, group: Group, argument: str) -> BatchSour
         share = source.split_by_worker(group.rank, group.size)
     if share is None:
         share = _rows_of(source, streams, group)
-    ways = group.all_gather_json(_way(share))
+    ways = group.all_gather_json(share_way(share))
     for worker, way in enumerate(ways):
         if way != ways[0]:
             raise_on(
@@ -145,5 +145,6 @@ def _rows_of(source: BatchSource, streams: list[StreamSource], group: Group) -> 
     return share
 
 
-def _way(share: BatchSource) -> Any:
+def share_way(share: BatchSource) -> str:
+    """Return the way in which data are divided among workers, from one worker's share."""
     return share.by if isinstance(share, WorkerSplit) else type(share).__name__

@@ -14,7 +14,7 @@ from mindspore import Tensor
 
 from mindspore_rec.parallel.agreed_error import raise_on
 from mindspore_rec.parallel.array_message import pack_arrays, unpack_arrays
-from mindspore_rec.stream.batches import LATER, Batch, BatchSource
+from mindspore_rec.stream.batches import LATER, Batch, BatchSource, PassPlace
 from mindspore_rec.stream.read_watch import ReadGivenUpError, ReadLaterError
 from mindspore_rec.stream.worker_split import WorkerSplit
 from mindspore_rec.train.agreement import Agreement, Flag, State, Word
@@ -88,6 +88,7 @@ class WorkerFeed:
         self._failed: int | None = None
         self._last: tuple[Any, ...] | None = None  # columns of the last batch with rows
         self._last_number: int | None = None
+        self._last_place: PassPlace | None = None
         self._said = 0.0
         self._kept: tuple[State, Batch | None] | None = None  # said, while others had none yet
 
@@ -294,9 +295,9 @@ class WorkerFeed:
         if any(word.flags & Flag.NEEDS_BATCH for word in words):
             self._borrow(samples)
         if batch is not None:
-            self._last_number = batch.number
+            self._last_number, self._last_place = batch.number, batch.place
         else:
-            batch = Batch((), number=self._last_number)
+            batch = Batch((), number=self._last_number, place=self._last_place)
         if not mine:
             assert self._last is not None
             batch = replace(batch, columns=self._last)
@@ -306,6 +307,7 @@ class WorkerFeed:
             batch.names,
             latest or None,
             batch.number,
+            batch.place,
             samples,
             group.rank,
         )

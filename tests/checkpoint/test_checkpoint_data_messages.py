@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mindspore_rec.checkpoint.data_place import DataPlace, check_place
+from mindspore_rec.checkpoint.data_place import DataPlace, SavedPlace, check_place
 
 
 class Unsized:
@@ -40,4 +41,5 @@ def test_data_without_a_length_are_told_of_it() -> None:
 )
 def test_other_data_than_those_restored_are_told_how_they_differ(data: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        DataPlace(starts_over=False).check_restored(data, {"batches": 8}, "run")
+        saved = SavedPlace({"batches": 8}, None, Path("run"), 8, new_data=False)
+        DataPlace(starts_over=False).check_restored(data, saved)

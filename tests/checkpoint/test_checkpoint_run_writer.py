@@ -201,9 +201,7 @@ def test_changes_of_a_delta_that_failed_at_the_end_of_a_training_are_in_the_next
     assert steps_of(tmp_path) == [0, 5]
 
 
-def test_a_restored_writer_has_forgotten_the_delta_that_failed(
-    net: Net, tmp_path: Path
-) -> None:
+def test_a_restored_writer_has_forgotten_the_delta_that_failed(net: Net, tmp_path: Path) -> None:
     writer = failed_at_the_end(tmp_path, net, also_back=True)
     chain = newest_chain(tmp_path)
     writer.go_on(chain[-1], tables_of(net))

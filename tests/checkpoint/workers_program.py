@@ -188,7 +188,7 @@ def main() -> None:
     arguments = settings.get("save", {"every_steps": 8, "delta_every_steps": 2})
     checkpoint = RecCheckpoint(directory, states=states, announce=said.append, **arguments)
     data = stream(group.size) if settings.get("stream") else None
-    step = checkpoint.restore(model, data) or 0
+    step = checkpoint.restore(model, data, new_data=data is None) or 0
     restored = {"step": step, "seen": counter.seen, "count": counter.count, "rows": contents(net)}
     restored["online"] = online.rows
     draws = float(np.random.random())  # noqa: NPY002

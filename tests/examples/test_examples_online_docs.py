@@ -14,7 +14,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_guide_runs_and_prints_what_it_says(tmp_path: Path) -> None:
     text = (DOCS / "online_learning.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(# (\w+\.py)\n.*?)```", text, re.S)
-    assert [name for _, name in blocks] == ["click_network.py", "train.py", "serve.py"]
+    assert [name for _, name in blocks] == [
+        "click_network.py", "train.py", "serve.py", "files.py", "stream.py",
+    ]  # fmt: skip
     for code, name in blocks:
         (tmp_path / name).write_text(code, encoding="utf-8")
 
@@ -30,6 +32,10 @@ def test_guide_runs_and_prints_what_it_says(tmp_path: Path) -> None:
         if "AUC" in line:
             assert abs(float(line.split()[-1]) - float(promise.split()[-1])) < 0.02, line
     assert run("serve.py") == ["step 80 user 4 clicks more: [ True]"]
+
+    (session,) = re.findall(r"```\n(\$ python files.py\n.*?)```", text, re.S)
+    for said in re.findall(r"\$ python (.*)\n(.*)\n", session):
+        assert run_python(*said[0].split(), cwd=tmp_path).splitlines() == [said[1]]
 
 
 def without_auc(line: str) -> str:

@@ -229,7 +229,7 @@ def test_finite_data_need_no_declaration(life: Callable[..., Life]) -> None:
     now = life()
     now.model.train(2, [batch] * 3, now.checkpoint, progress=False)
     again = life()
-    assert again.checkpoint.restore(again.model, [batch] * 3) == 6
+    assert again.checkpoint.restore(again.model, [batch] * 3, new_data=True) == 6
     rows = ds.NumpySlicesDataset((np.arange(8)[:, None], np.ones((8, 1), np.float32)), ["a", "b"])
     again.model.train(1, rows.batch(4), again.checkpoint, progress=False)
     assert again.checkpoint.step == 8
