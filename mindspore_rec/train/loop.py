@@ -94,7 +94,7 @@ class TrainLoop:
             with _Begun(self._callbacks, self._context):
                 for epoch in range(epochs):
                     with self._reading(self._not_empty(source)):
-                        self._epoch(epoch + 1, None)
+                        self._epoch(self._run.initial_epoch + epoch + 1, None)
                     if self._over():
                         break
             return
@@ -104,7 +104,7 @@ class TrainLoop:
             self._reading(self._repeated(source)),
         ):
             for epoch in range(epochs):
-                self._epoch(epoch + 1, epoch_steps)
+                self._epoch(self._run.initial_epoch + epoch + 1, epoch_steps)
                 if self._over():
                     break
 
