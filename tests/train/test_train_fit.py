@@ -16,6 +16,7 @@ from mindspore.train import Callback, Metric, Model
 
 from mindspore_rec import (
     AUC,
+    GAUC,
     Adam,
     CombinedOptimizer,
     EarlyStopping,
@@ -148,6 +149,24 @@ def test_epochs_with_an_evaluation(
     assert [epoch for epoch, _, metrics in seen.epochs if metrics] == evaluated
     assert [step for step, _ in summary.history] == [2 * (epoch - initial) for epoch in evaluated]
     assert summary.metrics == summary.history[-1][1]
+
+
+def test_an_evaluation_network_without_eval_indexes_has_no_loss_to_show(unique: Any) -> None:
+    class Evaluation(nn.Cell):
+        def __init__(self, net: Net) -> None:
+            super().__init__(auto_prefix=False)
+            self.net = net
+
+        def construct(self, user: Any, item: Any, label: Any) -> Any:
+            return self.net(user, item), label, user
+
+    net, data = Net(unique()), batches(2, 1)
+    metrics = {"gauc": GAUC(from_logits=True)}
+    optimizer = LazyAdam(net.trainable_params(), 0.05)
+    model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer, metrics, Evaluation(net))
+    summary = model.fit(1, data, data, progress=False)
+    assert summary.metrics == model.eval(data, progress=False)
+    assert list(summary.metrics) == ["gauc"]
 
 
 def test_without_valid_dataset_fit_trains(unique: Any) -> None:
