@@ -58,6 +58,7 @@ class Validation(EvalCallback):
         super().__init__(model, valid_dataset)
         self._frequency = frequency
         self._callbacks = callbacks
+        self._hidden: dict[str, float] = {}  # figures of other callbacks, at the end of an epoch
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
         """Show the last evaluation again to the progress bar."""
@@ -66,7 +67,7 @@ class Validation(EvalCallback):
     def on_train_epoch_end(self, run_context: RunContext) -> None:
         """Evaluate if it is time to."""
         run = run_context.original_args()
-        run.pop("metrics", None)
+        self._hidden = run.pop("metrics", None) or {}
         run.pop("eval_results", None)
         trained = not run.interrupted and math.isfinite(loss_value(run.net_outputs))
         if trained and self._is_due(run.cur_epoch_num):
@@ -83,7 +84,7 @@ class Validation(EvalCallback):
 
     def _show_last(self, run: Any) -> None:
         if self.history:
-            run.metrics = self.history[-1][1]
+            run.metrics = {**self._hidden, **(run.get("metrics") or {}), **self.history[-1][1]}
 
     def _measure(self, run: Any) -> dict[str, float]:
         measured: dict[str, float] = self._model._validate(

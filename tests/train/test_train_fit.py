@@ -22,6 +22,7 @@ from mindspore_rec import (
     EarlyStopping,
     HashEmbeddingLookup,
     LazyAdam,
+    ProgressiveValidation,
     RecModel,
     ReduceLROnPlateau,
     save_checkpoint,
@@ -271,6 +272,18 @@ def test_mindspores_history_and_loss_monitor_see_the_results(unique: Any, capsys
     assert history.epoch == {"epoch": [1, 2, 3, 4]}
     assert len(history.history["auc"]) == len(history.history["eval_loss"]) == 2
     assert capsys.readouterr().out.count("Eval result: epoch") == 2
+
+
+def test_figures_of_other_callbacks_stay_beside_the_results(unique: Any) -> None:
+    class Shown(Callback):
+        def on_train_epoch_begin(self, run_context: Any) -> None:
+            shown.append(set(run_context.original_args().get("metrics") or {}))
+
+    shown: list[set[str]] = []
+    model, data = make_model(unique()), batches(2, 1)
+    callbacks = [ProgressiveValidation(model, 128, 64), Shown()]
+    model.fit(2, data, data, callbacks=callbacks, progress=False)
+    assert shown[0] == set() and shown[1] >= {"auc", "eval_loss", "drift"}
 
 
 @pytest.mark.parametrize(
