@@ -18,6 +18,7 @@ import ctypes
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -205,8 +206,9 @@ def load_checkpoint(
             Each loads the rows of the keys it owns, so that all together load every row once.
             Default: None, the number of workers; 1 without a launcher.
         states: objects by name, saved under these names by the `states` of `save_checkpoint` or
-            `RecCheckpoint`, whose states are restored. Other saved states are ignored.
-            Default: none.
+            `RecCheckpoint`, whose states are restored; others stay as they are. Without it, a
+            `RuntimeWarning` names the states that were saved and are not restored; `states={}` says
+            that the network alone is meant. Default: None.
 
     Raises:
         FileNotFoundError: there is no checkpoint at `path`.
@@ -228,8 +230,31 @@ def load_checkpoint(
     reader = Share(worker, workers) if by_hand else team.shares.of_network
     chain = team.each(lambda: _checked_chain(Path(path), cell, shares))
     # Before the tables: where a state is refused, no row has changed.
-    team.each(lambda: _load_states(objects, chain[-1], reader, path))
+    if states is None:
+        left = team.each(lambda: _names_of_states(chain[-1], reader))
+    else:
+        left = []
+        team.each(lambda: _load_states(objects, chain[-1], reader, path))
     load_chain(cell, chain, shares)
+    if left:
+        _warn_of_states(left, path)
+
+
+def _names_of_states(entry: Entry, reader: Share) -> list[str]:
+    """Return the names of the saved states on the first worker, which warns of them."""
+    return sorted(WorkerStates(entry, reader).names) if reader.worker == 0 else []
+
+
+def _warn_of_states(names: list[str], path: Any) -> None:
+    """Warn that the network was loaded and the states of other things were not."""
+    warnings.warn(
+        f"load_checkpoint restored the network alone: {path} also has the states of {names}, whose "
+        f"objects are as they were before. Give these objects as states={{{names[0]!r}: ...}}, "
+        "continue a training by RecCheckpoint.restore(), or say by states={} that the network is "
+        "enough",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def _checked_chain(path: Path, cell: nn.Cell, shares: TableShares) -> list[Entry]:

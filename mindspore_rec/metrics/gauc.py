@@ -25,8 +25,8 @@ class GAUC(BinaryMetric):
 
     ``update`` takes a third input, the group of every row: int64 keys ``[B]`` or ``[B, 1]``.
     ``mindspore.Model`` passes it on only from an ``eval_network`` of one's own that returns it,
-    with ``eval_indexes=None``; ``Model.fit`` of MindSpore 2.10 fails without ``eval_indexes``, so
-    train and evaluate by turns.
+    with ``eval_indexes=None``. So does ``RecModel.fit``; ``Model.fit`` of MindSpore 2.10 fails
+    without ``eval_indexes``.
 
     Keeps 13 bytes a row, and takes about 80 more a row while :meth:`eval` sorts.
 

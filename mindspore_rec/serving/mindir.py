@@ -144,7 +144,7 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             parser.error(f"--network must be given: {options.path} does not name a builder")
         network, _ = cell_and_features(made)
-        load_checkpoint(network, options.path)
+        load_checkpoint(network, options.path, states={})
         recorded = None if model is None else model["inputs"]
         file = export_mindir(network, options.file, options.input or recorded)
     except (OSError, TypeError, ValueError) as error:

@@ -174,12 +174,16 @@ class EvalCallback(Callback):
         run = run_context.original_args()
         if run.cur_step_num == 0 or (self.history and self.history[-1][0] == run.cur_step_num):
             return
-        metrics = self._model.eval(self._dataset, progress=False)
+        metrics = self._measure(run)
         self.history.append((run.cur_step_num, metrics))
         run.metrics = metrics
         run.history.append((run.cur_step_num, metrics))
         text = ", ".join(f"{name} {value:.5f}" for name, value in metrics.items())
         logger.info("step %d: %s", run.cur_step_num, text)
+
+    def _measure(self, run: Any) -> dict[str, float]:
+        measured: dict[str, float] = self._model.eval(self._dataset, progress=False)
+        return measured
 
 
 class StopOnNaN(Callback):

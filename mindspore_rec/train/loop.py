@@ -104,21 +104,21 @@ class TrainLoop:
         passes = self._passes
         passes.begin(epoch_steps, initial_epoch)
         with _Begun(self._callbacks, self._context):
-            left = range(passes.epochs_over, epochs)
+            left = range(passes.epochs + 1, initial_epoch + epochs + 1)  # numbers of epochs
             if epoch_steps is None:
                 self._run_whole(source, left)
                 return
             self._limit(len(left) * epoch_steps - passes.taken)
             with self._reading(self._repeated(source)):
-                for epoch in left:
-                    self._epoch(epoch + 1, epoch_steps)
+                for number in left:
+                    self._epoch(number, epoch_steps)
                     if self._over():
                         break
 
     def _run_whole(self, source: BatchSource, epochs: range) -> None:
-        for epoch in epochs:
+        for number in epochs:
             with self._reading(self._not_empty(source)):
-                self._epoch(epoch + 1, None)
+                self._epoch(number, None)
             if self._over():
                 break
 

@@ -157,7 +157,8 @@ class EarlyStopping(_Watch):
         self._look(run_context)
         run = run_context.original_args()
         if self._folder is not None and self.best_step < run.cur_step_num and not run.interrupted:
-            load_checkpoint(run.train_network, self._saved())
+            load_checkpoint(run.train_network, self._saved(), states={})
+            worker_group().barrier()  # the first worker removes what the others may still read
             run.metrics = self._best_metrics
             logger.info("restored the weights of step %d: %s", self.best_step, self.best)
         self._remove()

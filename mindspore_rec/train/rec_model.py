@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import mindspore as ms
 from mindspore import nn
@@ -26,6 +26,7 @@ from mindspore_rec.stream.batches import Batch, BatchSource
 from mindspore_rec.stream.interrupt import Interruption
 from mindspore_rec.train.agreement import Agreement
 from mindspore_rec.train.amp_level import apply_amp_level
+from mindspore_rec.train.callback_list import callback_list, evaluation_callbacks
 from mindspore_rec.train.callbacks import ProgressBar, StopOnNaN
 from mindspore_rec.train.cells import EvalCell, LossCell
 from mindspore_rec.train.finite_batches import check_batch, check_inputs
@@ -37,6 +38,7 @@ from mindspore_rec.train.prefetch import PrefetchStage
 from mindspore_rec.train.step import TrainStep
 from mindspore_rec.train.summary import TableSummary, TrainSummary
 from mindspore_rec.train.tensors import as_tensors, row_count
+from mindspore_rec.train.validation import EvalLoss, Validation, check_frequency
 from mindspore_rec.train.worker_data import agreed_length, worker_source
 from mindspore_rec.train.worker_feed import WorkerFeed
 from mindspore_rec.train.worker_metrics import WorkerMetrics
@@ -65,7 +67,7 @@ class RecModel(Model):
       Ctrl-C aborts;
     * calls of the network hold `mindspore_rec.graph.graph_lock`, so several threads may predict
       while one trains;
-    * `train` and `online_train` return a `TrainSummary`.
+    * `train`, `fit` and `online_train` return a `TrainSummary`.
 
     Args:
         network: cell that computes the prediction from the inputs; the loss, if `loss_fn` is None;
@@ -111,6 +113,8 @@ class RecModel(Model):
         >>> model.predict(ids).shape
         (2, 1)
     """
+
+    _metric_fns: Any
 
     def __init__(
         self,
@@ -244,11 +248,120 @@ class RecModel(Model):
         epochs = epoch - initial_epoch
         total = None if count is None else count * epochs
         run = self._run_params(train_dataset, source, epochs, count, total, max_steps)
+        run.initial_epoch, run.cur_epoch_num = initial_epoch, initial_epoch + 1
 
         def work(loop: TrainLoop) -> None:
             loop.run_passes(source, epochs, epoch_steps, initial_epoch)
 
         return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
+
+    def fit(
+        self,
+        epoch: int,
+        train_dataset: Any,
+        valid_dataset: Any = None,
+        valid_frequency: int | list[int] = 1,
+        callbacks: Callback | list[Callback] | None = None,
+        dataset_sink_mode: bool = False,
+        valid_dataset_sink_mode: bool = False,
+        sink_size: int = -1,
+        initial_epoch: int = 0,
+        *,
+        max_steps: int | None = None,
+        progress: bool = True,
+        prefetch_ids: PrefetchIds | None = None,
+        stop_on_nan: bool = True,
+    ) -> TrainSummary:
+        """Train for a number of epochs and evaluate at their ends.
+
+        The results are in the summary's `history`, and for the callbacks in `metrics` and
+        `eval_results` of `run_context.original_args()`: the metrics, and `eval_loss`, the mean loss
+        of a batch, if the model has a `loss_fn` or `eval_indexes`. So `EarlyStopping` and
+        `ReduceLROnPlateau`, of this library or of `mindspore.train`, can watch each of them.
+        Callbacks with methods `on_eval_*` are called in the evaluations.
+
+        Args:
+            epoch: as for `train`.
+            train_dataset: as for `train`.
+            valid_dataset: data that are evaluated, as for `eval`; read from the start each time.
+                Default: None, which makes this `train`.
+            valid_frequency: number of epochs from one evaluation to the next, at least 1, or a
+                list of the epochs, counted from 1, after which there is one. Default: 1.
+            callbacks: as for `train`.
+            dataset_sink_mode: as for `train`.
+            valid_dataset_sink_mode: has no effect, like `dataset_sink_mode`. Default: False.
+            sink_size: as for `train`.
+            initial_epoch: as for `train`.
+            max_steps: as for `train`.
+            progress: as for `train`.
+            prefetch_ids: as for `train`.
+            stop_on_nan: as for `train`.
+
+        Returns:
+            Summary of the run.
+
+        Raises:
+            TypeError, ValueError: an argument is of the wrong type or out of range; the model was
+                made without metrics and there is a `valid_dataset`.
+            RuntimeError, FloatingPointError: as for `train`.
+
+        After `mindspore.train.Model.fit`.
+
+        Example:
+            >>> import numpy as np
+            >>> from mindspore_rec import HashEmbeddingLookup
+            >>> from mindspore_rec.metrics import AUC
+            >>> from mindspore_rec.optim import LazyAdam
+            >>> ms.set_context(mode=ms.GRAPH_MODE)
+            >>> net = nn.SequentialCell(
+            ...     HashEmbeddingLookup(4, ms.int64, name="doc.fit"), nn.Flatten(), nn.Dense(8, 1)
+            ... )
+            >>> batches = [(np.array([[1, 2], [3, 4]]), np.array([[0], [1]], np.float32))] * 50
+            >>> optimizer = LazyAdam(net.trainable_params(), learning_rate=0.1)
+            >>> metrics = {"auc": AUC(from_logits=True)}
+            >>> model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer, metrics)
+            >>> summary = model.fit(4, batches, batches[:1], valid_frequency=2, progress=False)
+            >>> [(step, sorted(results)) for step, results in summary.history]
+            [(100, ['auc', 'eval_loss']), (200, ['auc', 'eval_loss'])]
+        """
+        hint_sink_mode(valid_dataset_sink_mode)
+        frequency = check_frequency(valid_frequency)
+        given = callback_list(callbacks)
+        group = current_group()
+        if group.size > 1:
+            each = {"valid_frequency": None if valid_dataset is None else frequency}
+            check_same(group, "the validation", each)
+        if valid_dataset is not None:
+            if not self._metric_fns:
+                raise ValueError("metrics must be given to RecModel for a valid_dataset")
+            _check_learns_nothing(batch_source(valid_dataset, "valid_dataset"))
+            seen = evaluation_callbacks(given)
+            self._check_methods_for_custom_callbacks(seen, "fit")
+            given = [Validation(self, valid_dataset, frequency, seen), *given]
+        return self.train(
+            epoch,
+            train_dataset,
+            given,
+            dataset_sink_mode,
+            sink_size,
+            initial_epoch,
+            max_steps=max_steps,
+            progress=progress,
+            prefetch_ids=prefetch_ids,
+            stop_on_nan=stop_on_nan,
+        )
+
+    def _validate(
+        self, valid_dataset: Any, callbacks: Sequence[Callback], epoch: int
+    ) -> dict[str, Any]:
+        """Return metrics and mean loss over the data, for an evaluation of `fit`."""
+        every = self._metric_fns
+        if self._eval_indexes is not None:
+            self._metric_fns = {"eval_loss": EvalLoss(), **every}
+        try:
+            return self._measure(valid_dataset, list(callbacks), False, epoch)
+        finally:
+            self._metric_fns = every
 
     def online_train(
         self,
@@ -360,7 +473,9 @@ class RecModel(Model):
             peers = Peers(group, run.train_source, self._sums_loss(), state)
         progress = progress and group.rank == 0
         timed = [t for t in run.train_source.event_tables(tables) if isinstance(t, MapParameter)]
-        run.list_callback = _callback_list(callbacks) + ([ProgressBar()] if progress else [])
+        run.list_callback = callback_list(callbacks, bool(tables)) + (
+            [ProgressBar()] if progress else []
+        )
         begin = time.perf_counter()
         with Interruption() as interruption, _CallbackManager(run.list_callback) as manager:
             loop = TrainLoop(
@@ -438,11 +553,16 @@ class RecModel(Model):
             ValueError: the model was made without metrics; the data have no batch, or one with NaN
                 or infinity; a FeaturePipeline would learn of the batches.
         """
-        from tqdm import tqdm
-
         if not self._metric_fns:
             raise ValueError("metrics must be given to RecModel for an evaluation")
         hint_sink_mode(dataset_sink_mode)
+        return self._measure(valid_dataset, callbacks, progress, epoch=1)
+
+    def _measure(
+        self, valid_dataset: Any, callbacks: Any, progress: bool, epoch: int
+    ) -> dict[str, Any]:
+        from tqdm import tqdm
+
         source = batch_source(valid_dataset, "valid_dataset")
         _check_learns_nothing(source)
         group = current_group()
@@ -451,8 +571,9 @@ class RecModel(Model):
         run = self._callback_params("eval")
         run.eval_network, run.valid_dataset = self._eval_network, valid_dataset
         run.valid_source = source
+        run.cur_epoch_num = epoch
         run.batch_num = source.length or sys.maxsize
-        run.list_callback = _callback_list(callbacks)
+        run.list_callback = callback_list(callbacks)
         self._clear_metrics()
         hidden = not (progress and group.rank == 0 and sys.stderr.isatty())
         with (
@@ -486,6 +607,7 @@ class RecModel(Model):
             raise ValueError("valid_dataset must have at least one batch")
         manager.on_eval_epoch_end(context)
         run.metrics = self._get_metrics()
+        run.eval_results = dict(run.metrics)
         manager.on_eval_end(context)
 
     def _evaluate_with_others(self, run: Any, manager: Any, bar: Any, group: Group) -> None:
@@ -522,11 +644,12 @@ class RecModel(Model):
         metrics.merge()
         manager.on_eval_epoch_end(context)
         run.metrics = self._get_metrics()
+        run.eval_results = dict(run.metrics)
         manager.on_eval_end(context)
 
     def _update_some(self, metrics: Mapping[str, Any], outputs: Any) -> None:
-        every: Any = self._metric_fns
-        self._metric_fns: Any = metrics
+        every = self._metric_fns
+        self._metric_fns = metrics
         try:
             self._update_metrics(outputs)
         finally:
@@ -558,6 +681,44 @@ class RecModel(Model):
             group.begin_step(0, [row_count(inputs)] * group.size)  # no worker is idle
         return self._caller(self._predict_network)(False, *inputs)
 
+    # ---- what Model has and no network with tables needs
+
+    def build(
+        self,
+        train_dataset: Any = None,
+        valid_dataset: Any = None,
+        sink_size: int = -1,
+        epoch: int = 1,
+        sink_mode: bool = True,
+    ) -> None:
+        """Raise an error: there is no sink mode, for which MindSpore's `build` compiles graphs.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            "build is for the sink mode of Ascend, and RecModel feeds batches one by one: leave "
+            "the call out, since the first step of fit, train, eval and predict compiles its graph"
+        )
+
+    def infer_train_layout(
+        self, train_dataset: Any, dataset_sink_mode: bool = True, sink_size: int = -1
+    ) -> None:
+        """Raise an error: no parameter is divided by a parallel mode.
+
+        Raises:
+            RuntimeError: always.
+        """
+        _refuse_layouts("infer_train_layout")
+
+    def infer_predict_layout(self, *predict_data: Any, skip_backend_compile: bool = False) -> None:
+        """Raise an error, as `infer_train_layout` does.
+
+        Raises:
+            RuntimeError: always.
+        """
+        _refuse_layouts("infer_predict_layout")
+
     # ---- shared
 
     def _hint_untrained(self) -> None:
@@ -584,6 +745,14 @@ class RecModel(Model):
         for table in self._caller_tables[id(cell)]:
             table.check_not_replaced()  # as an operator's error, it would break the graph
         return self._callers[id(cell)]
+
+
+def _refuse_layouts(method: str) -> NoReturn:
+    raise RuntimeError(
+        f"{method} is for MindSpore's parallel modes, which RecModel does not have: several "
+        "workers are started by python -m mindspore_rec.launch, and the placement of a table says "
+        "which of them has its rows"
+    )
 
 
 def _check_learns_nothing(source: BatchSource) -> None:
@@ -613,18 +782,6 @@ def _optimizers_in(cell: nn.Cell) -> list[nn.Optimizer]:
                 held += value.values()
         found += [each for each in held if isinstance(each, nn.Optimizer)]
     return list({id(each): each for each in found}.values())
-
-
-def _callback_list(callbacks: Any) -> list[Callback]:
-    if callbacks is None:
-        return []
-    given = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
-    for callback in given:
-        if not isinstance(callback, Callback):
-            raise TypeError(
-                f"callbacks must be mindspore.train.Callback objects, got {type(callback).__name__}"
-            )
-    return sorted(given, key=lambda callback: getattr(callback, "runs_last", False))
 
 
 def _table_summary(table: Any) -> TableSummary:

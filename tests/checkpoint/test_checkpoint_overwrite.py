@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import mindspore as ms
@@ -153,7 +154,12 @@ def test_what_belongs_to_the_model_is_saved_with_it(unique, tmp_path):
     net = HashEmbeddingLookup(2, ms.int64, name="checkpoint.overwritten")
     load_checkpoint(net, tmp_path / "saved", states={"price": again})
     assert again.state_dict() == scale.state_dict()
-    load_checkpoint(net, tmp_path / "saved")  # without them too
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_checkpoint(net, tmp_path / "saved", states={})  # without them too
+    with pytest.warns(RuntimeWarning, match=r"the states of \['price'\].*states=\{\}") as said:
+        load_checkpoint(net, tmp_path / "saved")
+    assert [each.filename for each in said] == [__file__]
     with pytest.raises(ValueError, match=r"states must be of \['price'\].*got \['other'\]"):
         load_checkpoint(net, tmp_path / "saved", states={"other": again})
     with pytest.raises(TypeError, match="must have state_dict"):

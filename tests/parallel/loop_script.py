@@ -184,6 +184,18 @@ def asked() -> dict[str, Any]:
     return found_of(net, summary, losses)
 
 
+def fitted() -> dict[str, Any]:
+    """Validated by `fit` in epochs 2 and 3, which is the last, and restored as it was after 2."""
+    net, model = model_of("fitted")
+    losses = Losses()
+    stop = EarlyStopping("auc", patience=1, min_delta=0.1)
+    data, test = rows(8, 9), rows(4, 9, 3)
+    summary = model.fit(
+        9, data, test, [2, 3, 5, 6], [stop, losses], initial_epoch=1, progress=False
+    )
+    return found_of(net, summary, losses, best_step=stop.best_step)
+
+
 def signalled() -> dict[str, Any]:
     """The last worker gets SIGTERM in step 3."""
     net, model = model_of("signalled")

@@ -18,7 +18,8 @@ from mindspore_rec.parallel.launcher import ALONE
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent / "loop_script.py"
-TOGETHER = ["plain", "summed", "validated", "early", "asked", "signalled", "uneven", "streamed"]
+SAME = ["plain", "summed", "validated", "early", "fitted", "asked", "signalled"]
+TOGETHER = [*SAME, "uneven", "streamed"]
 
 pytestmark = pytest.mark.skipif(
     not (ROOT / "mindspore_rec" / "_mpi.so").exists(), reason="built without Open MPI"
@@ -71,7 +72,7 @@ def close(found: Any, expected: Any, tolerance: float = 2e-6) -> None:
         assert found == expected
 
 
-@pytest.mark.parametrize("name", ["plain", "summed", "validated", "early", "asked", "signalled"])
+@pytest.mark.parametrize("name", SAME)
 def test_two_workers_train_what_one_trains(name: str, one: dict, two: dict) -> None:
     """Losses, metrics, steps, reasons to stop and dense parameters, on both workers."""
     for rank in (0, 1):
