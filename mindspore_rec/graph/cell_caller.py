@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, nn
 
+from mindspore_rec.graph.batch_columns import BatchColumns
 from mindspore_rec.graph.batch_errors import explained_by_batch
 from mindspore_rec.graph.lock import graph_lock
 
@@ -40,7 +40,7 @@ class CellCaller:
 
     Attributes:
         compilations: number of graphs compiled so far through this object.
-        names: names of the batches' columns, for error messages; empty if they have none.
+        columns: the batches' columns, for error messages.
 
     Example:
         >>> import numpy as np
@@ -55,10 +55,9 @@ class CellCaller:
         self, cell: nn.Cell, backbone: nn.Cell | None = None, labelled: bool = False
     ) -> None:
         self.cell = cell
-        self._labelled = labelled
         self._backbone = cell if backbone is None else backbone
+        self.columns = BatchColumns(self._backbone, labelled)
         self.compilations = 0
-        self.names: Sequence[str] = ()
         self._seen: dict[bool, list[_Signature]] = {False: [], True: []}
         self._dynamic: list[list[int | None]] | None = None
         self._frozen: list[nn.Cell] = []  # set to evaluation inside a network that trains
@@ -79,9 +78,7 @@ class CellCaller:
             try:
                 return self.cell(*batch)
             except (TypeError, ValueError, RuntimeError) as error:
-                explained = explained_by_batch(
-                    error, self._backbone, batch, self._labelled, self.names
-                )
+                explained = explained_by_batch(error, self.columns, batch)
                 if explained is None:
                     raise
                 raise explained from None

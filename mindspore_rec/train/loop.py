@@ -10,18 +10,21 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from mindspore import Tensor
+from mindspore import Tensor, nn
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec.graph.cell_caller import CellCaller
 from mindspore_rec.graph.operator_errors import operator_errors
+from mindspore_rec.optim.rates import check_rates
 from mindspore_rec.parameter import MapParameter
 from mindspore_rec.stream.batches import LATER, Batch, BatchSource
 from mindspore_rec.stream.interrupt import Interruption
 from mindspore_rec.stream.read_watch import ReadLaterError, reading
 from mindspore_rec.train.callbacks import loss_value
 from mindspore_rec.train.finite_batches import check_batch
+from mindspore_rec.train.given_data import no_batch
 from mindspore_rec.train.hints import hint_vocabulary
+from mindspore_rec.train.label_range import check_label_range
 from mindspore_rec.train.peers import Peers
 from mindspore_rec.train.prefetch import PrefetchStage
 from mindspore_rec.train.summary import TrainSummary
@@ -29,6 +32,8 @@ from mindspore_rec.train.tensors import as_tensors, row_count
 from mindspore_rec.train.worker_feed import WorkerBatch
 
 __all__ = ["TrainLoop"]
+
+_FIRST = "batch 0 of train_dataset"
 
 
 class TrainLoop:
@@ -51,6 +56,7 @@ class TrainLoop:
         summary: figures of the run.
         stop_on_nan: whether a loss that is NaN or infinite is an error.
         finite_columns: whether such a number in a column is.
+        optimizers: optimizers of the train cell, whose lists of learning rates must last.
     """
 
     def __init__(
@@ -67,6 +73,8 @@ class TrainLoop:
         self.summary = TrainSummary(history=run.history)
         self.stop_on_nan = False
         self.finite_columns = False
+        self.optimizers: Sequence[nn.Optimizer] = ()
+        self._rated_steps: int | None = None  # after which there is no learning rate
         self._call = call
         self._run = run
         self._context = RunContext(run)
@@ -93,7 +101,7 @@ class TrainLoop:
         if epoch_steps is None:
             with _Begun(self._callbacks, self._context):
                 for epoch in range(epochs):
-                    with self._reading(self._not_empty(source)):
+                    with self._reading(self._not_empty(source), source):
                         self._epoch(epoch + 1, None)
                     if self._over():
                         break
@@ -101,7 +109,7 @@ class TrainLoop:
         self._limit(epochs * epoch_steps)
         with (
             _Begun(self._callbacks, self._context),
-            self._reading(self._repeated(source)),
+            self._reading(self._repeated(source), source),
         ):
             for epoch in range(epochs):
                 self._epoch(epoch + 1, epoch_steps)
@@ -110,7 +118,7 @@ class TrainLoop:
 
     def run_stream(self, source: BatchSource, epoch_steps: int) -> None:
         """Train on one pass over the source, which may be endless, in epochs of `epoch_steps`."""
-        with _Begun(self._callbacks, self._context), self._reading(self._batches(source)):
+        with _Begun(self._callbacks, self._context), self._reading(self._batches(source), source):
             epoch = 0
             taken = epoch_steps
             while taken == epoch_steps and not self._over():
@@ -142,6 +150,7 @@ class TrainLoop:
 
     def _batches(self, source: BatchSource) -> Generator[Batch, None, None]:
         copy = self._stage.reads_ahead
+        columns = self._call.columns
         self._reads_on = source.reads_on if self._peers is None else self._peers.reads_on
         batches = source.read()
         place = 0
@@ -154,28 +163,40 @@ class TrainLoop:
                 continue
             if batch is None:
                 return
+            if batch.names is not None:
+                columns.names = batch.names
             if self.finite_columns:
-                check_batch(batch, source, f"batch {place} of train_dataset")
+                check_batch(batch, columns, f"batch {place} of train_dataset")
+            if place == 0:  # of each would cost a small step's time
+                check_label_range(batch.columns, columns, self._run.loss_fn, _FIRST)
             place += 1
-            yield replace(batch, columns=as_tensors(batch.columns, copy=copy))
+            yield replace(batch, columns=as_tensors(batch.columns, copy=copy, columns=columns))
 
     def _repeated(self, source: BatchSource) -> Generator[Batch, None, None]:
         while True:
             yield from self._not_empty(source)
 
     def _not_empty(self, source: BatchSource) -> Generator[Batch, None, None]:
-        return _not_empty(self._batches(source), "" if self._peers is None else self._peers.name)
+        return _not_empty(
+            self._batches(source), source, "" if self._peers is None else self._peers.name
+        )
 
     @contextmanager
-    def _reading(self, stream: Generator[Batch, None, None]) -> Iterator[None]:
+    def _reading(
+        self, stream: Generator[Batch, None, None], source: BatchSource
+    ) -> Iterator[None]:
         """Read batches of this stream inside the context, and drop those read ahead at its end."""
+
+        def find_names() -> Sequence[str]:
+            return source.column_names
+
         if self._peers is None:
             self._stage.start(lambda: self._read(stream))
         else:
             self._peers.feed.start(lambda: self._read(stream))
             self._stage.start(self._peers.feed.next, self._peers.feed)
         try:
-            with closing(stream):
+            with closing(stream), self._call.columns.named(find_names):
                 yield
         finally:
             self._stage.stop()
@@ -246,6 +267,7 @@ class TrainLoop:
             raise ValueError(
                 f"the batch of step {run.cur_step_num + 1} has no rows, and its loss would be NaN"
             )
+        self._check_rates()
         run.cur_step_num += 1
         run.train_dataset_element = columns
         run.train_batch = batch
@@ -271,6 +293,18 @@ class TrainLoop:
             summary.step_seconds += time.perf_counter() - begin
             summary.step_samples += rows
         self._callbacks.on_train_step_end(self._context)
+
+    def _check_rates(self) -> None:
+        """Check that there is a learning rate for the next step, at first for all steps."""
+        run = self._run
+        if run.cur_step_num == 0:
+            left = [check_rates(o, run.total_steps, run.epoch_num) for o in self.optimizers]
+            self._rated_steps = min((steps for steps in left if steps is not None), default=None)
+        if self._rated_steps is not None and run.cur_step_num >= self._rated_steps:
+            raise ValueError(
+                "learning_rate must have a rate for each step, and has none after step "
+                f"{self._rated_steps} of this run: give more, or a LearningRateSchedule"
+            )
 
     def _begin_step(self, batch: Batch) -> int:
         """Tell all workers' tables of the step; return the rows of this worker."""
@@ -340,17 +374,16 @@ class _Begun:
             self._callbacks.on_train_end(self._context)
 
 
-def _not_empty(batches: Generator[Batch, None, None], worker: str) -> Generator[Batch, None, None]:
+def _not_empty(
+    batches: Generator[Batch, None, None], source: BatchSource, worker: str
+) -> Generator[Batch, None, None]:
     empty = True
     with closing(batches):
         for batch in batches:
             empty = empty and batch is LATER
             yield batch
     if empty:
-        raise ValueError(
-            f"train_dataset gave {worker}{' ' if worker else ''}no batch: it is empty, or an "
-            "iterator that an earlier epoch used up"
-        )
+        raise no_batch("train_dataset", source, worker)
 
 
 def _check_loss(outputs: Any, step: int, worker: int | None) -> None:
