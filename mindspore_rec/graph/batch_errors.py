@@ -26,6 +26,7 @@ LABEL_HAS_FEWER_AXES = "the shape of the label has fewer axes than that of the p
 LABEL_HAS_MORE_AXES = "the shape of the label has more axes than that of the prediction"
 
 _SHOWN = 4  # columns of a batch in a message
+_OTHER_NUMBER = "arameters number of the function|positional arg|the length of input must be equal"
 
 
 def explained_by_batch(
@@ -75,7 +76,7 @@ class _Reason:
 
     def found(self) -> str:
         """Return the reason, or an empty text."""
-        if "arameters number of the function" in self._text or "positional arg" in self._text:
+        if re.search(_OTHER_NUMBER, self._text):
             return self._wrong_number()
         return self._wrong_type() or self._wrong_shape()
 
@@ -102,6 +103,13 @@ class _Reason:
             return (
                 f"{self._title(doubles[0])} is float64: networks compute in float32, "
                 ".astype(np.float32)"
+            )
+        other = re.search(r"the (\d+)th type should be Tensor\[(\w+)\], but got", self._text)
+        if other is not None:  # the graph of batches of any size
+            place, usual = int(other.group(1)) - 1, other.group(2).lower()
+            return (
+                f"{self._title(place)} is {_dtype(self._batch[place])}, and was {usual} in earlier "
+                f"batches: .astype(np.{usual})"
             )
         if self._labelled:
             kind = _dtype(self._batch[-1])

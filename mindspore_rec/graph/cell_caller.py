@@ -73,11 +73,15 @@ class CellCaller:
         with graph_lock:
             if self.cell.training != train or self._backbone.training != train:
                 self._set_mode(train)
+            seen = self._seen[train]
+            before = len(seen), self._dynamic
             if self._adapts and ms.get_context("mode") == ms.GRAPH_MODE:
-                self._prepare(self._seen[train], batch)
+                self._prepare(seen, batch)
             try:
                 return self.cell(*batch)
             except (TypeError, ValueError, RuntimeError) as error:
+                del seen[before[0] :]  # right batches must not be adapted to a wrong one
+                self._dynamic = before[1]
                 explained = explained_by_batch(error, self.columns, batch)
                 if explained is None:
                     raise
@@ -103,7 +107,7 @@ class CellCaller:
         self.compilations += 1
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:
-        known = self._dynamic or [list(shape) for shape, _ in signatures[0]]
+        known = [list(dims) for dims in self._dynamic or [shape for shape, _ in signatures[0]]]
         for signature in signatures:
             for dims, (shape, _) in zip(known, signature, strict=True):
                 for i, size in enumerate(shape):

@@ -17,9 +17,7 @@ __all__ = ["check_label_range"]
 _BINARY = (nn.BCELoss, nn.BCEWithLogitsLoss, BCEWithLogitsLoss)
 
 
-def check_label_range(
-    batch: tuple[Any, ...], columns: BatchColumns, loss: Any, where: str
-) -> None:
+def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, where: str) -> None:
     """Check that the labels of a batch are in [0, 1] if the loss is a binary cross-entropy.
 
     The network would learn of other labels without an error, to ever larger predictions. Labels

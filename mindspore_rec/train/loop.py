@@ -182,9 +182,7 @@ class TrainLoop:
         )
 
     @contextmanager
-    def _reading(
-        self, stream: Generator[Batch, None, None], source: BatchSource
-    ) -> Iterator[None]:
+    def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
         """Read batches of this stream inside the context, and drop those read ahead at its end."""
 
         def find_names() -> Sequence[str]:

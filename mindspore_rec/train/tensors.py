@@ -115,9 +115,7 @@ def _text_remedy(first: str | bytes, is_label: bool) -> str:
     if _DATE.match(text):
         return "pandas.to_datetime(column) reads dates, and a TimePart or TimeCycle makes features"
     if _NUMBER.fullmatch(text.strip()):
-        return (
-            "for ids mindspore_rec.category_keys(name, column), for numbers .astype(np.float32)"
-        )
+        return "for ids mindspore_rec.category_keys(name, column), for numbers .astype(np.float32)"
     return "ids are mindspore_rec.category_keys(name, column)"
 
 

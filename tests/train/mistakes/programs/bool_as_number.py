@@ -11,4 +11,6 @@ outputs = {
     "numbers": [Number("new")],
     "label": [Number("clicked")],
 }
-make_model().train(1, FeatureBatches([table], FeaturePipeline(outputs)))
+pipeline = FeaturePipeline(outputs)
+make_model().train(1, FeatureBatches([table], pipeline))
+print(table["new"][:4].tolist(), pipeline.apply(table)["numbers"][:4, 0])
