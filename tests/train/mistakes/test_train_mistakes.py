@@ -46,7 +46,7 @@ LAST_LINES = {
     "label_without_axis": r"the label has shape \[64\]: .*label\[:, None\]",
     "int64_labels": r"the label is int64: .*\.astype\(np\.float32\)",
     "unequal_columns": r"column 1 \('numbers'\) has 63 rows, the others 64: give one row a sample",
-    "forgotten_column": r"takes 2 columns \('ids', 'numbers'\), and the label, not 1; .*all columns",
+    "forgotten_column": r"takes 2 columns \('ids', 'numbers'\), and the label, not 1; a batch is",
     "arrays_as_batches": (
         r"train_dataset must be a list of batches, \[\(ids, numbers, label\)\], got a tuple of 3 "
         "arrays"
