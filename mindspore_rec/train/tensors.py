@@ -99,7 +99,7 @@ def _array_remedy(column: Any) -> str:
 def _number_remedy(column: np.ndarray, is_label: bool) -> str:
     first = next((each for each in column.reshape(-1).tolist() if each is not None), None)
     if isinstance(first, (str, bytes)):
-        return f"it is text such as {first!r:.40}: {_text_remedy(first, is_label)}"
+        return f"it is text such as {first!r:.40}: {_text_remedy(column, first, is_label)}"
     if isinstance(first, (list, tuple, np.ndarray)):
         return "it has lists: pad them to one length, an array [rows, length]"
     if column.dtype.kind in "mM":
@@ -108,15 +108,19 @@ def _number_remedy(column: np.ndarray, is_label: bool) -> str:
     return f"it is of objects such as {first!r:.40}: .astype(np.float32){kinds}"
 
 
-def _text_remedy(first: str | bytes, is_label: bool) -> str:
-    if is_label:
-        return f"(label == {first!r:.40}).astype(np.float32) is 1 where it is {first!r:.40}"
+def _text_remedy(column: np.ndarray, first: str | bytes, is_label: bool) -> str:
     text = first.decode(errors="replace") if isinstance(first, bytes) else first
+    is_number = _NUMBER.fullmatch(text.strip())
+    if is_label:
+        if is_number:
+            return ".astype(np.float32)"
+        return f"(label == {first!r:.40}).astype(np.float32) is 1 where it is {first!r:.40}"
     if _DATE.match(text):
         return "pandas.to_datetime(column) reads dates, and a TimePart or TimeCycle makes features"
-    if _NUMBER.fullmatch(text.strip()):
-        return "for ids mindspore_rec.category_keys(name, column), for numbers .astype(np.float32)"
-    return "ids are mindspore_rec.category_keys(name, column)"
+    ids = "ids are mindspore_rec.category_keys(name, column)"
+    if column.ndim > 1 and column.shape[1] > 1:
+        ids += " of each field, side by side by numpy.stack(keys, 1)"
+    return f"{ids}, numbers .astype(np.float32)" if is_number else ids
 
 
 def row_count(batch: tuple[Tensor, ...]) -> int:

@@ -156,7 +156,7 @@ def test_labels_are_of_any_range_for_other_losses(
         (np.array(["2026-01-01"] * ROWS), "pandas.to_datetime(column) reads dates"),
         (
             np.array(["2.5"] * ROWS),
-            "for ids mindspore_rec.category_keys(name, column), for numbers .astype(np.float32)",
+            "ids are mindspore_rec.category_keys(name, column), numbers .astype(np.float32)",
         ),
         (pd.Series([1.0] * ROWS), "column.to_numpy() makes an array"),
         ([1.0] * ROWS, "numpy.asarray(column) makes an array"),
