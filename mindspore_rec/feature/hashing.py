@@ -180,7 +180,10 @@ def _remedy(kind: pa.DataType) -> str:
     if pa.types.is_temporal(kind):
         return "let a TimePart read them, or make texts of them, .astype(str)"
     if pa.types.is_nested(kind):
-        return "give a column of one value a row"
+        return (
+            "pandas.DataFrame(column.tolist()) makes a column of each place, or give an array "
+            "[rows, length] to a FeatureSpec without a transform"
+        )
     return "make texts of them, .astype(str)"
 
 

@@ -264,7 +264,7 @@ def _number_remedy(kind: pa.DataType) -> str:
     if pa.types.is_temporal(kind):
         return "a TimePart or TimeCycle reads times"
     if pa.types.is_nested(kind):
-        return "give a column of one number a row"
+        return "pandas.DataFrame(column.tolist()) makes a column of each place"
     if pa.types.is_decimal(kind):
         return "convert it, .astype(float)"
     return (

@@ -4,11 +4,65 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from mindspore import nn
 
-__all__ = ["column_title", "input_names"]
+__all__ = ["BatchColumns", "column_title", "input_names"]
+
+
+class BatchColumns:
+    """Columns of a network's batches, as messages call them.
+
+    Names are looked up when a message needs them, since a data set takes time to find them.
+
+    Args:
+        network: takes the columns, without the label.
+        labelled: whether the last column is a label, which the network does not take.
+
+    Attributes:
+        names: names of the columns of the latest batch, inside `named`; empty if it has none.
+
+    Example:
+        >>> columns = BatchColumns(nn.Dense(2, 1), True)
+        >>> columns.title(0, 2), columns.title(1, 2)
+        ("column 0 ('x')", 'the label')
+        >>> with columns.named(lambda: ["price", "bought"]):
+        ...     columns.title(0, 2)
+        "column 'price'"
+    """
+
+    def __init__(self, network: nn.Cell, labelled: bool) -> None:
+        self.network = network
+        self.labelled = labelled
+        self.names: Sequence[str] = ()
+        self._find_names: Callable[[], Sequence[str]] = tuple
+
+    @contextmanager
+    def named(self, find_names: Callable[[], Sequence[str]]) -> Iterator[None]:
+        """Use names inside the context.
+
+        Args:
+            find_names: function that returns the names for batches that have none, or nothing.
+        """
+        self._find_names = find_names
+        try:
+            yield
+        finally:
+            self.names, self._find_names = (), tuple  # the data may be large: let them go
+
+    def known_names(self) -> Sequence[str]:
+        """Return the names of the columns; empty if they have none."""
+        return self.names or self._find_names()
+
+    def is_label(self, place: int, count: int) -> bool:
+        """Return whether a column, by its place from 0 among `count`, is the label."""
+        return self.labelled and place == count - 1
+
+    def title(self, place: int, count: int) -> str:
+        """Return what a message calls a column; see `column_title`."""
+        return column_title(place, count, self.network, self.labelled, self.known_names())
 
 
 def input_names(network: nn.Cell) -> list[str]:

@@ -13,22 +13,24 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 from mindspore import Tensor, nn
 
-from mindspore_rec.graph.batch_columns import column_title, input_names
+from mindspore_rec.graph.batch_columns import BatchColumns, input_names
 from mindspore_rec.graph.said import beside_text
 
-__all__ = ["explained_by_batch"]
+__all__ = ["LABEL_HAS_FEWER_AXES", "LABEL_HAS_MORE_AXES", "explained_by_batch"]
+
+# What a cell around network and loss raises while it is compiled.
+LABEL_HAS_FEWER_AXES = "the shape of the label has fewer axes than that of the prediction"
+LABEL_HAS_MORE_AXES = "the shape of the label has more axes than that of the prediction"
 
 _SHOWN = 4  # columns of a batch in a message
+_OTHER_NUMBER = "arameters number of the function|positional arg|the length of input must be equal"
 
 
 def explained_by_batch(
-    error: Exception,
-    network: nn.Cell,
-    batch: Sequence[Tensor],
-    labelled: bool = False,
-    names: Sequence[str] = (),
+    error: Exception, columns: BatchColumns, batch: Sequence[Tensor]
 ) -> Exception | None:
     """Return an error with a sentence on the batch, or None where no column explains it.
 
@@ -37,16 +39,14 @@ def explained_by_batch(
 
     Args:
         error: what MindSpore raised.
-        network: the network that was called, without the cells for loss and training around it.
+        columns: what messages call the columns of the network that was called.
         batch: columns of the call.
-        labelled: whether the last column is the label, which the network does not take. Default:
-            False.
-        names: of the columns. Default: they have none.
 
     Example:
         >>> import numpy as np
         >>> error = TypeError("'x1' with type Tensor[Float64] and 'x2' with type Tensor[Float32]")
-        >>> explained = explained_by_batch(error, nn.Dense(3, 1), [Tensor(np.ones((2, 3)))])
+        >>> columns = BatchColumns(nn.Dense(3, 1), labelled=False)
+        >>> explained = explained_by_batch(error, columns, [Tensor(np.ones((2, 3)))])
         >>> print(str(explained).partition(":")[0])
         the batch float64 [2, 3] does not fit
         >>> explained.mindspore_text == str(error)
@@ -54,7 +54,7 @@ def explained_by_batch(
     """
     if type(error) not in (TypeError, ValueError, RuntimeError):
         return None
-    reason = _Reason(str(error), network, batch, labelled, names).found()
+    reason = _Reason(str(error), columns, batch).found()
     if not reason:
         return None
     shown = [f"{_dtype(column)} {list(column.shape)}" for column in batch]
@@ -67,28 +67,21 @@ def explained_by_batch(
 class _Reason:
     """What is wrong with a batch, by what MindSpore said."""
 
-    def __init__(
-        self,
-        text: str,
-        network: nn.Cell,
-        batch: Sequence[Tensor],
-        labelled: bool,
-        names: Sequence[str],
-    ) -> None:
+    def __init__(self, text: str, columns: BatchColumns, batch: Sequence[Tensor]) -> None:
         self._text = text
-        self._network = network
+        self._columns = columns
+        self._network = columns.network
+        self._labelled = columns.labelled
         self._batch = batch
-        self._labelled = labelled
-        self._names = names
 
     def found(self) -> str:
         """Return the reason, or an empty text."""
-        if "arameters number of the function" in self._text or "positional arg" in self._text:
+        if re.search(_OTHER_NUMBER, self._text):
             return self._wrong_number()
         return self._wrong_type() or self._wrong_shape()
 
     def _title(self, place: int) -> str:
-        return column_title(place, len(self._batch), self._network, self._labelled, self._names)
+        return self._columns.title(place, len(self._batch))
 
     def _wrong_number(self) -> str:
         least, most = _columns(self._network)
@@ -102,19 +95,21 @@ class _Reason:
         return f"the network takes {takes}, not {given}; a batch is a tuple of all columns"
 
     def _wrong_type(self) -> str:
-        ids = re.search(r"ids must be int32 or int64, got (\w+)", self._text)
+        ids = re.search(r"(table '.*'): ids must be int32 or int64, got (\w+)", self._text)
         if ids is not None:
-            places = [i for i in range(self._inputs()) if _dtype(self._batch[i]) == ids.group(1)]
-            if places:
-                return (
-                    f"{' or '.join(map(self._title, places))} is {ids.group(1)}, and is looked up "
-                    "as ids: .astype(np.int64), or mindspore_rec.category_keys(name, column)"
-                )
+            return self._no_ids(*ids.groups())
         doubles = [i for i, column in enumerate(self._batch) if _dtype(column) == "float64"]
         if doubles and "float64" in self._text.lower():
             return (
                 f"{self._title(doubles[0])} is float64: networks compute in float32, "
                 ".astype(np.float32)"
+            )
+        other = re.search(r"the (\d+)th type should be Tensor\[(\w+)\], but got", self._text)
+        if other is not None:  # the graph of batches of any size
+            place, usual = int(other.group(1)) - 1, other.group(2).lower()
+            return (
+                f"{self._title(place)} is {_dtype(self._batch[place])}, and was {usual} in earlier "
+                f"batches: .astype(np.{usual})"
             )
         if self._labelled:
             kind = _dtype(self._batch[-1])
@@ -124,6 +119,17 @@ class _Reason:
                     "one, .astype(np.float32)"
                 )
         return ""
+
+    def _no_ids(self, table: str, kind: str) -> str:
+        places = [i for i in range(self._inputs()) if _dtype(self._batch[i]) == kind]
+        # Of several, ids that were read as floats are whole numbers.
+        places = [i for i in places if _all_whole(self._batch[i])] or places
+        if not places:
+            return ""
+        return (
+            f"{' or '.join(map(self._title, places))} is {kind}, and {table} looks it up as ids: "
+            ".astype(np.int64), or mindspore_rec.category_keys(name, column)"
+        )
 
     def _wrong_shape(self) -> str:
         if not re.search("shape|rank|dim", self._text):
@@ -146,12 +152,16 @@ class _Reason:
                 f"{self._title(odd)} has {rows[odd]} rows, {others} {usual}: give one row a sample "
                 "in each column"
             )
+        return self._wrong_label_shape()
+
+    def _wrong_label_shape(self) -> str:
         label = self._batch[-1]
+        has_shape = f"{self._title(len(self._batch) - 1)} has shape {list(label.shape)}: for"
+        rows = list(label.shape[:1])
         if label.ndim == 1:
-            return (
-                f"{self._title(len(self._batch) - 1)} has shape {list(label.shape)}: for "
-                f"predictions of shape {[label.shape[0], 1]} it is label[:, None]"
-            )
+            return f"{has_shape} predictions of shape {[*rows, 1]} it is label[:, None]"
+        if label.ndim == 2 and label.shape[1] == 1 and LABEL_HAS_MORE_AXES in self._text:
+            return f"{has_shape} predictions of shape {rows} it is label[:, 0]"
         return ""
 
     def _inputs(self) -> int:
@@ -167,6 +177,11 @@ def _columns(network: nn.Cell) -> tuple[int, float]:
     if any(each.kind is each.VAR_POSITIONAL for each in found):
         return 0, float("inf")
     return sum(each.default is each.empty for each in found), len(found)
+
+
+def _all_whole(column: Tensor) -> bool:
+    values = column.asnumpy()
+    return bool(np.all(values == np.trunc(values)))
 
 
 def _dtype(column: Tensor) -> str:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, nn
 
+from mindspore_rec.graph.batch_columns import BatchColumns
 from mindspore_rec.graph.batch_errors import explained_by_batch
 from mindspore_rec.graph.lock import graph_lock
 
@@ -40,7 +41,7 @@ class CellCaller:
 
     Attributes:
         compilations: number of graphs compiled so far through this object.
-        names: names of the batches' columns, for error messages; empty if they have none.
+        columns: the batches' columns, for error messages.
 
     Example:
         >>> import numpy as np
@@ -55,10 +56,9 @@ class CellCaller:
         self, cell: nn.Cell, backbone: nn.Cell | None = None, labelled: bool = False
     ) -> None:
         self.cell = cell
-        self._labelled = labelled
         self._backbone = cell if backbone is None else backbone
+        self.columns = BatchColumns(self._backbone, labelled)
         self.compilations = 0
-        self.names: Sequence[str] = ()
         self._seen: dict[bool, list[_Signature]] = {False: [], True: []}
         self._dynamic: list[list[int | None]] | None = None
         self._frozen: list[nn.Cell] = []  # set to evaluation inside a network that trains
@@ -74,14 +74,16 @@ class CellCaller:
         with graph_lock:
             if self.cell.training != train or self._backbone.training != train:
                 self._set_mode(train)
+            seen = self._seen[train]
+            before = len(seen), self._dynamic
             if self._adapts and ms.get_context("mode") == ms.GRAPH_MODE:
-                self._prepare(self._seen[train], batch)
+                self._prepare(seen, batch)
             try:
                 return self.cell(*batch)
             except (TypeError, ValueError, RuntimeError) as error:
-                explained = explained_by_batch(
-                    error, self._backbone, batch, self._labelled, self.names
-                )
+                del seen[before[0] :]  # right batches must not be adapted to a wrong one
+                self._dynamic = before[1]
+                explained = explained_by_batch(error, self.columns, batch)
                 if explained is None:
                     raise
                 raise explained from None
@@ -106,7 +108,8 @@ class CellCaller:
         self.compilations += 1
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:
-        known = self._dynamic or [list(shape) for shape, _ in signatures[0]]
+        first: Iterable[Sequence[int | None]] = [shape for shape, _ in signatures[0]]
+        known = [list(dims) for dims in self._dynamic or first]
         for signature in signatures:
             for dims, (shape, _) in zip(known, signature, strict=True):
                 for i, size in enumerate(shape):

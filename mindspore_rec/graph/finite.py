@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_finite"]
+__all__ = ["check_finite", "finite_fault"]
 
 _FLOATS = ("Float16", "Float32", "Float64")  # of MindSpore's Tensors
 
@@ -30,25 +30,36 @@ def check_finite(what: str, column: Any) -> None:
         ValueError: column 'age' must have finite numbers, got nan in row 1: fill it, or leave the \
 row out
     """
+    fault = finite_fault(column)
+    if fault:
+        raise ValueError(f"{what} {fault}")
+
+
+def finite_fault(column: Any) -> str:
+    """Return what a message says of a column with NaN or infinity, without its name; '' if it has
+    neither.
+
+    Example:
+        >>> finite_fault(np.array([1.5, np.inf], np.float32))
+        'must have finite numbers, got inf in row 1: fill it, or leave the row out'
+    """
     if not isinstance(column, np.ndarray):
         if str(getattr(column, "dtype", "")) not in _FLOATS:
-            return
+            return ""
         column = column.asnumpy()
     if column.dtype.kind != "f":
-        return
+        return ""
     with np.errstate(all="ignore"):
         # One sum, at the speed of memory, tells of nearly all batches that they are right.
         if math.isfinite(column.sum()):
-            return
+            return ""
         bad = ~np.isfinite(column)
     if not bad.any():  # the sum was too large
-        return
+        return ""
     place = np.argwhere(np.atleast_1d(bad))[0].tolist()
     row, inside = place[0], place[1:]
     where = f"row {row}"
     if len(place) > 1 and column[0].size > 1:
         where += f", number {int(np.ravel_multi_index(inside, column.shape[1:]))}"
     value = float(np.atleast_1d(column)[tuple(place)])
-    raise ValueError(
-        f"{what} must have finite numbers, got {value} in {where}: fill it, or leave the row out"
-    )
+    return f"must have finite numbers, got {value} in {where}: fill it, or leave the row out"

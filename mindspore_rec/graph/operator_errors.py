@@ -2,10 +2,10 @@
 """Raise errors of the tables' operators with their own message, and repair graphs after one.
 
 MindSpore wraps an operator's message into a page of its own, and refuses to run a graph again in
-which an operator has failed, although the table is as it was. Both are mended where MindSpore runs
-a Cell's graph: the exception has the operator's message, with MindSpore's as its `mindspore_text`,
-and the next call compiles the graph anew. MindSpore's error has no type of its own, so its text is
-read.
+which an operator has failed, one of ours or another, although the table is as it was. Both are
+mended where MindSpore runs a Cell's graph: the exception has the operator's message, with
+MindSpore's as its `mindspore_text`, and the next call compiles the graph anew. MindSpore's error
+has no type of its own, so its text is read.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def _unwrap_errors_of_graphs() -> None:
     def run_and_unwrap(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return run(self, obj, *args, **kwargs)
-        except RuntimeError as error:
+        except (TypeError, ValueError, RuntimeError) as error:
+            obj.compile_cache.clear()
             own = operator_error(error)
             if own is None:
                 raise
-            obj.compile_cache.clear()
             raise beside_text(own, error) from None
 
     _CellGraphExecutor.run = run_and_unwrap

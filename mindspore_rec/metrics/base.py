@@ -48,6 +48,9 @@ class BinaryMetric(Metric):
     inputs: ClassVar[tuple[str, ...]] = ("prediction", "label")
     """Names of the arguments of :meth:`update`, in order."""
 
+    undefined_if: ClassVar[str] = "all labels are of one class"
+    """What the rows are like if :meth:`eval` returns NaN."""
+
     def __init__(self, *, from_logits: bool = False, task: int = 0) -> None:
         super().__init__()
         if not isinstance(from_logits, bool):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,8 @@ class Calibration(BinaryMetric):
         >>> metric.reliability_curve().observed
         array([0.5, 0. ])
     """
+
+    undefined_if: ClassVar[str] = "no label is 1"
 
     def __init__(
         self, *, bins: int | Sequence[float] = 10, from_logits: bool = False, task: int = 0

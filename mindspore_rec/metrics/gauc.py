@@ -43,6 +43,7 @@ class GAUC(BinaryMetric):
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("prediction", "label", "group")
+    undefined_if: ClassVar[str] = "no group has labels of both classes"
 
     def clear(self) -> None:
         """Forget everything seen."""

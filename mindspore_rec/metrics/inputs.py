@@ -18,6 +18,7 @@ __all__ = [
     "as_predictions",
     "as_scores",
     "check_same_length",
+    "label_remedy",
     "task_column",
 ]
 
@@ -103,8 +104,30 @@ def as_labels(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.bool_]:
     legal = positive | np.asarray(values == 0)
     if not legal.all():
         bad = int(np.argmin(legal))
-        raise ValueError(f"{name} must be 0 or 1, got {values[bad]} at row {bad}")
+        raise ValueError(
+            f"{name} must be 0 or 1, got {values[bad]} at row {bad}: {label_remedy(values)}"
+        )
     return positive
+
+
+def label_remedy(labels: npt.NDArray[Any]) -> str:
+    """Return how to make labels 0 and 1 of other numbers, for a message.
+
+    Args:
+        labels: numbers of any shape; those after the first 100,000 are not looked at.
+
+    Examples:
+        >>> label_remedy(np.array([1, 2, 2]))
+        '(label == 2).astype(np.float32) is 1 where it is 2'
+        >>> label_remedy(np.array([1, 3, 5]))
+        '(label > 3).astype(np.float32) is 1 where it is above 3'
+    """
+    values = np.unique(labels.reshape(-1)[:100_000].astype(np.float64))
+    values = values[np.isfinite(values)]
+    if len(values) == 2:
+        return f"(label == {values[1]:g}).astype(np.float32) is 1 where it is {values[1]:g}"
+    middle = values[(len(values) - 1) // 2] if len(values) else 0.0
+    return f"(label > {middle:g}).astype(np.float32) is 1 where it is above {middle:g}"
 
 
 def as_groups(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:

@@ -5,12 +5,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindspore import nn
+from mindspore import nn, ops
 
+from mindspore_rec.graph.batch_errors import LABEL_HAS_FEWER_AXES, LABEL_HAS_MORE_AXES
 from mindspore_rec.graph.spread import spread
-from mindspore_rec.nn.loss import differentiable
+from mindspore_rec.nn.loss import BCEWithLogitsLoss, differentiable
 
 __all__ = ["EvalCell", "LossCell"]
+
+# Losses of a prediction and its label each, which MindSpore broadcasts to one shape.
+_OF_EACH = (
+    nn.BCELoss,
+    nn.BCEWithLogitsLoss,
+    nn.HuberLoss,
+    nn.L1Loss,
+    nn.MAELoss,
+    nn.MSELoss,
+    nn.RMSELoss,
+    nn.SmoothL1Loss,
+    BCEWithLogitsLoss,
+)
+
+
+@ops.constexpr
+def _check_axes(prediction: int, label: int) -> None:
+    """Check that prediction and label have as many axes; the graph compiler asks once a graph.
+
+    (A `raise` of the graph's own has MindSpore 2.10 warn of every graph.)
+    """
+    if prediction > label:
+        raise ValueError(LABEL_HAS_FEWER_AXES)
+    if prediction < label:
+        raise ValueError(LABEL_HAS_MORE_AXES)
 
 
 class LossCell(nn.Cell):
@@ -28,6 +54,10 @@ class LossCell(nn.Cell):
     Outputs:
         The loss.
 
+    Raises:
+        ValueError: prediction and label have other numbers of axes, and the loss is of each
+            prediction: mean squared errors of `[B, 1]` and `[B]` would be of all pairs of rows.
+
     Example:
         >>> cell = LossCell(nn.Dense(2, 1), nn.BCEWithLogitsLoss())
     """
@@ -36,10 +66,14 @@ class LossCell(nn.Cell):
         super().__init__(auto_prefix=False)
         self.network = network
         self.loss_fn = differentiable(loss_fn)
+        self.pairs = isinstance(loss_fn, _OF_EACH)
 
     def construct(self, *columns: Any) -> Any:
         """Return the loss."""
-        return self.loss_fn(spread(self.network, columns[:-1]), columns[-1])
+        prediction = spread(self.network, columns[:-1])
+        if self.pairs:
+            _check_axes(prediction.ndim, columns[-1].ndim)
+        return self.loss_fn(prediction, columns[-1])
 
 
 class EvalCell(nn.Cell):
@@ -63,8 +97,11 @@ class EvalCell(nn.Cell):
         super().__init__(auto_prefix=False)
         self.network = network
         self.loss_fn = loss_fn
+        self.pairs = isinstance(loss_fn, _OF_EACH)
 
     def construct(self, *columns: Any) -> Any:
         """Return loss, prediction and label."""
         prediction = spread(self.network, columns[:-1])
+        if self.pairs:
+            _check_axes(prediction.ndim, columns[-1].ndim)
         return self.loss_fn(prediction, columns[-1]), prediction, columns[-1]

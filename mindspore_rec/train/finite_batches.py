@@ -9,29 +9,28 @@ from typing import Any
 
 from mindspore import nn
 
-from mindspore_rec.graph.finite import check_finite
-from mindspore_rec.stream.batches import Batch, BatchSource
+from mindspore_rec.graph.batch_columns import BatchColumns
+from mindspore_rec.graph.finite import check_finite, finite_fault
+from mindspore_rec.stream.batches import Batch
 
 __all__ = ["check_batch", "check_inputs"]
 
 
-def check_batch(batch: Batch, source: BatchSource, where: str) -> None:
+def check_batch(batch: Batch, columns: BatchColumns, where: str) -> None:
     """Check that all float columns of a batch are finite.
 
     Args:
-        batch: the batch; the last column is the label.
-        source: the source that it is of, which may know the columns' names.
+        batch: the batch.
+        columns: what messages call its columns.
         where: which batch it is, for the message.
 
     Raises:
         ValueError: a number is not finite; the message names batch, column and row.
     """
-    last = len(batch.columns) - 1
-    names = batch.names or source.column_names
     for place, column in enumerate(batch.columns):
-        name = f"'{names[place]}'" if len(names) == last + 1 else str(place)
-        label = ", the label," if place == last > 0 else ""
-        check_finite(f"column {name}{label} of {where}", column)
+        fault = finite_fault(column)
+        if fault:
+            raise ValueError(f"{columns.title(place, len(batch.columns))} of {where} {fault}")
 
 
 def check_inputs(network: nn.Cell, inputs: Sequence[Any]) -> None:

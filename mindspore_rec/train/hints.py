@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -14,10 +15,18 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
 
+from mindspore_rec.metrics.base import BinaryMetric
 from mindspore_rec.nn.embedding import EmbeddingLookup, tables_of
 from mindspore_rec.parameter import MapParameter
 
-__all__ = ["forget_hints", "hint_mode", "hint_sink_mode", "hint_untrained", "hint_vocabulary"]
+__all__ = [
+    "forget_hints",
+    "hint_mode",
+    "hint_sink_mode",
+    "hint_undefined",
+    "hint_untrained",
+    "hint_vocabulary",
+]
 
 logger = logging.getLogger("mindspore_rec")
 
@@ -78,6 +87,24 @@ def hint_sink_mode(dataset_sink_mode: bool | None) -> None:
             "dataset_sink_mode=True has no effect: RecModel feeds batches to the network one by "
             "one; leave it out"
         )
+
+
+def hint_undefined(metrics: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Warn of a metric that is NaN by the labels of the data.
+
+    Args:
+        metrics: the metrics of an evaluation by name.
+        values: their values by name.
+    """
+    for name, metric in metrics.items():
+        value = values.get(name)
+        if isinstance(metric, BinaryMetric) and isinstance(value, float) and math.isnan(value):
+            _hint(
+                f"undefined {name}",
+                f"metric '{name}' is NaN, because {metric.undefined_if} in the {metric.rows} rows "
+                "of valid_dataset: choose rows of both classes, such as the last days or a random "
+                "tenth",
+            )
 
 
 def hint_untrained(network: nn.Cell) -> bool:

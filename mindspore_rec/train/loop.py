@@ -10,18 +10,21 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from mindspore import Tensor
+from mindspore import Tensor, nn
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec.graph.cell_caller import CellCaller
 from mindspore_rec.graph.operator_errors import operator_errors
+from mindspore_rec.optim.rates import check_rates
 from mindspore_rec.parameter import MapParameter
 from mindspore_rec.stream.batches import LATER, Batch, BatchSource
 from mindspore_rec.stream.interrupt import Interruption
 from mindspore_rec.stream.read_watch import ReadLaterError, reading
 from mindspore_rec.train.callbacks import loss_value
 from mindspore_rec.train.finite_batches import check_batch
+from mindspore_rec.train.given_data import no_batch
 from mindspore_rec.train.hints import hint_vocabulary
+from mindspore_rec.train.label_range import check_label_range
 from mindspore_rec.train.passes import Passes
 from mindspore_rec.train.peers import Peers
 from mindspore_rec.train.prefetch import PrefetchStage
@@ -53,6 +56,7 @@ class TrainLoop:
         summary: figures of the run.
         stop_on_nan: whether a loss that is NaN or infinite is an error.
         finite_columns: whether such a number in a column is.
+        optimizers: optimizers of the train cell, whose lists of learning rates must last.
     """
 
     def __init__(
@@ -69,6 +73,8 @@ class TrainLoop:
         self.summary = TrainSummary(history=run.history)
         self.stop_on_nan = False
         self.finite_columns = False
+        self.optimizers: Sequence[nn.Optimizer] = ()
+        self._rated_steps: int | None = None  # after which there is no learning rate
         self._call = call
         self._run = run
         self._context = RunContext(run)
@@ -109,7 +115,7 @@ class TrainLoop:
                 self._run_whole(source, left)
                 return
             self._limit(len(left) * epoch_steps - passes.taken)
-            with self._reading(self._repeated(source)):
+            with self._reading(self._repeated(source), source):
                 for number in left:
                     self._epoch(number, epoch_steps)
                     if self._over():
@@ -117,7 +123,7 @@ class TrainLoop:
 
     def _run_whole(self, source: BatchSource, epochs: range) -> None:
         for number in epochs:
-            with self._reading(self._not_empty(source)):
+            with self._reading(self._not_empty(source), source):
                 self._epoch(number, None)
             if self._over():
                 break
@@ -125,7 +131,7 @@ class TrainLoop:
     def run_stream(self, source: BatchSource, epoch_steps: int) -> None:
         """Train on one pass over the source, which may be endless, in epochs of `epoch_steps`."""
         self._passes.begin(epoch_steps, 0)
-        with _Begun(self._callbacks, self._context), self._reading(self._batches(source)):
+        with _Begun(self._callbacks, self._context), self._reading(self._batches(source), source):
             epoch = self._passes.epochs
             taken = epoch_steps
             while taken == epoch_steps and not self._over():
@@ -159,9 +165,11 @@ class TrainLoop:
 
     def _batches(self, source: BatchSource) -> Generator[Batch, None, None]:
         copy = self._stage.reads_ahead
+        columns = self._call.columns
         self._reads_on = source.reads_on if self._peers is None else self._peers.reads_on
         batches = self._passes.read(source)
         place = 0
+        seen = False
         while True:
             try:
                 batch = next(batches, None)
@@ -172,10 +180,16 @@ class TrainLoop:
             if batch is None:
                 return
             place = place if batch.place is None else batch.place.batches - 1
+            if batch.names is not None:
+                columns.names = batch.names
+            where = f"batch {place} of train_dataset"
             if self.finite_columns:
-                check_batch(batch, source, f"batch {place} of train_dataset")
+                check_batch(batch, columns, where)
+            if not seen:  # of each would cost a small step's time
+                check_label_range(batch.columns, columns, self._run.loss_fn, where)
+            seen = True
             place += 1
-            yield replace(batch, columns=as_tensors(batch.columns, copy=copy))
+            yield replace(batch, columns=as_tensors(batch.columns, copy=copy, columns=columns))
 
     def _repeated(self, source: BatchSource) -> Generator[Batch, None, None]:
         while True:
@@ -183,18 +197,22 @@ class TrainLoop:
 
     def _not_empty(self, source: BatchSource) -> Generator[Batch, None, None]:
         name = "" if self._peers is None else self._peers.name
-        return _not_empty(self._batches(source), name, self._passes.goes_on)
+        return _not_empty(self._batches(source), source, name, self._passes.goes_on)
 
     @contextmanager
-    def _reading(self, stream: Generator[Batch, None, None]) -> Iterator[None]:
+    def _reading(self, stream: Generator[Batch, None, None], source: BatchSource) -> Iterator[None]:
         """Read batches of this stream inside the context, and drop those read ahead at its end."""
+
+        def find_names() -> Sequence[str]:
+            return source.column_names
+
         if self._peers is None:
             self._stage.start(lambda: self._read(stream))
         else:
             self._peers.feed.start(lambda: self._read(stream))
             self._stage.start(self._peers.feed.next, self._peers.feed)
         try:
-            with closing(stream):
+            with closing(stream), self._call.columns.named(find_names):
                 yield
         finally:
             self._stage.stop()
@@ -265,6 +283,7 @@ class TrainLoop:
             raise ValueError(
                 f"the batch of step {run.cur_step_num + 1} has no rows, and its loss would be NaN"
             )
+        self._check_rates()
         run.cur_step_num += 1
         run.train_dataset_element = columns
         run.train_batch = batch
@@ -291,6 +310,18 @@ class TrainLoop:
             summary.step_seconds += time.perf_counter() - begin
             summary.step_samples += rows
         self._callbacks.on_train_step_end(self._context)
+
+    def _check_rates(self) -> None:
+        """Check that there is a learning rate for the next step, at first for all steps."""
+        run = self._run
+        if run.cur_step_num == 0:
+            left = [check_rates(o, run.total_steps, run.epoch_num) for o in self.optimizers]
+            self._rated_steps = min((steps for steps in left if steps is not None), default=None)
+        if self._rated_steps is not None and run.cur_step_num >= self._rated_steps:
+            raise ValueError(
+                "learning_rate must have a rate for each step, and has none after step "
+                f"{self._rated_steps} of this run: give more, or a LearningRateSchedule"
+            )
 
     def _begin_step(self, batch: Batch) -> int:
         """Tell all workers' tables of the step; return the rows of this worker."""
@@ -361,7 +392,7 @@ class _Begun:
 
 
 def _not_empty(
-    batches: Generator[Batch, None, None], worker: str, goes_on: bool
+    batches: Generator[Batch, None, None], source: BatchSource, worker: str, goes_on: bool
 ) -> Generator[Batch, None, None]:
     empty = not goes_on
     with closing(batches):
@@ -369,10 +400,7 @@ def _not_empty(
             empty = empty and batch is LATER
             yield batch
     if empty:
-        raise ValueError(
-            f"train_dataset gave {worker}{' ' if worker else ''}no batch: it is empty, or an "
-            "iterator that an earlier epoch used up"
-        )
+        raise no_batch("train_dataset", source, worker)
 
 
 def _check_loss(outputs: Any, step: int, worker: int | None) -> None:

@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import mindspore as ms
-from mindspore import nn
+from mindspore import Tensor, nn
 from mindspore.train import Callback, Model, RunContext
 from mindspore.train.callback import _CallbackManager, _InternalCallbackParam
 
 from mindspore_rec.checks import check_int
+from mindspore_rec.graph.batch_columns import BatchColumns
 from mindspore_rec.graph.cell_caller import CellCaller
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.optim import check_covered
@@ -30,8 +31,10 @@ from mindspore_rec.train.callback_list import callback_list, evaluation_callback
 from mindspore_rec.train.callbacks import ProgressBar, StopOnNaN
 from mindspore_rec.train.cells import EvalCell, LossCell
 from mindspore_rec.train.finite_batches import check_batch, check_inputs
-from mindspore_rec.train.hints import hint_mode, hint_sink_mode, hint_untrained
+from mindspore_rec.train.given_data import check_batches_given, check_read_again, no_batch
+from mindspore_rec.train.hints import hint_mode, hint_sink_mode, hint_undefined, hint_untrained
 from mindspore_rec.train.id_columns import PrefetchIds
+from mindspore_rec.train.label_range import check_label_range
 from mindspore_rec.train.loop import TrainLoop
 from mindspore_rec.train.peers import Peers, check_same, current_group
 from mindspore_rec.train.prefetch import PrefetchStage
@@ -243,7 +246,10 @@ class RecModel(Model):
             raise ValueError("sink_size must be -1 or at least 1, got 0")
         epoch_steps = None if sink_size == -1 else sink_size
         group = current_group()
-        source = worker_source(batch_source(train_dataset, "train_dataset"), group, "train_dataset")
+        if epoch_steps is None and max_steps is None:
+            check_read_again("train_dataset", train_dataset, epoch - initial_epoch)
+        source = self._source("train_dataset", train_dataset, self._train_network)
+        source = worker_source(source, group, "train_dataset")
         count = agreed_length(source.length, group) if epoch_steps is None else epoch_steps
         epochs = epoch - initial_epoch
         total = None if count is None else count * epochs
@@ -403,7 +409,7 @@ class RecModel(Model):
         """
         hint_sink_mode(dataset_sink_mode)
         sink_size = check_int("sink_size", sink_size, 1, sys.maxsize)
-        source = batch_source(train_dataset, "train_dataset")
+        source = self._source("train_dataset", train_dataset, self._train_network)
         source = worker_source(source, current_group(), "train_dataset")
         run = self._run_params(train_dataset, source, 1, None, None, max_steps)
 
@@ -413,6 +419,10 @@ class RecModel(Model):
             run.stop_reason = run.stop_reason or reason
 
         return self._run(run, callbacks, max_steps, progress, prefetch_ids, stop_on_nan, work)
+
+    def _source(self, argument: str, data: Any, cell: nn.Cell) -> BatchSource:
+        check_batches_given(argument, data, BatchColumns(self._network, _is_labelled(cell)))
+        return batch_source(data, argument)
 
     def _run_params(
         self,
@@ -491,6 +501,7 @@ class RecModel(Model):
             decided = any(isinstance(each, StopOnNaN) for each in run.list_callback)
             loop.stop_on_nan = bool(stop_on_nan) and not decided
             loop.finite_columns = loop.stop_on_nan
+            loop.optimizers = _optimizers_in(self._train_network)
             work(loop)
         summary = loop.finish(time.perf_counter() - begin)
         summary.tables = [_table_summary(table) for table in tables_of(self._train_network)]
@@ -554,7 +565,10 @@ class RecModel(Model):
                 or infinity; a FeaturePipeline would learn of the batches.
         """
         if not self._metric_fns:
-            raise ValueError("metrics must be given to RecModel for an evaluation")
+            raise ValueError(
+                "metrics must be given to RecModel for an evaluation: RecModel(..., "
+                "metrics={'auc': mindspore_rec.AUC(from_logits=True)})"
+            )
         hint_sink_mode(dataset_sink_mode)
         return self._measure(valid_dataset, callbacks, progress, epoch=1)
 
@@ -563,7 +577,7 @@ class RecModel(Model):
     ) -> dict[str, Any]:
         from tqdm import tqdm
 
-        source = batch_source(valid_dataset, "valid_dataset")
+        source = self._source("valid_dataset", valid_dataset, self._eval_network)
         _check_learns_nothing(source)
         group = current_group()
         source = worker_source(source, group, "valid_dataset")
@@ -579,11 +593,13 @@ class RecModel(Model):
         with (
             _CallbackManager(run.list_callback) as manager,
             tqdm(desc="eval", unit="batch", delay=2, leave=False, disable=hidden) as bar,
+            self._caller(self._eval_network).columns.named(lambda: source.column_names),
         ):
             if group.size == 1:
                 self._evaluate(run, manager, bar)
             else:
                 self._evaluate_with_others(run, manager, bar, group)
+        hint_undefined(self._metric_fns, run.metrics)
         return dict(run.metrics)
 
     def _evaluate(self, run: Any, manager: Any, bar: Any) -> None:
@@ -592,8 +608,7 @@ class RecModel(Model):
         manager.on_eval_begin(context)
         manager.on_eval_epoch_begin(context)
         for read in run.valid_source.read():
-            check_batch(read, run.valid_source, f"batch {run.cur_step_num} of valid_dataset")
-            batch = as_tensors(read.columns)
+            batch = self._eval_columns(read, call.columns, run.cur_step_num)
             run.cur_step_num += 1
             run.eval_dataset_element = batch
             manager.on_eval_step_begin(context)
@@ -604,11 +619,20 @@ class RecModel(Model):
             if context.get_stop_requested():
                 break
         if run.cur_step_num == 0:
-            raise ValueError("valid_dataset must have at least one batch")
+            raise no_batch("valid_dataset", run.valid_source)
         manager.on_eval_epoch_end(context)
         run.metrics = self._get_metrics()
         run.eval_results = dict(run.metrics)
         manager.on_eval_end(context)
+
+    def _eval_columns(self, batch: Batch, columns: BatchColumns, place: int) -> tuple[Tensor, ...]:
+        """Return the columns of a batch as Tensors, checked."""
+        columns.names = batch.names or ()
+        where = f"batch {place} of valid_dataset"
+        check_batch(batch, columns, where)
+        if place == 0:
+            check_label_range(batch.columns, columns, self._loss_fn, where)
+        return as_tensors(batch.columns, columns=columns)
 
     def _evaluate_with_others(self, run: Any, manager: Any, bar: Any, group: Group) -> None:
         """Evaluate this worker's share, with as many steps as all workers."""
@@ -623,8 +647,8 @@ class RecModel(Model):
             batch = next(batches, None)
             if batch is None:
                 return None
-            check_batch(batch, run.valid_source, f"batch {run.cur_step_num} of valid_dataset")
-            return replace(batch, columns=as_tensors(batch.columns))
+            columns = self._eval_columns(batch, call.columns, run.cur_step_num)
+            return replace(batch, columns=columns)
 
         feed.start(read)
         manager.on_eval_begin(context)
@@ -640,7 +664,7 @@ class RecModel(Model):
             manager.on_eval_step_end(context)
         feed.check()
         if run.cur_step_num == 0:
-            raise_on(group.rank, 0, ValueError("valid_dataset must have at least one batch"))
+            raise_on(group.rank, 0, no_batch("valid_dataset", run.valid_source))
         metrics.merge()
         manager.on_eval_epoch_end(context)
         run.metrics = self._get_metrics()
@@ -674,12 +698,13 @@ class RecModel(Model):
         if backend is not None or config is not None:
             raise ValueError("backend and config must be None: tables live in this process")
         self._hint_untrained()
-        inputs = as_tensors(predict_data)
+        call = self._caller(self._predict_network)
+        inputs = as_tensors(predict_data, columns=call.columns)
         check_inputs(self._predict_network, inputs)
         group = current_group()
         if group.size > 1:
             group.begin_step(0, [row_count(inputs)] * group.size)  # no worker is idle
-        return self._caller(self._predict_network)(False, *inputs)
+        return call(False, *inputs)
 
     # ---- what Model has and no network with tables needs
 

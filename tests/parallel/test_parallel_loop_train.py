@@ -155,7 +155,7 @@ def test_a_dropout_whose_layer_is_not_one_operator_is_said(two: dict) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("finite", "column 1, the label, of batch 2 .* must have finite numbers, got nan in row"),
+        ("finite", "the label of batch 2 .* must have finite numbers, got nan in row"),
         ("none", "ValueError: train_dataset gave worker 1 of 2 no batch"),
         ("differing", "ValueError: train_dataset must be the same on all workers"),
         ("apart", "dim of table 'apart' must be the same on all workers: it is 5 on worker 1"),

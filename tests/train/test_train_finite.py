@@ -66,8 +66,8 @@ def forms(data: list[dict[str, np.ndarray]]) -> dict[str, Any]:
 
     return {
         "dicts": (data, "column 'numbers'"),
-        "tuples": ([tuple(batch.values()) for batch in data], "column 1"),
-        "tensors": ([tuple(map(ms.Tensor, b.values())) for b in data], "column 1"),
+        "tuples": ([tuple(batch.values()) for batch in data], r"column 1 \('numbers'\)"),
+        "tensors": ([tuple(map(ms.Tensor, b.values())) for b in data], r"column 1 \('numbers'\)"),
         "dataset": (ds.GeneratorDataset(each, list(data[0]), shuffle=False), "column 'numbers'"),
     }
 
@@ -97,7 +97,7 @@ def test_a_prediction_refuses_it(graph_mode, unique, value):
 def test_a_label_is_called_so(graph_mode, unique):
     data = batches(None)
     data[0]["clicked"][3] = np.nan
-    with pytest.raises(ValueError, match="^column 'clicked', the label, of batch 0 .* in row 3: "):
+    with pytest.raises(ValueError, match="^the label, column 'clicked', of batch 0 .* in row 3: "):
         model_of(unique()).train(1, data, progress=False)
 
 

@@ -352,7 +352,7 @@ def test_constructor_refuses(graph_mode, unique, arguments, message):
         (lambda m, b: m.train(1, b, callbacks=["x"]), "callbacks must be"),
         (lambda m, b: m.train(1, [([1, 2], b[0][1], b[0][2])]), "column 0"),
         (lambda m, b: m.online_train(b, sink_size=0), "sink_size"),
-        (lambda m, b: m.eval([]), "at least one batch"),
+        (lambda m, b: m.eval([]), "valid_dataset gave no batch: its length is 0"),
         (lambda m, b: m.eval(5), "valid_dataset must be"),
         (lambda m, b: m.predict(), "at least one column"),
         (lambda m, b: m.predict(b[0][0], backend="lite"), "backend"),

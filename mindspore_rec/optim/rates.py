@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many steps an optimizer's lists of learning rates last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindspore import nn
+from mindspore.nn.optim.optimizer import _IteratorLearningRate
+
+__all__ = ["check_rates"]
+
+
+def check_rates(optimizer: nn.Optimizer, steps: int | None, epochs: int = 1) -> int | None:
+    """Return for how many more steps an optimizer has learning rates.
+
+    Args:
+        optimizer: the optimizer.
+        steps: number of steps that it is to make; None if not known. Of an optimizer that has made
+            steps before it is not asked, since a training that goes on may leave some out.
+        epochs: number of epochs in which these are. Default: 1.
+
+    Returns:
+        Number of steps; None without a list of rates.
+
+    Raises:
+        ValueError: its lists are shorter than `steps`.
+
+    Example:
+        >>> from mindspore_rec.optim import SGD
+        >>> optimizer = SGD(nn.Dense(2, 1).trainable_params(), learning_rate=[0.2, 0.1])
+        >>> check_rates(optimizer, None)
+        2
+        >>> check_rates(optimizer, 10, epochs=2)
+        Traceback (most recent call last):
+        ...
+        ValueError: learning_rate must have a rate for each of 10 steps, got 2 rates: \
+numpy.repeat(learning_rate, 5) has one rate in each epoch
+    """
+    lists = _lists_of_rates(optimizer)
+    if not lists:
+        return None
+    count = min(lists)
+    made = int(optimizer.global_step.asnumpy().reshape(-1)[0])
+    if steps is not None and made == 0 and count < steps:
+        raise ValueError(
+            f"learning_rate must have a rate for each of {steps} steps, got {count} "
+            f"rate{'s' * (count != 1)}: {_remedy(count, steps, epochs)}"
+        )
+    return max(0, count - made)
+
+
+def _remedy(count: int, steps: int, epochs: int) -> str:
+    if count == epochs > 1:
+        return f"numpy.repeat(learning_rate, {-(-steps // epochs)}) has one rate in each epoch"
+    return "give as many, or a LearningRateSchedule, or fewer epochs"
+
+
+def _lists_of_rates(optimizer: nn.Optimizer) -> list[int]:
+    """Return the lengths of all lists of rates: of the optimizer, and of groups of parameters."""
+    rates: Any = getattr(optimizer, "learning_rate", None)
+    if not isinstance(rates, nn.Cell):
+        return []
+    cells = [cell for _, cell in rates.cells_and_names()]
+    return [len(c.learning_rate) for c in cells if isinstance(c, _IteratorLearningRate)]

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labels True and False."""
+
+from shop import ids, label, make_model, numbers
+
+make_model().train(1, [(ids, numbers, label == 1)])

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A missing number."""
+
+import numpy as np
+from shop import ids, label, make_model, numbers
+
+numbers[3] = np.nan
+make_model().train(1, [(ids, numbers, label)])

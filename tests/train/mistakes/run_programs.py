@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run programs of mistakes one after another, each as it runs by itself, to its traceback.
+
+One process for all of them, since MindSpore takes seconds to import. Usage:
+
+    python tests/train/mistakes/run_programs.py text_ids label_without_axis
+"""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+HERE = Path(__file__).parent
+END = "\x1c"  # after each program's lines
+
+
+def main(names: list[str]) -> None:
+    """Run the programs of these names."""
+    sys.path.insert(0, str(HERE))
+    shop = importlib.import_module("shop")
+    for name in names:
+        importlib.reload(shop)  # the last program may have changed its arrays
+        try:
+            runpy.run_path(str(HERE / "programs" / f"{name}.py"), run_name="__main__")
+        except Exception:
+            traceback.print_exc()
+        print(END, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
