@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mindspore as ms
@@ -108,8 +108,8 @@ class CellCaller:
         self.compilations += 1
 
     def _make_dynamic(self, signatures: list[_Signature]) -> None:
-        first: Iterable[Sequence[int | None]] = [shape for shape, _ in signatures[0]]
-        known = [list(dims) for dims in self._dynamic or first]
+        shapes: Sequence[Sequence[int | None]] = [shape for shape, _ in signatures[0]]
+        known = [list(dims) for dims in self._dynamic or shapes]
         for signature in signatures:
             for dims, (shape, _) in zip(known, signature, strict=True):
                 for i, size in enumerate(shape):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import mindspore as ms
@@ -75,5 +76,6 @@ def test_a_batch_that_does_not_fit_is_described_first(model, batch, words):
         model.train(1, [batch], progress=False)
     assert "\n" not in str(found.value)  # the sentence is the last line that is printed
     assert found.value.__suppress_context__
-    assert "Traceback" in found.value.__dict__["mindspore_text"]
+    # A label of another shape is seen by our own cell.
+    assert re.search("Traceback|fewer axes", found.value.__dict__["mindspore_text"])
     assert model.train(1, [(IDS, LABEL)], progress=False).steps == 1
