@@ -89,7 +89,7 @@ class Faults:
             "end feature worker": (1, self._end_worker_of_features),
             "lose journal": (1, self._lose_journal),
             "stop Redis": (2, self._stop_redis),
-            "add partition": (1, self._add_partition),
+            "add partition": (2, self._add_partition),
             "remake topic": (1, self._remake_topic),
             "pause events": (1, self._pause_events),
         }
