@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from mindspore_rec.stream import (
     pack,
     topic_watch,
 )
+from mindspore_rec.stream.read_watch import waiting
 
 SCHEMA = pa.schema({"x": pa.int64()})
 
@@ -176,6 +178,49 @@ def test_a_feature_worker_that_is_killed_sends_what_it_sent(tmp_path: Path) -> N
         got: list[int] = sum((batch["x"].to_pylist() for batch in receiver), [])
     assert got[:12] == list(range(12))
     assert sorted(got) == [*range(18), *range(100, 106)]
+
+
+@pytest.mark.parametrize("before", [[], [1], [1, 2], [1, 2, 3]])
+def test_a_feature_worker_reads_a_new_partition_while_the_others_are_silent(
+    tmp_path: Path, before: list[int]
+) -> None:
+    """Whatever it has of a batch: a restart from the state that it saves makes the same ones."""
+    raw, channel = MemoryTopic(), MemoryTopic()
+    for number in before:
+        append(raw, 0, number)
+    after = [11, 12, 13, 14, 15]
+
+    def grow() -> None:
+        raw.add_partitions()
+        for number in after:
+            append(raw, 1, number)
+
+    def work(topic: MemoryTopic, **options: Any) -> dict[int, int]:
+        options.setdefault("stop", StopWhen(idle_seconds=0.4))
+        sender = DataSender(channel, sender_name="w", message_rows=2)
+        dataset = StreamingDataset(stream(topic, 2, skip_idle_seconds=0.05, **options))
+        FeatureWorker(dataset, sender, tmp_path / "state", 0.0).run()
+        return dataset.source.position
+
+    timer = threading.Timer(0.1, grow)
+    timer.start()
+    place = work(raw, stop=StopWhen(idle_seconds=1.0))
+    timer.join()
+    assert place == {0: len(before), 1: len(after)}
+    with DataReceiver(channel, shard_id=None, batch_size=1, stop=StopWhen(idle_seconds=0.3)) as got:
+        numbers = [batch.columns[0][0].as_py() for batch in got]
+    assert sorted(numbers) == [*before, *after]
+    assert work(raw) == place
+
+
+def test_one_partition_that_is_silent_is_looked_at_now_and_then() -> None:
+    """Nobody else could have its turn: `skip_idle_seconds` is of no use."""
+    topic, looks = MemoryTopic(), list[float]()
+    append(topic, 0, 1)
+    source = stream(topic, 2, skip_idle_seconds=0.01, stop=StopWhen(idle_seconds=0.5))
+    with source, waiting(lambda: looks.append(time.monotonic())):
+        assert [batch.num_rows for batch in source] == [1]
+    assert 0 < len(looks) < 20
 
 
 def test_lag_counts_what_only_a_restart_reads(caplog: pytest.LogCaptureFixture) -> None:
