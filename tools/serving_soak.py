@@ -212,6 +212,17 @@ def looked_at(pid: int) -> dict[str, float]:
     }
 
 
+def thread_names(pid: int) -> dict[str, int]:
+    """Return how many threads of a process have each name, without a number at its end."""
+    names: Counter[str] = Counter()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            names[task.joinpath("comm").read_text().strip().rstrip("0123456789 :-_")] += 1
+        except OSError:  # it has ended
+            continue
+    return dict(names)
+
+
 def milliseconds(latencies: list[float], percent: float, waited: float) -> float:
     """Return a percentile of seconds; `waited`, the time of the sample, if nothing was answered."""
     return round(float(np.percentile(latencies or [waited], percent)) * 1000, 3)
@@ -274,6 +285,7 @@ def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str,
                     kind: milliseconds(some, 99, options.every) for kind, some in latencies.items()
                 },
                 "requests": len(every), "failed": len(failures),
+                "thread_names": thread_names(server.pid),
             })  # fmt: skip
     strangers.send("tell")
     came = strangers.recv()
@@ -288,10 +300,13 @@ def soak(server: subprocess.Popen[str], place: Place, options: Any) -> dict[str,
         of = growth(times, np.array([each[name] for each in kept], np.float64))
         of["allowed"] = round(max(absolute, relative * of["median"]), 4)
         flat[name] = {**of, "flat": of["surely"] <= of["allowed"]}
+    more = Counter(kept[-1]["thread_names"])
+    more.subtract(kept[0]["thread_names"])
     return {
         "requests": requests, "failed_requests": len(failed), "failures": failed[:5],
         "strangers": dict(sorted(came.items())), "strangers_in_all": sum(came.values()),
-        "flat": flat, "files_at_the_end": left["files"], "threads_at_the_end": left["threads"],
+        "flat": flat, "more_threads": {name: count for name, count in more.items() if count},
+        "files_at_the_end": left["files"], "threads_at_the_end": left["threads"],
         "memory_mb_at_the_end": round(left["memory_mb"], 1), "samples": samples,
     }  # fmt: skip
 
@@ -341,6 +356,7 @@ def main() -> None:
             f"(surely {of['surely']:+.2f}, at most {of['allowed']:.2f}): {verdict}"
         )
         wrong += [] if of["flat"] else [name]
+    print(f"more threads than after the warm-up, by name: {figures['more_threads'] or 'none'}")
     print(
         f"afterwards {figures['threads_at_the_end']:.0f} threads, "
         f"{figures['files_at_the_end']:.0f} files, {figures['memory_mb_at_the_end']:.0f} MB"
