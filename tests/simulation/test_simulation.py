@@ -12,7 +12,7 @@ from tests.nightly import NIGHTLY
 from tests.simulation.run import first_finding
 from tests.simulation.world import simulate
 
-SCHEDULES = 1600
+SCHEDULES = 1200
 PARTS = 4  # for processes of pytest-xdist
 NIGHTLY_SECONDS = 900.0
 
