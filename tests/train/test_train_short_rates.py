@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mindspore as ms
@@ -57,5 +58,5 @@ def test_data_without_a_length_end_at_the_last_rate(
 def test_a_schedule_and_a_number_last(graph_mode: None, unique: Callable[[], str]) -> None:
     decay = nn.ExponentialDecayLR(0.1, 0.9, 4)
     for rate in (0.1, decay):
-        model = model_of(unique(), lambda params, rate=rate: LazyAdam(params, rate))
+        model = model_of(unique(), partial(LazyAdam, learning_rate=rate))
         assert model.train(1, [BATCH] * 4, progress=False).steps == 4
