@@ -130,7 +130,7 @@ class Runnable {
 
 class OneDnnProduct : public Product {
  public:
-  explicit OneDnnProduct(const ProductShape& s) {
+  explicit OneDnnProduct(const ProductShape& s) : reads_gaps_(MayReadGaps(s)) {
     const int type = s.type == FactorType::kFloat32 ? kF32 : kBf16;
     Matrix(&a_, s.m, s.k, s.lda, s.transposed_a, type);
     Matrix(&c_, s.m, s.n, s.ldc, false, kF32);
@@ -194,12 +194,31 @@ class OneDnnProduct : public Product {
   }
 
  private:
+  // Returns whether AMX may read what is between the rows of A: beyond the end of a row it relies
+  // on zeros in a packed B, but NaN there makes the result NaN (oneDNN 3.10.1).
+  static bool MayReadGaps(const ProductShape& s) {
+    constexpr int64_t kBlock = 32;
+    return s.type == FactorType::kBFloat16 && s.packed_b && !s.transposed_a && s.k % kBlock != 0 &&
+           s.lda > s.k;
+  }
+
   void Describe(const OwnedDesc& b, const OwnedAttr& attr, OwnedPrimitiveDesc* desc) const {
     Check(dnn.matmul_primitive_desc_create(desc->out(), engine, a_.get(), b.get(), nullptr,
                                            c_.get(), attr.get()),
           "dnnl_matmul_primitive_desc_create");
+    while (reads_gaps_ && IsOfAmx(*desc)) {
+      Check(dnn.primitive_desc_next_impl(desc->get()), "dnnl_primitive_desc_next_impl");
+    }
   }
 
+  static bool IsOfAmx(const OwnedPrimitiveDesc& desc) {
+    const char* name = nullptr;
+    Check(dnn.primitive_desc_query(desc.get(), kQueryImplementation, 0, &name),
+          "dnnl_primitive_desc_query");
+    return std::strstr(name, "amx") != nullptr;
+  }
+
+  const bool reads_gaps_;
   OwnedDesc a_, b_, c_, unpacked_;
   Runnable product_, pack_;
   size_t packed_bytes_ = 0;

@@ -31,6 +31,7 @@ constexpr int kBf16 = 2;                    // dnnl_bf16
 constexpr int kF32 = 3;                     // dnnl_f32
 constexpr int kFormatAny = 1;               // dnnl_format_tag_any
 constexpr int kScratchpadUser = 1;          // dnnl_scratchpad_mode_user
+constexpr int kQueryImplementation = 8;     // dnnl_query_impl_info_str
 constexpr int kQueryWeights = 131;          // dnnl_query_weights_md
 constexpr int kQueryScratchpad = 136;       // dnnl_query_scratchpad_md
 constexpr int kQueryInnerBlocks = 263;      // dnnl_query_inner_nblks_s32
@@ -86,6 +87,8 @@ struct Version {
     (PrimitiveDesc**, const MemoryDesc* source, Engine*, const MemoryDesc* destination, Engine*, \
      const PrimitiveAttr*))                                                                      \
   F(const MemoryDesc*, primitive_desc_query_md, (const PrimitiveDesc*, int what, int index))     \
+  F(Status, primitive_desc_query, (const PrimitiveDesc*, int what, int index, void* result))     \
+  F(Status, primitive_desc_next_impl, (PrimitiveDesc*))                                          \
   F(Status, primitive_desc_destroy, (PrimitiveDesc*))                                            \
   F(Status, primitive_create, (Primitive**, const PrimitiveDesc*))                               \
   F(Status, primitive_destroy, (Primitive*))                                                     \
