@@ -26,6 +26,7 @@ from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.contents import DENSE
 from mindspore_rec.checkpoint.load_tables import check_tables, check_whole_rows, load_tables
 from mindspore_rec.checkpoint.matching import matched
+from mindspore_rec.graph.batch_columns import BatchColumns
 from mindspore_rec.optim import SGD
 from mindspore_rec.parameter import Eviction
 from mindspore_rec.parameter.served_table import ServedTable
@@ -183,7 +184,7 @@ class TrainedModel(RecModel):
         return int(self._dense.asnumpy()[0])
 
     def _caller(self, network: Any) -> Any:
-        return _Call(self._step)
+        return _Call(network, self._step)
 
     def _step(self, *columns: np.ndarray) -> Tensor:
         key, number, gone, time, _ = columns
@@ -204,7 +205,8 @@ class _Call:
 
     compilations = 0
 
-    def __init__(self, step: Callable[..., Tensor]) -> None:
+    def __init__(self, network: nn.Cell, step: Callable[..., Tensor]) -> None:
+        self.columns = BatchColumns(network, labelled=False)
         self._step = step
 
     def __call__(self, train: bool, *batch: np.ndarray) -> Tensor:

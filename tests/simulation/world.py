@@ -756,7 +756,7 @@ def installed(world: Any, more: Sequence[tuple[str, str, Any]] = ()) -> Iterator
         (made["mindspore_rec.checkpoint.worker"], "ThreadPoolExecutor",
          lambda _, thread_name_prefix, **__: Pool(scheduler, thread_name_prefix)),
         # The train step is no graph, and needs no tensors.
-        (made["mindspore_rec.train.loop"], "as_tensors", lambda columns, copy: columns),
+        (made["mindspore_rec.train.loop"], "as_tensors", lambda batch, copy, columns: batch),
         (made["mindspore_rec.checkpoint.array_file"], "safe_open", disk.safe_open),
         (made["mindspore_rec.checkpoint.arrow_file"], "_batches", batches_of),
         (made["mindspore_rec.checkpoint.manifest"], "_parsed", parsed),
