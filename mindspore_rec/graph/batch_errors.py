@@ -29,8 +29,8 @@ LABEL_HAS_MORE_AXES = "the shape of the label has more axes than that of the pre
 _SHOWN = 4  # columns of a batch in a message
 # Of CrossEntropyLoss, and of SoftmaxCrossEntropyWithLogits.
 _OTHER_CLASS = re.compile(
-    r"'GatherD\w*', the value of 'index' must be in \[-\d+, (\d+)\), but got: (\d+)"
-    r"|label\[index\] = (\d+) and class_num = (\d+)"
+    r"'GatherD\w*', the value of 'index' must be in \[-\d+, (\d+)\), but got: (-?\d+)"
+    r"|label\[index\] = (-?\d+) and class_num = (\d+)"
 )
 _OTHER_WIDTH = re.compile(
     r"'MatMul' the input dimensions must be equal, but got 'x1_col': (\d+) and 'x2_row': (\d+)"
@@ -151,7 +151,7 @@ class _Reason:
         found = _OTHER_CLASS.search(self._text)
         if found is None or not self._labelled or "int" not in _dtype(self._batch[-1]):
             return ""
-        got, classes = sorted(map(int, filter(None, found.groups())), reverse=True)
+        got, classes = map(int, found.groups()[2:] if found[3] else found.groups()[1::-1])
         rows = np.argwhere(self._batch[-1].asnumpy() == got)
         if not len(rows):
             return ""

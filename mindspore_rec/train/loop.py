@@ -280,7 +280,8 @@ class TrainLoop:
         columns = batch.columns
         if all(column.shape and column.shape[0] == 0 for column in columns):
             raise ValueError(
-                f"the batch of step {run.cur_step_num + 1} has no rows, and its loss would be NaN"
+                f"the batch of train_dataset for step {run.cur_step_num + 1} has no rows, and its "
+                "loss would be NaN: leave it out, as in [b for b in batches if len(b[-1])]"
             )
         self._check_rates()
         run.cur_step_num += 1
