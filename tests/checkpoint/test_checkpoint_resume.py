@@ -449,7 +449,7 @@ def test_two_checkpoints_of_one_training(tmp_path: Path, digests: bool) -> None:
     undisturbed = Life(tmp_path / "whole", "resume.two")
     undisturbed.train(batches(), 2)
     expected = undisturbed.close()
-    more = {"every_steps": 5, "delta_every_steps": 3, "keep_digests": digests}
+    more: dict[str, Any] = {"every_steps": 5, "delta_every_steps": 3, "keep_digests": digests}
     life = Life(tmp_path / "a", "resume.two", 20, keep_digests=digests)
     other = RecCheckpoint(tmp_path / "b", **more)
     callbacks = [life.callback, life.checkpoint, other]
