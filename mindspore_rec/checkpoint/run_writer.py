@@ -31,8 +31,6 @@ __all__ = ["RunWriter", "Save"]
 
 logger = logging.getLogger("mindspore_rec")
 
-_HOLDER = "checkpoint"  # of marks
-
 
 @dataclass(frozen=True)
 class _Failed:
@@ -172,7 +170,7 @@ class RunWriter:
             self._merger.wait()  # raises the error of a merge that has ended
         begin = time.perf_counter()
         tables = {table.name: table for table in tables_of(cell)}
-        since = {name: table.marks.held(_HOLDER) or 0 for name, table in tables.items()}
+        since = {name: table.marks.held(self) or 0 for name, table in tables.items()}
         delta = Delta(cell, tables, since, states(), self._team.shares)
         marks = [(table, table.marks.new()) for table in tables.values()]
         delta.take_digests(tables)
@@ -210,7 +208,7 @@ class RunWriter:
             logger.warning("a delta could not be written to %s: %s", self._directory, error)
             return
         for table, mark in marks:
-            table.marks.hold(_HOLDER, mark)
+            table.marks.hold(self, mark)
 
     def _take_failed(self) -> None:
         """Take a failed delta for saved if it is there nevertheless, before the next is written.
@@ -242,9 +240,7 @@ class RunWriter:
         """
 
         def differs() -> bool:
-            return any(
-                has_changed(table, table.marks.held(_HOLDER) or 0) for table in tables_of(cell)
-            )
+            return any(has_changed(table, table.marks.held(self) or 0) for table in tables_of(cell))
 
         return any(self._team.all(differs))
 
@@ -283,7 +279,7 @@ class RunWriter:
 
     def _mark(self, tables: Iterable[TableParameter]) -> None:
         for table in tables:
-            table.marks.hold(_HOLDER, table.marks.new())
+            table.marks.hold(self, table.marks.new())
         self._keep_digests_of(tables)
 
     def _keep_digests_of(self, tables: Iterable[TableParameter]) -> None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explain in a sentence why MindSpore cannot compile a network for a batch.
+"""Explain in a sentence why MindSpore cannot compile or run a network for a batch.
 
 MindSpore reports it in the words of an operator somewhere inside the network, with a page of its
-compiler's, and raises TypeError or ValueError for every cause. So this reads the text of the error,
+compiler's or the names of its C++ files, and raises TypeError, ValueError or RuntimeError for every
+cause. So this reads the text of the error,
 as `operator_errors` does; nowhere else in the library does code depend on an error's text.
 """
 
@@ -26,6 +27,16 @@ LABEL_HAS_FEWER_AXES = "the shape of the label has fewer axes than that of the p
 LABEL_HAS_MORE_AXES = "the shape of the label has more axes than that of the prediction"
 
 _SHOWN = 4  # columns of a batch in a message
+# Of CrossEntropyLoss, and of SoftmaxCrossEntropyWithLogits.
+_OTHER_CLASS = re.compile(
+    r"'GatherD\w*', the value of 'index' must be in \[-\d+, (\d+)\), but got: (-?\d+)"
+    r"|label\[index\] = (-?\d+) and class_num = (\d+)"
+)
+_OTHER_WIDTH = re.compile(
+    r"'MatMul' the input dimensions must be equal, but got 'x1_col': (\d+) and 'x2_row': (\d+)"
+)
+_SHAPE = re.compile(r"shape: \[const vector\]\{(\d+(?:, \d+)*)\}")
+_STACK = re.compile(r"\s*\n-{20,}\n- C\+\+ Call Stack.*", re.DOTALL)
 _OTHER_NUMBER = "arameters number of the function|positional arg|the length of input must be equal"
 
 
@@ -54,7 +65,7 @@ def explained_by_batch(
     """
     if type(error) not in (TypeError, ValueError, RuntimeError):
         return None
-    reason = _Reason(str(error), columns, batch).found()
+    reason = _Reason(str(error), columns, batch).found() or _own_sentence(str(error))
     if not reason:
         return None
     shown = [f"{_dtype(column)} {list(column.shape)}" for column in batch]
@@ -62,6 +73,17 @@ def explained_by_batch(
         shown[2:-1] = [f"... {len(shown) - 3} more ..."]
     sentence = f"the batch {', '.join(shown)} does not fit: {reason}"
     return beside_text(type(error)(sentence), error)
+
+
+def _own_sentence(text: str) -> str:
+    """Return what MindSpore says itself before its C++ files; empty for errors of its compiler.
+
+    Those have the place in the network's code, which in PyNative mode the traceback has.
+    """
+    stack = _STACK.search(text)
+    if stack is None or "Net Construct Code" in text:
+        return ""
+    return f"MindSpore says, {' '.join(text[: stack.start()].split())}"
 
 
 class _Reason:
@@ -78,7 +100,7 @@ class _Reason:
         """Return the reason, or an empty text."""
         if re.search(_OTHER_NUMBER, self._text):
             return self._wrong_number()
-        return self._wrong_type() or self._wrong_shape()
+        return self._wrong_type() or self._wrong_class() or self._wrong_shape()
 
     def _title(self, place: int) -> str:
         return self._columns.title(place, len(self._batch))
@@ -112,13 +134,31 @@ class _Reason:
                 f"batches: .astype(np.{usual})"
             )
         if self._labelled:
-            kind = _dtype(self._batch[-1])
-            if "float" not in kind and re.search(rf"Tensor\[{kind}\]", self._text, re.IGNORECASE):
-                return (
-                    f"{self._title(len(self._batch) - 1)} is {kind}: this loss needs a float32 "
-                    "one, .astype(np.float32)"
-                )
+            return self._wrong_label_type(_dtype(self._batch[-1]))
         return ""
+
+    def _wrong_label_type(self, kind: str) -> str:
+        title = self._title(len(self._batch) - 1)
+        named = rf"Tensor\[{kind}\]|but got {kind}\b"  # in a graph, and in PyNative mode
+        if "float" not in kind and re.search(named, self._text, re.IGNORECASE):
+            return f"{title} is {kind}: this loss needs a float32 one, .astype(np.float32)"
+        if "'labels' should be Int32" in self._text:
+            return f"{title} is {kind}: this loss needs numbers of classes, .astype(np.int32)"
+        return ""
+
+    def _wrong_class(self) -> str:
+        """Return what is wrong with a label that is the number of a class."""
+        found = _OTHER_CLASS.search(self._text)
+        if found is None or not self._labelled or "int" not in _dtype(self._batch[-1]):
+            return ""
+        got, classes = map(int, found.groups()[2:] if found[3] else found.groups()[1::-1])
+        rows = np.argwhere(self._batch[-1].asnumpy() == got)
+        if not len(rows):
+            return ""
+        return (
+            f"{self._title(len(self._batch) - 1)} is {got} in row {rows[0][0]}, and the network "
+            f"has {classes} outputs, one a class: classes must be numbered from 0 to {classes - 1}"
+        )
 
     def _no_ids(self, table: str, kind: str) -> str:
         places = [i for i in range(self._inputs()) if _dtype(self._batch[i]) == kind]
@@ -142,7 +182,7 @@ class _Reason:
                     f"{self._title(0)} has shape {list(first.shape)}, and the first dimension of a "
                     f"batch is its rows: one row is {(self._argument() or 'x')}[None]"
                 )
-            return ""
+            return self._wrong_width()
         rows = [column.shape[0] for column in self._batch if column.shape]
         if len(set(rows)) > 1 and len(rows) == len(self._batch):
             usual = Counter(rows).most_common(1)[0][0]
@@ -152,7 +192,18 @@ class _Reason:
                 f"{self._title(odd)} has {rows[odd]} rows, {others} {usual}: give one row a sample "
                 "in each column"
             )
-        return self._wrong_label_shape()
+        return self._wrong_width() or self._wrong_label_shape()
+
+    def _wrong_width(self) -> str:
+        """Return what is wrong with columns whose rows are not as long as a layer needs them."""
+        found = _OTHER_WIDTH.search(self._text)
+        if found is None:
+            return ""
+        titles = " or ".join(map(self._title, range(min(self._inputs(), _SHOWN))))
+        return (
+            f"a layer takes {found[2]} numbers a row and gets {found[1]}: {titles} must have as "
+            "many numbers or ids a row as the network was made for"
+        )
 
     def _wrong_label_shape(self) -> str:
         label = self._batch[-1]
@@ -162,6 +213,10 @@ class _Reason:
             return f"{has_shape} predictions of shape {[*rows, 1]} it is label[:, None]"
         if label.ndim == 2 and label.shape[1] == 1 and LABEL_HAS_MORE_AXES in self._text:
             return f"{has_shape} predictions of shape {rows} it is label[:, 0]"
+        shapes = [text.replace(" ", "").split(",") for text in _SHAPE.findall(self._text)]
+        if len(shapes) == 2 and shapes[1] == list(map(str, label.shape)):
+            shape = list(map(int, shapes[0]))
+            return f"{has_shape} predictions of shape {shape} it must be of that shape too"
         return ""
 
     def _inputs(self) -> int:

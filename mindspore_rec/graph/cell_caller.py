@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import mindspore as ms
 from mindspore import Tensor, nn
+from mindspore.graph.api import _pynative_executor
 
 from mindspore_rec.graph.batch_columns import BatchColumns
 from mindspore_rec.graph.batch_errors import explained_by_batch
 from mindspore_rec.graph.lock import graph_lock
+from mindspore_rec.graph.operator_errors import operator_errors
 
 __all__ = ["CellCaller"]
 
@@ -79,8 +82,13 @@ class CellCaller:
             if self._adapts and ms.get_context("mode") == ms.GRAPH_MODE:
                 self._prepare(seen, batch)
             try:
-                return self.cell(*batch)
+                with operator_errors():
+                    output = self.cell(*batch)
+                    _finish()
+                return output
             except (TypeError, ValueError, RuntimeError) as error:
+                with suppress(TypeError, ValueError, RuntimeError):
+                    _finish()  # or the next call would raise what else has failed in this one
                 del seen[before[0] :]  # right batches must not be adapted to a wrong one
                 self._dynamic = before[1]
                 explained = explained_by_batch(error, self.columns, batch)
@@ -125,6 +133,12 @@ class CellCaller:
                 for dims, column in zip(self._dynamic, batch, strict=True)
             )
         )
+
+
+def _finish() -> None:
+    """Wait for operators that PyNative mode runs in threads of its own, and raise their errors."""
+    if ms.get_context("mode") == ms.PYNATIVE_MODE:
+        _pynative_executor.sync()
 
 
 def _same_kind(one: _Signature, other: _Signature) -> bool:

@@ -89,11 +89,15 @@ def check_covered(net: Cell, optimizer: Any) -> None:
     missing = [owner.name for number, owner in tables.items() if number not in bindings]
     kinds = " and ".join(type(each).__name__ for each in optimizers) or "no optimizer"
     if missing:
+        cause = (
+            f"{kinds} {'does' if len(optimizers) < 2 else 'do'} not cover "
+            f"{'it' if len(missing) == 1 else 'them'}"
+        )
+        if optimizer is None:
+            cause = "the argument optimizer is None"
         raise RuntimeError(
-            f"{_names(missing)} would not learn: {kinds} "
-            f"{'does' if len(optimizers) < 2 else 'do'} not cover "
-            f"{'it' if len(missing) == 1 else 'them'}. Use an optimizer of mindspore_rec.optim and "
-            "give it all of net.trainable_params(); freeze a table on purpose with "
+            f"{_names(missing)} would not learn: {cause}. Use an optimizer of mindspore_rec.optim "
+            "and give it all of net.trainable_params(); freeze a table on purpose with "
             "requires_grad=False"
         )
     lost = [owner.name for i, owner in tables.items() if _trainers[i][2] not in bindings[i]]

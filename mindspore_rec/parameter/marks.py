@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
 from mindspore_rec import _native
 
 __all__ = ["ChangeMarks"]
 
 
 class ChangeMarks:
-    """Marks of a table by the name of their holder; changes since the oldest mark are kept.
+    """Marks of a table by their holder; changes since the oldest mark are kept.
+
+    A holder is a name, or an object, whose mark is dropped with it: at the next mark that is held.
 
     Args:
         table: the native table.
@@ -29,19 +35,20 @@ class ChangeMarks:
     def __init__(self, table: _native.Table) -> None:
         self._table = table
         self._held: dict[str, int] = {}
+        self._held_by: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
     def new(self) -> int:
         """Return a mark of this moment; changes since then are kept once it is held."""
         return self._table.mark()
 
-    def held(self, holder: str) -> int | None:
+    def held(self, holder: object) -> int | None:
         """Return the mark of a holder, or None."""
-        return self._held.get(holder)
+        return self._marks(holder).get(holder)
 
-    def hold(self, holder: str, mark: int) -> None:
+    def hold(self, holder: object, mark: int) -> None:
         """Set the mark of a holder, in place of an earlier one."""
-        self._held[holder] = mark
-        self._table.release_before(min(self._held.values()))
+        self._marks(holder)[holder] = mark
+        self._release()
 
     def keep_digest(self) -> None:
         """Have the table keep its digest while rows change, as long as a mark is held.
@@ -68,7 +75,20 @@ class ChangeMarks:
         """
         return self._table.kept_digest()
 
-    def release(self, holder: str) -> None:
+    def release(self, holder: object) -> None:
         """Drop the mark of a holder; where no mark is held, no changes are recorded."""
-        self._held.pop(holder, None)
-        self._table.release_before(min(self._held.values(), default=0))
+        self._marks(holder).pop(holder, None)
+        self._release()
+
+    def release_all(self) -> None:
+        """Drop all marks, as if the table were made anew."""
+        self._held.clear()
+        self._held_by.clear()
+        self._release()
+
+    def _marks(self, holder: object) -> MutableMapping[Any, int]:
+        return self._held if isinstance(holder, str) else self._held_by
+
+    def _release(self) -> None:
+        held = [*self._held.values(), *self._held_by.values()]
+        self._table.release_before(min(held, default=0))

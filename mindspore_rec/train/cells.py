@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindspore import nn, ops
+import mindspore as ms
+from mindspore import Tensor, nn, ops
 
 from mindspore_rec.graph.batch_errors import LABEL_HAS_FEWER_AXES, LABEL_HAS_MORE_AXES
 from mindspore_rec.graph.spread import spread
@@ -39,7 +40,33 @@ def _check_axes(prediction: int, label: int) -> None:
         raise ValueError(LABEL_HAS_MORE_AXES)
 
 
-class LossCell(nn.Cell):
+class _OfClasses:
+    """Has a loss of classes refuse, in PyNative mode, a class that the prediction does not have.
+
+    There MindSpore runs operators behind the one that fails, without its result, and may crash. In
+    graph mode the operator's own error is raised.
+    """
+
+    loss_fn: nn.Cell
+
+    @property
+    def checks_classes(self) -> bool:
+        """Whether classes are checked; the graph compiler reads it as a constant."""
+        if ms.get_context("mode") == ms.GRAPH_MODE:
+            return False
+        return isinstance(self.loss_fn, (nn.CrossEntropyLoss, nn.SoftmaxCrossEntropyWithLogits))
+
+
+def _check_classes(prediction: Tensor, label: Tensor, ignored: int | None) -> None:
+    if label.ndim >= prediction.ndim:  # shares of the classes
+        return
+    classes, got = prediction.shape[1], label.asnumpy()
+    wrong = got[((got >= classes) | (got < -classes)) & (got != ignored)]
+    if wrong.size:
+        raise ValueError(f"label[index] = {wrong[0]} and class_num = {classes}")
+
+
+class LossCell(_OfClasses, nn.Cell):
     """Network with its loss: `loss_fn(network(*inputs), label)`.
 
     `mindspore.nn.WithLossCell` takes one input column; a recommendation model has several.
@@ -67,16 +94,19 @@ class LossCell(nn.Cell):
         self.network = network
         self.loss_fn = differentiable(loss_fn)
         self.pairs = isinstance(loss_fn, _OF_EACH)
+        self.ignored = getattr(loss_fn, "ignore_index", None)  # a class without a loss
 
     def construct(self, *columns: Any) -> Any:
         """Return the loss."""
         prediction = spread(self.network, columns[:-1])
         if self.pairs:
             _check_axes(prediction.ndim, columns[-1].ndim)
+        if self.checks_classes:
+            _check_classes(prediction, columns[-1], self.ignored)
         return self.loss_fn(prediction, columns[-1])
 
 
-class EvalCell(nn.Cell):
+class EvalCell(_OfClasses, nn.Cell):
     """Network that returns loss, prediction and label of a batch, as the metrics of `Model` take.
 
     Args:
@@ -98,10 +128,13 @@ class EvalCell(nn.Cell):
         self.network = network
         self.loss_fn = loss_fn
         self.pairs = isinstance(loss_fn, _OF_EACH)
+        self.ignored = getattr(loss_fn, "ignore_index", None)  # a class without a loss
 
     def construct(self, *columns: Any) -> Any:
         """Return loss, prediction and label."""
         prediction = spread(self.network, columns[:-1])
         if self.pairs:
             _check_axes(prediction.ndim, columns[-1].ndim)
+        if self.checks_classes:
+            _check_classes(prediction, columns[-1], self.ignored)
         return self.loss_fn(prediction, columns[-1]), prediction, columns[-1]

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from mindspore import nn
 
-from mindspore_rec.graph.batch_columns import BatchColumns
+from mindspore_rec.graph.batch_columns import BatchColumns, input_names
 from mindspore_rec.metrics.inputs import label_remedy
 from mindspore_rec.nn.loss import BCEWithLogitsLoss
 
 __all__ = ["check_label_range"]
 
+_MOST_GRADE = 10  # larger whole numbers are no grades, such as stars of a review
 _BINARY = (nn.BCELoss, nn.BCEWithLogitsLoss, BCEWithLogitsLoss)
 
 
@@ -53,5 +54,16 @@ def check_label_range(batch: tuple[Any, ...], columns: BatchColumns, loss: Any, 
         raise ValueError(
             f"{columns.title(len(batch) - 1, len(batch))} of {where} must be in [0, 1] for "
             f"{type(loss).__name__}, got {np.atleast_1d(label)[place]} in row {place[0]}: "
-            f"{label_remedy(label)}"
+            f"{_remedy(label, columns)}"
         )
+
+
+def _remedy(label: np.ndarray, columns: BatchColumns) -> str:
+    """Return what to do; large whole numbers are ids where the label was left out or is not last.
+
+    (As labels of clicks they would train without an error, on nonsense.)
+    """
+    if label.dtype.kind == "f" or np.abs(label).max() <= _MOST_GRADE:
+        return label_remedy(label)
+    batch = ", ".join([*input_names(columns.network), "label"])
+    return f"the last column of a batch is the label, and this one looks like ids: ({batch})"

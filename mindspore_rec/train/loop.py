@@ -14,7 +14,6 @@ from mindspore import Tensor, nn
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec.graph.cell_caller import CellCaller
-from mindspore_rec.graph.operator_errors import operator_errors
 from mindspore_rec.optim.rates import check_rates
 from mindspore_rec.parameter import MapParameter
 from mindspore_rec.stream.batches import LATER, Batch, BatchSource
@@ -281,7 +280,8 @@ class TrainLoop:
         columns = batch.columns
         if all(column.shape and column.shape[0] == 0 for column in columns):
             raise ValueError(
-                f"the batch of step {run.cur_step_num + 1} has no rows, and its loss would be NaN"
+                f"the batch of train_dataset for step {run.cur_step_num + 1} has no rows, and its "
+                "loss would be NaN: leave it out, as in [b for b in batches if len(b[-1])]"
             )
         self._check_rates()
         run.cur_step_num += 1
@@ -407,8 +407,7 @@ def _check_loss(outputs: Any, step: int, worker: int | None) -> None:
     first = outputs[0] if isinstance(outputs, (tuple, list)) and outputs else outputs
     if not isinstance(first, Tensor):
         return
-    with operator_errors():  # PyNative mode raises errors of the step when a result is read
-        loss = loss_value(first)
+    loss = loss_value(first)
     if worker is not None or not math.isfinite(loss):
         where = "" if worker is None else f" of worker {worker}"
         raise FloatingPointError(

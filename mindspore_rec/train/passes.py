@@ -160,7 +160,7 @@ class Passes:
         at = _place_of(state, path)
         if not at.batches or state["length"] != self._length:
             return
-        if self._first(at) == at.first:
+        if self._begins_with(at):
             raise ValueError(
                 f"train_dataset has been trained before: {path} has the place after batch "
                 f"{at.batches} of a pass over these data, so new_data=True would train them again. "
@@ -205,6 +205,24 @@ class Passes:
             if close is not None:
                 close()
         return None if batch is None else self._digest(batch)
+
+    def _begins_with(self, at: PassPlace) -> bool:
+        """Return whether a pass over the data begins with the batches before a place.
+
+        Reading ends with a first batch that is another.
+        """
+        self._begun += 1
+        place = replace(at, batches=0, first=0, digest=0)
+        with _as_of(at.generators):
+            batches = self._source.read()
+            for batch in batches:
+                place = self._after(place, batch)
+                if place.first != at.first or place.batches == at.batches:
+                    break
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+        return _position(place) == _position(at)
 
     def _count_steps(self, complete: bool) -> None:
         """Correct the number of steps that callbacks expect, and say what is left."""

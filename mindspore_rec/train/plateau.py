@@ -57,6 +57,17 @@ class _Watch(Callback):
         """Check the last evaluation, if it is new."""
         self._look(run_context)
 
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Check the last evaluation, if it is new, and warn if there has been none."""
+        self._look(run_context)
+        run = run_context.original_args()
+        if not run.history and run.cur_step_num:
+            logger.warning(
+                "%s has done nothing, since the training had no evaluation: give RecModel.fit a "
+                "valid_dataset, or train an EvalCallback(model, valid_dataset)",
+                type(self).__name__,
+            )
+
     def _look(self, run_context: RunContext) -> None:
         history = run_context.original_args().history
         for _, metrics in history[self._seen :]:
@@ -154,7 +165,7 @@ class EarlyStopping(_Watch):
         Raises:
             OSError: they cannot be read.
         """
-        self._look(run_context)
+        super().on_train_end(run_context)
         run = run_context.original_args()
         if self._folder is not None and self.best_step < run.cur_step_num and not run.interrupted:
             load_checkpoint(run.train_network, self._saved(), states={})

@@ -362,6 +362,23 @@ def test_new_data(tmp_path: Path) -> None:
     life.close()
 
 
+def test_corrected_data_are_new_data(tmp_path: Path) -> None:
+    """A batch that was trained has other labels now; one that was not is no reason."""
+    stopped(tmp_path, batches())
+    for place, is_new in ((2, True), (9, False)):
+        corrected = batches()
+        corrected[place] = (corrected[place][0], 1 - corrected[place][1])
+        life = Life(tmp_path / "run", "resume.refused")
+        assert life.checkpoint.restore(life.model, new_data=is_new) == 18
+        with pytest.raises(ValueError, match="new_data=True would train" if is_new else "gives o"):
+            life.train(batches() if is_new else corrected[::-1], 3)
+        life.checkpoint.restore(life.model, new_data=is_new)
+        assert life.train(corrected, 3, max_steps=1).steps == 1
+        life.close()
+        shutil.rmtree(tmp_path / "run")
+        stopped(tmp_path, batches())
+
+
 def test_a_dataset_that_shuffles_without_a_seed(tmp_path: Path) -> None:
     """Each pass is in an order of its own and has each row once, over a stop too."""
     trained: dict[int, int] = {}
@@ -424,3 +441,28 @@ def test_a_forged_place_is_refused(change: dict[str, Any], message: str) -> None
     again.keep()
     with pytest.raises(ValueError, match=f"run is damaged: .*{message}"):
         again.go_on({**state, **change}, "run")
+
+
+@pytest.mark.parametrize("digests", [True, False])
+def test_two_checkpoints_of_one_training(tmp_path: Path, digests: bool) -> None:
+    """Each has the changes since its own last delta, and both go on to the same bits."""
+    undisturbed = Life(tmp_path / "whole", "resume.two")
+    undisturbed.train(batches(), 2)
+    expected = undisturbed.close()
+    more: dict[str, Any] = {"every_steps": 5, "delta_every_steps": 3, "keep_digests": digests}
+    life = Life(tmp_path / "a", "resume.two", 20, keep_digests=digests)
+    other = RecCheckpoint(tmp_path / "b", **more)
+    callbacks = [life.callback, life.checkpoint, other]
+    with pytest.raises(KeyError):
+        life.model.train(2, batches(), callbacks, progress=False)
+    assert not life.checkpoint.failures and not other.failures
+    life.close()
+    life = Life(tmp_path / "a", "resume.two", keep_digests=digests)
+    other = RecCheckpoint(tmp_path / "b", **more)
+    assert life.checkpoint.restore(life.model) == other.restore(life.model) == 18
+    life.model.train(2, batches(), [life.callback, life.checkpoint, other], progress=False)
+    assert life.close() == expected
+    for directory in ("a", "b"):
+        life = Life(tmp_path / directory, "resume.two", keep_digests=digests)
+        assert life.checkpoint.restore(life.model) == 2 * BATCHES
+        assert life.close() == expected

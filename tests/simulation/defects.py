@@ -91,7 +91,7 @@ def changes_of_a_failed_delta_lost() -> list[Replaced]:
         finish(self)
         if self.failures > failures:
             for table, mark in marks:
-                table.marks.hold("checkpoint", mark)
+                table.marks.hold(self, mark)
 
     return [(run_writer.RunWriter, "save", note), (run_writer.RunWriter, "finish_write", forget)]
 

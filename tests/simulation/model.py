@@ -170,7 +170,7 @@ class TrainedModel(RecModel):
         self.table.clear_rows()
         self.table.set_eviction(_eviction(limits))
         self.table.set_clock(0, 0)
-        self.table.marks.release("checkpoint")
+        self.table.marks.release_all()
         self._dense.set_data(Tensor(np.zeros(1, np.float32)))
 
     def state(self) -> State:

@@ -45,6 +45,24 @@ LAST_LINES = {
     ),
     "label_without_axis": r"the label has shape \[64\]: .*label\[:, None\]",
     "int64_labels": r"the label is int64: .*\.astype\(np\.float32\)",
+    "classes_as_int64": r"the label is int64: .*numbers of classes, \.astype\(np\.int32\)",
+    "class_without_output": (
+        r"the label is 3 in row 5, and the network has 3 outputs, .*numbered from 0 to 2"
+    ),
+    "labels_of_two_outputs": (
+        r"the label has shape \[64, 2\]: for predictions of shape \[64, 1\] it must be of that"
+    ),
+    "third_id_of_a_row": r"a layer takes 9 numbers a row and gets 13: column 0 \('ids'\) or ",
+    "label_left_out": (
+        r"the last column of a batch is the label, and this one looks like ids: \(ids, numbers, l"
+    ),
+    "label_first": (
+        r"the last column of a batch is the label, and this one looks like ids: \(ids, numbers, l"
+    ),
+    "no_optimizer": r"table 'clicks' would not learn: the argument optimizer is None\. Use an opt",
+    "batch_without_rows": (
+        r"train_dataset for step 2 has no rows, .*leave it out, as in \[b for b in batches if len"
+    ),
     "unequal_columns": r"column 1 \('numbers'\) has 63 rows, the others 64: give one row a sample",
     "forgotten_column": r"takes 2 columns \('ids', 'numbers'\), and the label, not 1; a batch is",
     "arrays_as_batches": (
@@ -69,6 +87,8 @@ LAST_LINES = {
     "list_column": r"column 'seen' must be .*list.*: pandas\.DataFrame\(column\.tolist\(\)\)",
     # Legal: True is read as 1.
     "bool_as_number": r"\[True, False, False, True\] \[1\. 0\. 0\. 1\.\]$",
+    # Legal: MindSpore's other callbacks are too. A warning is printed before the summary.
+    "stopping_without_evaluation": r"1$",
     # Legal: an evaluation must not end a training. A warning is printed before (see below).
     "one_class": r"\{'auc': nan\}$",
 }
@@ -101,12 +121,15 @@ def lines_of(printed: str) -> list[str]:
     return [line.rpartition("\r")[2] for line in printed.split("\n") if line.strip()]
 
 
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Return the lines of each program."""
+@pytest.fixture(scope="module", params=["GRAPH_MODE", "PYNATIVE_MODE"])
+def printed(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> dict[str, list[str]]:
+    """Return the lines of each program in a mode of MindSpore; PyNative is its default."""
     names = list(LAST_LINES)
     folder = tmp_path_factory.mktemp("mistakes")
-    parts = in_terminal(folder, sys.executable, str(HERE / "run_programs.py"), *names).split(END)
+    program = str(HERE / "run_programs.py")
+    parts = in_terminal(folder, sys.executable, program, request.param, *names).split(END)
     assert len(parts) == len(names) + 1, parts[-1]
     return {name: lines_of(part) for name, part in zip(names, parts, strict=False)}
 
@@ -127,6 +150,11 @@ def test_a_metric_of_one_class_is_explained(printed: dict[str, list[str]]) -> No
         r"class in the 32 rows of valid_dataset: choose rows of both classes",
         warning,
     )
+
+
+def test_callbacks_that_watch_no_evaluation_say_so(printed: dict[str, list[str]]) -> None:
+    text = " ".join(printed["stopping_without_evaluation"])
+    assert "EarlyStopping has done nothing, since the training had no evaluation: give" in text
 
 
 def test_the_sentence_is_the_last_of_a_process_with_80_columns(tmp_path: Path) -> None:
