@@ -74,7 +74,7 @@ def test_sizes_that_vary_compile_nothing_more(graph_mode: None, unique: Names):
         tier.prepare(ids)
         step(Tensor(ids))
         compiled.append((len(step.compile_cache), len(tier._swap.cell.compile_cache)))
-    # The second time MindSpore may have lost what it knew of the first, with a network that was freed.
+    # MindSpore may forget the first compilation, with a network of before that is freed meanwhile.
     assert compiled[1] in [(1, 1), (1, 2)]
     assert compiled[2:] == compiled[1:2] * 5
 
