@@ -15,7 +15,7 @@ from mindspore.train import Callback, Loss, RunContext
 from mindspore_rec.checks import check_int
 from mindspore_rec.train.callbacks import EvalCallback, loss_value
 
-__all__ = ["EvalLoss", "Validation", "check_frequency"]
+__all__ = ["EvalLoss", "Validation", "check_frequency", "count_evaluations"]
 
 
 class EvalLoss(Loss):
@@ -46,6 +46,7 @@ class Validation(EvalCallback):
         valid_dataset: data that are evaluated.
         frequency: number of epochs between evaluations, or the epochs after which there is one.
         callbacks: callbacks that are called in evaluations.
+        finite: whether NaN and infinity in the data are an error. Default: True.
     """
 
     def __init__(
@@ -54,10 +55,12 @@ class Validation(EvalCallback):
         valid_dataset: Any,
         frequency: int | list[int],
         callbacks: Sequence[Callback],
+        finite: bool = True,
     ) -> None:
         super().__init__(model, valid_dataset)
         self._frequency = frequency
         self._callbacks = callbacks
+        self._finite = finite
         self._hidden: dict[str, float] = {}  # figures of other callbacks, at the end of an epoch
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
@@ -70,17 +73,12 @@ class Validation(EvalCallback):
         self._hidden = run.pop("metrics", None) or {}
         run.pop("eval_results", None)
         trained = not run.interrupted and math.isfinite(loss_value(run.net_outputs))
-        if trained and self._is_due(run.cur_epoch_num):
+        if trained and _is_due(self._frequency, run.cur_epoch_num):
             self._evaluate(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
         """Leave the last evaluation for the summary."""
         self._show_last(run_context.original_args())
-
-    def _is_due(self, epoch: int) -> bool:
-        if isinstance(self._frequency, int):
-            return epoch % self._frequency == 0
-        return epoch in self._frequency
 
     def _show_last(self, run: Any) -> None:
         if self.history:
@@ -88,7 +86,7 @@ class Validation(EvalCallback):
 
     def _measure(self, run: Any) -> dict[str, float]:
         measured: dict[str, float] = self._model._validate(
-            self._dataset, self._callbacks, run.cur_epoch_num
+            self._dataset, self._callbacks, run.cur_epoch_num, self._finite
         )
         run.eval_results = dict(measured)
         return measured
@@ -110,3 +108,19 @@ def check_frequency(valid_frequency: Any) -> int | list[int]:
             for at, each in enumerate(valid_frequency)
         ]
     return check_int("valid_frequency", valid_frequency, 1, sys.maxsize)
+
+
+def count_evaluations(frequency: int | list[int], initial_epoch: int, epoch: int) -> int:
+    """Return the number of evaluations of `fit` in the epochs after the first `initial_epoch`.
+
+    Example:
+        >>> count_evaluations(2, 0, 5), count_evaluations([1, 5, 9], 1, 5)
+        (2, 1)
+    """
+    if isinstance(frequency, int):
+        return epoch // frequency - initial_epoch // frequency
+    return len({each for each in frequency if initial_epoch < each <= epoch})
+
+
+def _is_due(frequency: int | list[int], epoch: int) -> bool:
+    return epoch % frequency == 0 if isinstance(frequency, int) else epoch in frequency

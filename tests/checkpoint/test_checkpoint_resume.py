@@ -342,6 +342,17 @@ def test_a_training_that_is_over_trains_nothing(
     life.close()
 
 
+def test_fewer_epochs_than_were_trained_are_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped(tmp_path, batches())
+    life = Life(tmp_path / "run", "resume.refused")
+    life.checkpoint.restore(life.model)
+    assert life.train(batches(), 1).steps == 0
+    assert f"in {18 // BATCHES} epochs and {18 % BATCHES} steps: nothing is left" in caplog.text
+    life.close()
+
+
 def test_new_data(tmp_path: Path) -> None:
     stopped(tmp_path, batches())
     other = [(ids + 100, label) for ids, label in batches()]

@@ -306,6 +306,49 @@ def test_refusals(unique: Any, call: Any, error: type[Exception], message: str) 
     assert model._network.user.embedding_table.step == 0
 
 
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (lambda d: (each for each in d), ValueError, "once in each of 2 evaluations.*list"),
+        (lambda d: d[0], TypeError, "valid_dataset must be a list of batches"),
+        (lambda d: [], ValueError, "valid_dataset gave no batch"),
+    ],
+)
+def test_data_that_cannot_be_validated_are_refused_before_a_step(
+    unique: Any, data: Any, error: type[Exception], message: str
+) -> None:
+    model, given = make_model(unique()), batches(1, 1)
+    with pytest.raises(error, match=message):
+        model.fit(4, given, data(given), 2, progress=False)
+    assert model._network.user.embedding_table.step == 0
+
+
+def test_one_evaluation_reads_a_generator(unique: Any) -> None:
+    data = batches(1, 1)
+    summary = make_model(unique()).fit(2, data, (each for each in data), 2, progress=False)
+    assert [step for step, _ in summary.history] == [2]
+
+
+def test_a_metric_called_eval_loss_is_refused(unique: Any) -> None:
+    data = batches(1, 1)
+    with pytest.raises(ValueError, match="names other than 'eval_loss'"):
+        make_model(unique(), {"eval_loss": AUC(from_logits=True)}).fit(1, data, data)
+
+
+def test_stop_on_nan_is_for_the_validation_too(unique: Any) -> None:
+    net = Net(unique())
+    model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params()), {"m": Scripted([1, 2])})
+    data = batches(1, 1)
+    user, item, label = data[0]
+    label = label.copy()
+    label[7] = np.nan
+    broken = [(user, item, label)]
+    with pytest.raises(ValueError, match="batch 0 of valid_dataset"):
+        model.fit(1, data, broken, progress=False)
+    summary = model.fit(1, data, broken, progress=False, stop_on_nan=False)
+    assert np.isnan(summary.metrics["eval_loss"])
+
+
 def test_fit_needs_metrics(unique: Any) -> None:
     data = batches(1, 1)
     with pytest.raises(ValueError, match="metrics must be given to RecModel for a valid_dataset"):
