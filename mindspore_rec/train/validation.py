@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -63,6 +62,10 @@ class Validation(EvalCallback):
         self._finite = finite
         self._hidden: dict[str, float] = {}  # figures of other callbacks, at the end of an epoch
 
+    def metric_names(self) -> list[str]:
+        """Return the names of the metrics that are measured, and that of the loss."""
+        return [*super().metric_names(), *["eval_loss"] * self._model._has_eval_loss]
+
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
         """Show the last evaluation again to the progress bar."""
         self._show_last(run_context.original_args())
@@ -72,7 +75,8 @@ class Validation(EvalCallback):
         run = run_context.original_args()
         self._hidden = run.pop("metrics", None) or {}
         run.pop("eval_results", None)
-        trained = not run.interrupted and math.isfinite(loss_value(run.net_outputs))
+        # A restart may be at the end of an epoch whose steps were all trained before.
+        trained = not run.interrupted and run.data_passes.taken and self._is_finite(run)
         if trained and _is_due(self._frequency, run.cur_epoch_num):
             self._evaluate(run_context)
 

@@ -20,6 +20,7 @@ from mindspore_rec import (
     Adam,
     CombinedOptimizer,
     EarlyStopping,
+    EvalCallback,
     HashEmbeddingLookup,
     LazyAdam,
     ProgressiveValidation,
@@ -219,6 +220,22 @@ def test_training_stops_by_what_fit_measures(unique: Any, of: str) -> None:
     summary = model.fit(5, batches(2, 1), batches(1, 2), callbacks=stopping, progress=False)
     assert (summary.steps, summary.epochs) == (8, 4)
     assert summary.metrics["m"] == (0.9 if of == "ours" else 0.7)
+
+
+def test_evaluations_within_epochs_beside_those_of_fit(unique: Any) -> None:
+    """A state counts once, and a metric that only one of the two measures is looked for there."""
+    model, data = make_model(unique(), {"m": Scripted([5, 4, 4, 3, 2, 2])}), batches(2, 1)
+    within = EvalCallback(model, data, every_steps=1, at_epoch_end=False)
+    loss = EarlyStopping("eval_loss", patience=9, mode="min", restore_best=False)
+    stopping = EarlyStopping("m", patience=3, restore_best=False)
+    summary = model.fit(2, data, data, callbacks=[within, loss, stopping], progress=False)
+    assert [step for step, _ in summary.history] == [1, 2, 3, 4]
+    assert [sorted(figures) for _, figures in summary.history] == [["m"], ["eval_loss", "m"]] * 2
+    assert loss.best is not None and loss.best_step in (2, 4)
+    assert "3 times" in summary.stop_reason and summary.steps == 4
+    unknown = EarlyStopping("mm")
+    with pytest.raises(KeyError, match=r"monitor 'mm' is not among \['eval_loss', 'm'\]"):
+        make_model(unique(), {"m": Scripted([1])}).fit(1, data, data, callbacks=unknown)
 
 
 class SaveEpochs(Callback):
