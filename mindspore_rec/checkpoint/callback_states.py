@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from mindspore import train
+
 from mindspore_rec.checkpoint.errors import CheckpointError
 
 __all__ = ["BEST", "CALLBACKS", "CallbackStates"]
@@ -26,6 +28,9 @@ class CallbackStates:
         callbacks: all callbacks of the training.
         given: objects whose states are saved under names of the user.
 
+    Raises:
+        ValueError: a callback of MindSpore has a state that cannot be saved.
+
     Example:
         >>> CallbackStates([], []).states()
         {}
@@ -35,6 +40,7 @@ class CallbackStates:
         known = {id(each) for each in given}
         self._every: dict[str, Any] = {}
         for callback in callbacks:
+            _check_can_be_kept(callback)
             name = getattr(callback, "state_name", None)
             if name is not None:
                 self._every[self._unused(name)] = callback
@@ -98,3 +104,13 @@ class CallbackStates:
         if not self._kept:
             return {}
         return {CALLBACKS: {name: each.state_dict() for name, each in self._kept.items()}}
+
+
+def _check_can_be_kept(callback: Any) -> None:
+    if isinstance(callback, (train.EarlyStopping, train.ReduceLROnPlateau)):
+        name = type(callback).__name__
+        raise ValueError(
+            f"callbacks must not have mindspore.train's {name} beside a RecCheckpoint, which "
+            "cannot save what it has seen, so that a restart would end otherwise: use "
+            f"mindspore_rec.{name}"
+        )

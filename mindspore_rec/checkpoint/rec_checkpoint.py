@@ -93,7 +93,8 @@ class RecCheckpoint(Callback):
             full checkpoints are merged from.
         states: objects by name with `state_dict()` and `load_state_dict(state)` that belong to the
             state, for example a `ProgressiveValidation`. The `train_dataset` need not be among
-            them.
+            them, nor `EarlyStopping`, `ReduceLROnPlateau` and `EvalCallback`, which are found among
+            the callbacks.
         data_starts_over: whether the data start anew after a restart: their position is then not
             saved, and any data are accepted. Default: False.
         keep_digests: whether tables keep the digests of their rows, so that deltas have them, a
@@ -336,7 +337,8 @@ class RecCheckpoint(Callback):
 
         Raises:
             ValueError: the position in the data cannot be saved, or is not the one that was
-                restored; the directory belongs to another run.
+                restored; the directory belongs to another run; a callback of MindSpore has
+                a state that cannot be saved.
         """
         run = run_context.original_args()
         group = worker_group()

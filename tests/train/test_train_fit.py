@@ -24,6 +24,7 @@ from mindspore_rec import (
     HashEmbeddingLookup,
     LazyAdam,
     ProgressiveValidation,
+    RecCheckpoint,
     RecModel,
     ReduceLROnPlateau,
     save_checkpoint,
@@ -379,6 +380,9 @@ def test_callbacks_that_cannot_work_are_refused(unique: Any, tmp_path: Path) -> 
     stopping = train.EarlyStopping("auc", restore_best_weights=True)
     with pytest.raises(ValueError, match="use mindspore_rec.EarlyStopping"):
         model.fit(1, data, data, callbacks=[stopping], progress=False)
+    both = [train.EarlyStopping("auc"), RecCheckpoint(tmp_path / "run", every_steps=9)]
+    with pytest.raises(ValueError, match="beside a RecCheckpoint.*use mindspore_rec.EarlyStopping"):
+        model.fit(1, data, data, callbacks=both, progress=False)
     assert model._network.user.embedding_table.step == 0
 
 
