@@ -14,6 +14,7 @@ from mindspore.train import Callback, RunContext
 from mindspore_rec._native import FileLock
 from mindspore_rec.checkpoint.arguments import check_builder, check_states
 from mindspore_rec.checkpoint.cadence import Cadence
+from mindspore_rec.checkpoint.callback_states import CallbackStates
 from mindspore_rec.checkpoint.chain import Entry, verify_chain
 from mindspore_rec.checkpoint.contents import files_of
 from mindspore_rec.checkpoint.data_place import NAME as DATA
@@ -92,7 +93,8 @@ class RecCheckpoint(Callback):
             full checkpoints are merged from.
         states: objects by name with `state_dict()` and `load_state_dict(state)` that belong to the
             state, for example a `ProgressiveValidation`. The `train_dataset` need not be among
-            them.
+            them, nor `EarlyStopping`, `ReduceLROnPlateau` and `EvalCallback`, which are found among
+            the callbacks.
         data_starts_over: whether the data start anew after a restart: their position is then not
             saved, and any data are accepted. Default: False.
         keep_digests: whether tables keep the digests of their rows, so that deltas have them, a
@@ -212,6 +214,8 @@ class RecCheckpoint(Callback):
         self._tried, self._tried_at = -1, 0.0  # the last save's step and time
         self._merged = -1  # step at which a full checkpoint was due last
         self._restored: SavedPlace | None = None  # until training begins
+        self._saved_callbacks: Any = {}  # likewise: their states in the checkpoint
+        self._callbacks = CallbackStates([], [])
         self._lock: FileLock | None = None  # of worker 0
         self._team = ALONE
 
@@ -293,6 +297,8 @@ class RecCheckpoint(Callback):
         self._writer.go_on(last, tables_of(cell))
         set_random_state(generators)
         self._restored = SavedPlace(states.data(), states.passes(), last.path, last.step, new_data)
+        # What was measured on other data says nothing of these.
+        self._saved_callbacks = {} if new_data else states.callbacks()
         self.step = last.step
         return last.step
 
@@ -331,12 +337,14 @@ class RecCheckpoint(Callback):
 
         Raises:
             ValueError: the position in the data cannot be saved, or is not the one that was
-                restored; the directory belongs to another run.
+                restored; the directory belongs to another run; a callback of MindSpore has
+                a state that cannot be saved.
         """
         run = run_context.original_args()
         group = worker_group()
         self._team = Team(group)
         self._team.each(lambda: self._begin_data(run))
+        self._team.each(lambda: self._begin_callbacks(run))
         self._team.each(self._open)
         try:
             self._began = self._merged = self.step
@@ -354,7 +362,7 @@ class RecCheckpoint(Callback):
             self._scrub = TableScrub(tables, self._scrub_seconds)
             self._tier_scrub = TierScrub(tables, self._scrub_seconds)
         self._data.watch(run.train_dataset)
-        self._restored = None
+        self._restored, self._saved_callbacks = None, {}
         now = time.monotonic()
         self._full.restart(now)
         self._delta.restart(now)
@@ -366,6 +374,7 @@ class RecCheckpoint(Callback):
             RuntimeError: rows have changed by themselves, in memory or in a tier.
         """
         run = run_context.original_args()
+        self._callbacks.catch_up(run_context)
         self.step = self._began + run.cur_step_num
         if self._scrub is not None and self._tier_scrub is not None:
             self._scrub.step()
@@ -422,6 +431,7 @@ class RecCheckpoint(Callback):
         """
         run = run_context.original_args()
         try:
+            self._callbacks.catch_up(run_context)
             self._writer.finish_write()
             if self.step == self._writer.saved_step and self._has_unsaved(run):
                 self.step += 1  # a state of this step is there
@@ -460,7 +470,9 @@ class RecCheckpoint(Callback):
         objects = {name: each.state_dict() for name, each in self._states.items()}
         # As of the trained batch: the source may have been read ahead.
         objects.update(self._data.state(run.get("train_batch")))
-        return {"objects": objects, "random": random_state(), **self._data.passes(run)}
+        return {"objects": objects, "random": random_state(), **self._data.passes(run)} | (
+            self._callbacks.states()
+        )
 
     def _begin_data(self, run: Any) -> None:
         """Check the training data, and have the training begin where the checkpoint says."""
@@ -468,6 +480,14 @@ class RecCheckpoint(Callback):
         if self._restored is not None:
             self._data.check_restored(run.train_dataset, self._restored)
         self._data.begin(run, self._restored)
+
+    def _begin_callbacks(self, run: Any) -> None:
+        """Have the callbacks of this library go on from the checkpoint, and count its steps."""
+        run.steps_before = self.step
+        self._callbacks = CallbackStates(run.get("list_callback") or [], self._states.values())
+        self._callbacks.begin(self.directory, lambda: self._writer.saved_step)
+        if self._restored is not None:
+            self._callbacks.load(self._saved_callbacks, self._restored.path)
 
     def _open(self) -> None:
         """Make the directory ready; worker 0 does it for all."""

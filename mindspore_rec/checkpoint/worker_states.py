@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mindspore_rec.checkpoint.callback_states import CALLBACKS
 from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.data_place import NAME as DATA
 from mindspore_rec.checkpoint.data_place import PASSES
@@ -65,6 +66,10 @@ class WorkerStates:
     def passes(self) -> Any:
         """Return the place in passes over the data, of this worker or else of worker 0, or None."""
         return self._states[self._reader.worker if self._same else 0].get(PASSES)
+
+    def callbacks(self) -> Any:
+        """Return the states of callbacks by name, which are the same on all workers."""
+        return self._states[self._reader.worker if self._same else 0].get(CALLBACKS, {})
 
     def load_all(self, owners: Mapping[str, Any]) -> None:
         """Load the states of objects, by name, into them; see `load`."""

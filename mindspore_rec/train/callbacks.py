@@ -12,6 +12,7 @@ import logging
 import math
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from mindspore import Tensor
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec.checks import check_int, check_number
+from mindspore_rec.train.resumed import ResumedCallback, steps_before
 
 __all__ = [
     "EvalCallback",
@@ -110,8 +112,11 @@ class TimeMonitor(Callback):
         self._time = time.perf_counter()
 
 
-class EvalCallback(Callback):
+class EvalCallback(ResumedCallback):
     """Callback that evaluates the model during training and at its end.
+
+    Beside a `RecCheckpoint` it goes on as if the training had not been stopped: steps count from
+    the beginning of the run, and an evaluation that was missed is made up for.
 
     Args:
         model: the RecModel that is trained, made with `metrics`.
@@ -122,7 +127,7 @@ class EvalCallback(Callback):
             have `sink_size` steps, use False. Default: True if `every_steps` is not given.
 
     Attributes:
-        history: `(step, metrics)` of each evaluation.
+        history: `(step, metrics)` of each evaluation, by steps of this training.
 
     Example:
         >>> from mindspore import nn
@@ -148,14 +153,30 @@ class EvalCallback(Callback):
         self.history: list[tuple[int, dict[str, float]]] = []
         self._model = model
         self._dataset = eval_dataset
+        self._evaluated = 0  # step of the last evaluation, counted over restarts
+        self._goes_on = False  # whether the training is a restart
 
-    def on_train_begin(self, run_context: RunContext) -> None:
-        """Reset the state of an earlier run."""
+    def metric_names(self) -> list[str]:
+        """Return the names of the metrics that are measured."""
+        return list(self._model._metric_fns or ())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
+        return {"evaluated": self._evaluated}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state in the training that has begun."""
+        self._evaluated = int(state["evaluated"])
+        self._goes_on = True
+
+    def _reset(self) -> None:
         self.history = []
+        self._evaluated, self._goes_on = 0, False
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         """Evaluate every `every_steps` steps."""
-        step = run_context.original_args().cur_step_num
+        run = run_context.original_args()
+        step = steps_before(run) + run.cur_step_num
         if self.every_steps is not None and step % self.every_steps == 0:
             self._evaluate(run_context)
 
@@ -167,23 +188,46 @@ class EvalCallback(Callback):
     def on_train_end(self, run_context: RunContext) -> None:
         """Evaluate once more, unless already done, interrupted, or the loss is not finite."""
         run = run_context.original_args()
-        if not run.interrupted and math.isfinite(loss_value(run.net_outputs)):
+        if not run.interrupted and self._is_finite(run):
             self._evaluate(run_context)
+
+    def _is_finite(self, run: Any) -> bool:
+        """Return whether the last step's loss is; a step before a restart was saved, so it was."""
+        return run.net_outputs is None or math.isfinite(loss_value(run.net_outputs))
 
     def _evaluate(self, run_context: RunContext) -> None:
         run = run_context.original_args()
-        if run.cur_step_num == 0 or (self.history and self.history[-1][0] == run.cur_step_num):
+        step = steps_before(run) + run.cur_step_num
+        if step == self._evaluated or not (run.cur_step_num or self._goes_on):
             return
         metrics = self._measure(run)
+        self._evaluated = step
         self.history.append((run.cur_step_num, metrics))
         run.metrics = metrics
-        run.history.append((run.cur_step_num, metrics))
+        _note(run.history, run.cur_step_num, metrics)
         text = ", ".join(f"{name} {value:.5f}" for name, value in metrics.items())
         logger.info("step %d: %s", run.cur_step_num, text)
 
     def _measure(self, run: Any) -> dict[str, float]:
         measured: dict[str, float] = self._model.eval(self._dataset, progress=False)
         return measured
+
+
+def _note(
+    history: list[tuple[int, dict[str, float]]], step: int, metrics: dict[str, float]
+) -> None:
+    """Add an evaluation to the history; to the last one's entry if both are of one state."""
+    last_step, last = history[-1] if history else (-1, {})
+    if last_step == step and all(
+        _same(last[name], metrics[name]) for name in last if name in metrics
+    ):
+        history[-1] = (step, {**last, **metrics})
+    else:
+        history.append((step, metrics))
+
+
+def _same(one: float, other: float) -> bool:
+    return bool(one == other or (one != one and other != other))
 
 
 class StopOnNaN(Callback):

@@ -68,11 +68,17 @@ def _example(columns: BatchColumns) -> str:
     return f"[({', '.join(names)}{',' * (len(names) == 1)})]"
 
 
-def check_read_again(argument: str, data: Any, epochs: int) -> None:
-    """Check that data which are read once for each epoch can be.
+def check_read_again(argument: str, data: Any, times: int, what: str = "epochs") -> None:
+    """Check that data which are read once for each epoch, or each evaluation, can be.
+
+    Args:
+        argument: name of the argument, for the message.
+        data: the data.
+        times: number of epochs or evaluations.
+        what: which of the two. Default: 'epochs'.
 
     Raises:
-        ValueError: they are a generator, or such an iterator, and there are several epochs.
+        ValueError: they are a generator, or such an iterator, and are read several times.
 
     Example:
         >>> check_read_again("data", (n for n in range(3)), 1)
@@ -82,9 +88,9 @@ def check_read_again(argument: str, data: Any, epochs: int) -> None:
         ValueError: data must be read once in each of 2 epochs, and a generator can be read once \
 only: list(data), or an object whose __iter__ makes it anew
     """
-    if epochs > 1 and isinstance(data, _READ_ONCE):
+    if times > 1 and isinstance(data, _READ_ONCE):
         raise ValueError(
-            f"{argument} must be read once in each of {epochs} epochs, and a {type(data).__name__} "
+            f"{argument} must be read once in each of {times} {what}, and a {type(data).__name__} "
             f"can be read once only: list({argument}), or an object whose __iter__ makes it anew"
         )
 

@@ -230,11 +230,14 @@ class Passes:
         if run.total_steps is not None and run.batch_num != sys.maxsize:
             left = (run.epoch_num - self.epochs_over) * run.batch_num - self.taken
             run.total_steps = max(min(run.total_steps, left), 0)
-        if complete and self.epochs_over + bool(self.taken) >= run.epoch_num:
+        over = self.epochs_over + bool(self.taken and complete)
+        # Epochs of a stream are not counted: `online_train` reads it to its end.
+        if over >= run.epoch_num and (complete or run.batch_num != sys.maxsize):
             logger.warning(
-                "train_dataset has been trained already, in %d epochs: nothing is left. More "
+                "train_dataset has been trained already, in %d epochs%s: nothing is left. More "
                 "epochs, or restore(model, data, new_data=True) for other data, train on",
-                self.epochs + bool(self.taken),
+                self.epochs + bool(self.taken and complete),
+                "" if complete else f" and {self.taken} steps",
             )
 
     # ---- reading

@@ -8,30 +8,36 @@ import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import mindspore as ms
 from mindspore import nn
-from mindspore.train import Callback, RunContext
+from mindspore.train import RunContext
 
+from mindspore_rec._native import make_directories
 from mindspore_rec.checkpoint.directory import load_checkpoint, save_checkpoint
 from mindspore_rec.checkpoint.team import Team
 from mindspore_rec.checks import check_int, check_number, check_one_of
 from mindspore_rec.optim import FTRL, CombinedOptimizer
 from mindspore_rec.parallel.group import worker_group
 from mindspore_rec.train.callbacks import request_stop
+from mindspore_rec.train.resumed import ResumedCallback, steps_before
 
 __all__ = ["EarlyStopping", "ReduceLROnPlateau"]
 
 logger = logging.getLogger("mindspore_rec")
 
 _NO_LIMIT = sys.maxsize
+_STEP = "step_"  # begins the names of saved weights
 
 
-class _Watch(Callback):
-    """Follows a metric of the evaluations, and counts those without improvement."""
+class _Watch(ResumedCallback):
+    """Follows a metric of the evaluations, and counts those without improvement.
+
+    Several evaluations after one step count once, and those without the metric do not count.
+    """
 
     def __init__(self, monitor: str, patience: int, min_delta: float, mode: str) -> None:
         super().__init__()
@@ -42,12 +48,31 @@ class _Watch(Callback):
             raise ValueError(f"min_delta must be at least 0, got {min_delta}")
         self.mode = check_one_of("mode", mode, ("max", "min"))
         self.best: float | None = None
-        self._seen = 0
+        self._seen = 0  # number of entries of the history up to the last one that counted
+        self._counted = 0  # step of that one
         self._waited = 0
 
-    def on_train_begin(self, run_context: RunContext) -> None:
-        """Reset the state of an earlier run."""
-        self.best, self._seen, self._waited = None, 0, 0
+    @property
+    def state_name(self) -> str:
+        """Name of the state in checkpoints: another monitor or mode has another state."""
+        return f"{type(self).__name__} {self.monitor} {self.mode}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
+        return {"best": self.best, "waited": self._waited, "counted": self._counted}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state in the training that has begun."""
+        best = state["best"]
+        self.best = None if best is None else float(best)
+        self._waited, self._counted = int(state["waited"]), int(state["counted"])
+
+    def _reset(self) -> None:
+        self.best, self._seen, self._counted, self._waited = None, 0, 0, 0
+
+    def catch_up(self, run_context: RunContext) -> None:
+        """Check the last evaluation, if it is new."""
+        self._look(run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         """Check the last evaluation, if it is new."""
@@ -69,17 +94,36 @@ class _Watch(Callback):
             )
 
     def _look(self, run_context: RunContext) -> None:
-        history = run_context.original_args().history
-        for _, metrics in history[self._seen :]:
-            self._seen += 1
+        run = run_context.original_args()
+        for number, (step, metrics) in enumerate(run.history[self._seen :], self._seen + 1):
             if self.monitor not in metrics:
-                raise KeyError(f"monitor {self.monitor!r} is not among {sorted(metrics)}")
-            if self._improves(float(metrics[self.monitor])):
-                self.best, self._waited = float(metrics[self.monitor]), 0
-                self._on_better(run_context)
-            else:
-                self._waited += 1
-                self._on_no_better(run_context)
+                self._check_monitor(run, metrics)
+                continue
+            self._seen = number
+            if self._counted != steps_before(run) + step:
+                self._counted = steps_before(run) + step
+                self._count(run_context, metrics)
+
+    def _count(self, run_context: RunContext, metrics: dict[str, float]) -> None:
+        value = float(metrics[self.monitor])
+        if self._improves(value):
+            self.best, self._waited = value, 0
+            self._on_better(run_context, metrics)
+        else:
+            self._waited += 1
+            self._on_no_better(run_context)
+
+    def _check_monitor(self, run: Any, metrics: dict[str, float]) -> None:
+        """Raise KeyError if no evaluation of the training can have the monitored metric."""
+        measured = set(metrics)
+        for each in run.list_callback:
+            names = getattr(each, "metric_names", None)
+            measured.update(() if names is None else names())
+        if self.monitor not in measured:
+            raise KeyError(
+                f"monitor {self.monitor!r} is not among {sorted(measured)}, the metrics of the "
+                "evaluations: name one of these, or give RecModel a metric of that name"
+            )
 
     def _improves(self, value: float) -> bool:
         if math.isnan(value):
@@ -89,7 +133,7 @@ class _Watch(Callback):
         gain = value - self.best if self.mode == "max" else self.best - value
         return gain > self.min_delta
 
-    def _on_better(self, run_context: RunContext) -> None:
+    def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
         """Act after an evaluation that is the best so far."""
 
     def _on_no_better(self, run_context: RunContext) -> None:
@@ -104,8 +148,13 @@ class EarlyStopping(_Watch):
     in a temporary directory, which is written at each evaluation that is the best so far. After
     Ctrl-C the model keeps its last weights.
 
-    The evaluations are those of an `EvalCallback`. A `RecCheckpoint` beside this callback keeps
-    the last state, from which a training can go on, and not the best one.
+    The evaluations are those of `RecModel.fit` and of an `EvalCallback`. Several after one step
+    count once; those that do not measure `monitor` do not count.
+
+    A `RecCheckpoint` beside this callback saves the last state of the model, and what this callback
+    has seen; the best weights are then in the folder `best` of its directory and stay there. So a
+    training that was killed goes on as if it had not been, and one that has stopped early, started
+    again, trains nothing and has the best weights again.
 
     Args:
         monitor: name of the metric. Default: 'auc'.
@@ -115,14 +164,17 @@ class EarlyStopping(_Watch):
         mode: 'max' if larger values are better, 'min' if smaller ones are. Default: 'max'.
         restore_best: whether the best weights are restored. Default: True.
         directory: existing directory in which the temporary one is made; of several hosts' workers,
-            one that all of them share. Default: None, the system's directory for temporary files.
+            one that all of them share. Not used beside a `RecCheckpoint`. Default: None, the
+            system's directory for temporary files.
 
     Attributes:
         best: best value so far; None before the first evaluation.
-        best_step: step of that evaluation; 0 before the first one.
+        best_step: step of that evaluation, counted over restarts; 0 before the first one.
 
     Raises:
-        KeyError: the metrics do not have `monitor` (raised during training).
+        KeyError: no evaluation has `monitor` (raised during training).
+        ValueError: the training goes on, and its best weights are gone (raised when training
+            begins).
         OSError: the best weights cannot be written (raised during training).
 
     Example:
@@ -151,13 +203,54 @@ class EarlyStopping(_Watch):
         self.best_step = 0
         self._directory = directory
         self._folder: Path | None = None
+        self._newest_step: Callable[[], int] | None = None  # of a RecCheckpoint beside this one
         self._best_metrics: dict[str, float] = {}
 
-    def on_train_begin(self, run_context: RunContext) -> None:
-        """Reset the state of an earlier run."""
-        super().on_train_begin(run_context)
-        self.best_step = 0
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
+        best = {"best_step": self.best_step, "best_metrics": dict(self._best_metrics)}
+        return {**super().state_dict(), **best}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state in the training that has begun."""
+        step, metrics = int(state["best_step"]), dict(state["best_metrics"])
+        super().go_on(state)
+        self.best_step, self._best_metrics = step, metrics
+
+    def _reset(self) -> None:
+        super()._reset()
+        self.best_step, self._best_metrics = 0, {}
         self._remove()
+
+    def keep_beside(self, folder: Path, newest_step: Callable[[], int]) -> None:
+        """Keep the best weights of the training that begins in a folder, which outlasts it.
+
+        Args:
+            folder: the folder; made if missing.
+            newest_step: function that returns the step of the newest checkpoint of the training.
+        """
+        self._folder, self._newest_step = folder, newest_step
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Stop if the training had stopped before a restart.
+
+        Raises:
+            ValueError: the best weights so far are gone.
+        """
+        if self.best is not None and self.restore_best and not self._has_best():
+            raise ValueError(
+                f"EarlyStopping needs the weights of step {self.best_step}, the best before the "
+                f"restart, and they are not in {self._folder or 'a RecCheckpoint beside it'}: an "
+                "earlier step than the newest was restored, or they were removed. "
+                "restore_best=False goes on without them"
+            )
+        if self._waited:
+            self._on_no_better(run_context)
+
+    def _has_best(self) -> bool:
+        if self._folder is None:
+            return False
+        return bool(Team(worker_group()).first(lambda: self._saved().is_dir()))
 
     def on_train_end(self, run_context: RunContext) -> None:
         """Restore the best weights, unless the training was interrupted.
@@ -167,7 +260,9 @@ class EarlyStopping(_Watch):
         """
         super().on_train_end(run_context)
         run = run_context.original_args()
-        if self._folder is not None and self.best_step < run.cur_step_num and not run.interrupted:
+        step = steps_before(run) + run.cur_step_num
+        has_best = self.best is not None and self.restore_best
+        if has_best and self.best_step < step and not run.interrupted:
             load_checkpoint(run.train_network, self._saved(), states={})
             worker_group().barrier()  # the first worker removes what the others may still read
             run.metrics = self._best_metrics
@@ -178,21 +273,45 @@ class EarlyStopping(_Watch):
         """Remove the temporary directory after a training that failed."""
         self._remove()
 
-    def _on_better(self, run_context: RunContext) -> None:
+    def _on_better(self, run_context: RunContext, metrics: dict[str, float]) -> None:
         run = run_context.original_args()
-        before = None if self._folder is None else self._saved()
-        self.best_step, self._best_metrics = run.cur_step_num, dict(run.history[self._seen - 1][1])
+        self.best_step, self._best_metrics = steps_before(run) + run.cur_step_num, dict(metrics)
         if not self.restore_best:
             return
+        team = Team(worker_group())
         if self._folder is None:
-            self._folder = Path(Team(worker_group()).first(self._make_folder))
+            self._folder = Path(team.first(self._make_folder))
+        team.first(self._make_room)
         save_checkpoint(run.train_network, self._saved())
-        if before is not None and worker_group().rank == 0:
-            shutil.rmtree(before, ignore_errors=True)
+        team.first(self._remove_old)
 
     def _saved(self) -> Path:
         assert self._folder is not None
-        return self._folder / f"step_{self.best_step}"
+        return self._folder / f"{_STEP}{self.best_step}"
+
+    def _make_room(self) -> None:
+        """Remove what a process that died has left at the place of the best weights."""
+        assert self._folder is not None
+        make_directories(self._folder)
+        if self._saved().exists():
+            shutil.rmtree(self._saved())
+
+    def _remove_old(self) -> None:
+        """Remove weights that neither this process nor the newest checkpoint needs.
+
+        The newest checkpoint has been saved after an evaluation of its step, or before it: then it
+        needs the weights of an earlier one.
+        """
+        assert self._folder is not None
+        numbers = [path.name.removeprefix(_STEP) for path in self._folder.glob(f"{_STEP}*")]
+        steps = sorted(int(each) for each in numbers if each.isdecimal())
+        needed = self.best_step
+        if self._newest_step is not None:
+            newest = self._newest_step()
+            needed = max((step for step in steps if step < newest), default=0)
+        for step in steps:
+            if step < needed or step > self.best_step:
+                shutil.rmtree(self._folder / f"{_STEP}{step}", ignore_errors=True)
 
     def _on_no_better(self, run_context: RunContext) -> None:
         if self._waited >= self.patience:
@@ -204,9 +323,11 @@ class EarlyStopping(_Watch):
         return tempfile.mkdtemp(prefix="mindspore_rec_best_", dir=self._directory)
 
     def _remove(self) -> None:
-        if self._folder is not None and worker_group().rank == 0:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = None
+        """Remove the temporary directory; what is kept beside a RecCheckpoint stays."""
+        folder = None if self._newest_step is not None else self._folder
+        if folder is not None and worker_group().rank == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+        self._folder = self._newest_step = None
 
 
 class ReduceLROnPlateau(_Watch):
@@ -216,7 +337,10 @@ class ReduceLROnPlateau(_Watch):
     and of each group. A checkpoint has the rates as they are then. Rates of `FTRL` stay, whose
     state is in units of 1 / rate: in a `CombinedOptimizer` only those of the others are lowered.
 
-    The evaluations are those of an `EvalCallback`. BARS' results for click models were made with
+    The evaluations are those of `RecModel.fit` and of an `EvalCallback`. Several after one step
+    count once; those that do not measure `monitor` do not count. A `RecCheckpoint` beside this
+    callback saves what it has seen, so that a restart lowers the rates when an undisturbed training
+    would. BARS' results for click models were made with
     this, a factor of 0.1 and a patience of 1.
 
     Args:
@@ -230,10 +354,10 @@ class ReduceLROnPlateau(_Watch):
 
     Attributes:
         best: best value so far; None before the first evaluation.
-        reductions: steps after which the rates were lowered.
+        reductions: steps after which the rates were lowered, counted over restarts.
 
     Raises:
-        KeyError: the metrics do not have `monitor` (raised during training).
+        KeyError: no evaluation has `monitor` (raised during training).
         ValueError: the training has no optimizer with a constant rate that may change, or one with
             a schedule (raised when training begins).
 
@@ -265,10 +389,22 @@ class ReduceLROnPlateau(_Watch):
     runs_last = 0.5
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Reset the state of an earlier run, except the rates."""
-        super().on_train_begin(run_context)
-        self.reductions = []
+        """Check that there are rates to lower."""
         _rates_in(run_context.original_args().train_network)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as JSON values; the rates are parameters of the optimizer."""
+        return {**super().state_dict(), "reductions": list(self.reductions)}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state in the training that has begun."""
+        reductions = [int(each) for each in state["reductions"]]
+        super().go_on(state)
+        self.reductions = reductions
+
+    def _reset(self) -> None:
+        super()._reset()
+        self.reductions = []
 
     def _on_no_better(self, run_context: RunContext) -> None:
         if self._waited < self.patience:
@@ -280,7 +416,7 @@ class ReduceLROnPlateau(_Watch):
             lower = max(now * self.factor, min(now, self.min_lr))
             rate.set_data(ms.Tensor(lower, rate.dtype))
             logger.info("step %d: %s %g is now %g", run.cur_step_num, rate.name, now, lower)
-        self.reductions.append(run.cur_step_num)
+        self.reductions.append(steps_before(run) + run.cur_step_num)
 
 
 def _rates_in(cell: nn.Cell) -> list[ms.Parameter]:

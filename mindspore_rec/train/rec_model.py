@@ -41,7 +41,12 @@ from mindspore_rec.train.prefetch import PrefetchStage
 from mindspore_rec.train.step import TrainStep
 from mindspore_rec.train.summary import TableSummary, TrainSummary
 from mindspore_rec.train.tensors import as_tensors, row_count
-from mindspore_rec.train.validation import EvalLoss, Validation, check_frequency
+from mindspore_rec.train.validation import (
+    EvalLoss,
+    Validation,
+    check_frequency,
+    count_evaluations,
+)
 from mindspore_rec.train.worker_data import agreed_length, worker_source
 from mindspore_rec.train.worker_feed import WorkerFeed
 from mindspore_rec.train.worker_metrics import WorkerMetrics
@@ -301,14 +306,15 @@ class RecModel(Model):
             max_steps: as for `train`.
             progress: as for `train`.
             prefetch_ids: as for `train`.
-            stop_on_nan: as for `train`.
+            stop_on_nan: as for `train`, of `valid_dataset` too.
 
         Returns:
             Summary of the run.
 
         Raises:
-            TypeError, ValueError: an argument is of the wrong type or out of range; the model was
-                made without metrics and there is a `valid_dataset`.
+            TypeError, ValueError: an argument is of the wrong type or out of range; `valid_dataset`
+                is empty, or can be read once only and is evaluated several times; there is one, and
+                the model was made without metrics, or has one called 'eval_loss'.
             RuntimeError, FloatingPointError: as for `train`.
 
         After `mindspore.train.Model.fit`.
@@ -331,6 +337,8 @@ class RecModel(Model):
             [(100, ['auc', 'eval_loss']), (200, ['auc', 'eval_loss'])]
         """
         hint_sink_mode(valid_dataset_sink_mode)
+        epoch = check_int("epoch", epoch, 1, sys.maxsize)
+        initial_epoch = check_int("initial_epoch", initial_epoch, 0, epoch - 1)
         frequency = check_frequency(valid_frequency)
         given = callback_list(callbacks)
         group = current_group()
@@ -338,12 +346,13 @@ class RecModel(Model):
             each = {"valid_frequency": None if valid_dataset is None else frequency}
             check_same(group, "the validation", each)
         if valid_dataset is not None:
-            if not self._metric_fns:
-                raise ValueError("metrics must be given to RecModel for a valid_dataset")
-            _check_learns_nothing(batch_source(valid_dataset, "valid_dataset"))
+            self._check_validation(
+                valid_dataset, count_evaluations(frequency, initial_epoch, epoch)
+            )
             seen = evaluation_callbacks(given)
             self._check_methods_for_custom_callbacks(seen, "fit")
-            given = [Validation(self, valid_dataset, frequency, seen), *given]
+            finite = stop_on_nan and not any(isinstance(each, StopOnNaN) for each in given)
+            given = [Validation(self, valid_dataset, frequency, seen, finite), *given]
         return self.train(
             epoch,
             train_dataset,
@@ -357,15 +366,35 @@ class RecModel(Model):
             stop_on_nan=stop_on_nan,
         )
 
+    def _check_validation(self, valid_dataset: Any, evaluations: int) -> None:
+        """Check the metrics and data of `fit` before its first step."""
+        if not self._metric_fns:
+            raise ValueError("metrics must be given to RecModel for a valid_dataset")
+        if self._has_eval_loss and "eval_loss" in self._metric_fns:
+            raise ValueError(
+                "metrics of RecModel must have names other than 'eval_loss', under which fit "
+                "returns the mean loss of valid_dataset"
+            )
+        source = self._source("valid_dataset", valid_dataset, self._eval_network)
+        _check_learns_nothing(source)
+        check_read_again("valid_dataset", valid_dataset, evaluations, "evaluations")
+        if source.length == 0:
+            raise no_batch("valid_dataset", source)
+
+    @property
+    def _has_eval_loss(self) -> bool:
+        """Whether the evaluations of `fit` measure the loss."""
+        return self._eval_indexes is not None
+
     def _validate(
-        self, valid_dataset: Any, callbacks: Sequence[Callback], epoch: int
+        self, valid_dataset: Any, callbacks: Sequence[Callback], epoch: int, finite: bool
     ) -> dict[str, Any]:
         """Return metrics and mean loss over the data, for an evaluation of `fit`."""
         every = self._metric_fns
-        if self._eval_indexes is not None:
+        if self._has_eval_loss:
             self._metric_fns = {"eval_loss": EvalLoss(), **every}
         try:
-            return self._measure(valid_dataset, list(callbacks), False, epoch)
+            return self._measure(valid_dataset, list(callbacks), False, epoch, finite)
         finally:
             self._metric_fns = every
 
@@ -573,7 +602,7 @@ class RecModel(Model):
         return self._measure(valid_dataset, callbacks, progress, epoch=1)
 
     def _measure(
-        self, valid_dataset: Any, callbacks: Any, progress: bool, epoch: int
+        self, valid_dataset: Any, callbacks: Any, progress: bool, epoch: int, finite: bool = True
     ) -> dict[str, Any]:
         from tqdm import tqdm
 
@@ -586,6 +615,7 @@ class RecModel(Model):
         run.eval_network, run.valid_dataset = self._eval_network, valid_dataset
         run.valid_source = source
         run.cur_epoch_num = epoch
+        run.finite_columns = finite
         run.batch_num = source.length or sys.maxsize
         run.list_callback = callback_list(callbacks)
         self._clear_metrics()
@@ -608,7 +638,7 @@ class RecModel(Model):
         manager.on_eval_begin(context)
         manager.on_eval_epoch_begin(context)
         for read in run.valid_source.read():
-            batch = self._eval_columns(read, call.columns, run.cur_step_num)
+            batch = self._eval_columns(read, call.columns, run)
             run.cur_step_num += 1
             run.eval_dataset_element = batch
             manager.on_eval_step_begin(context)
@@ -625,12 +655,13 @@ class RecModel(Model):
         run.eval_results = dict(run.metrics)
         manager.on_eval_end(context)
 
-    def _eval_columns(self, batch: Batch, columns: BatchColumns, place: int) -> tuple[Tensor, ...]:
-        """Return the columns of a batch as Tensors, checked."""
+    def _eval_columns(self, batch: Batch, columns: BatchColumns, run: Any) -> tuple[Tensor, ...]:
+        """Return the columns of the next batch as Tensors, checked."""
         columns.names = batch.names or ()
-        where = f"batch {place} of valid_dataset"
-        check_batch(batch, columns, where)
-        if place == 0:
+        where = f"batch {run.cur_step_num} of valid_dataset"
+        if run.finite_columns:
+            check_batch(batch, columns, where)
+        if run.cur_step_num == 0:
             check_label_range(batch.columns, columns, self._loss_fn, where)
         return as_tensors(batch.columns, columns=columns)
 
@@ -647,7 +678,7 @@ class RecModel(Model):
             batch = next(batches, None)
             if batch is None:
                 return None
-            columns = self._eval_columns(batch, call.columns, run.cur_step_num)
+            columns = self._eval_columns(batch, call.columns, run)
             return replace(batch, columns=columns)
 
         feed.start(read)

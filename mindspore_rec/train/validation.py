@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from mindspore.train import Callback, Loss, RunContext
 from mindspore_rec.checks import check_int
 from mindspore_rec.train.callbacks import EvalCallback, loss_value
 
-__all__ = ["EvalLoss", "Validation", "check_frequency"]
+__all__ = ["EvalLoss", "Validation", "check_frequency", "count_evaluations"]
 
 
 class EvalLoss(Loss):
@@ -46,6 +45,7 @@ class Validation(EvalCallback):
         valid_dataset: data that are evaluated.
         frequency: number of epochs between evaluations, or the epochs after which there is one.
         callbacks: callbacks that are called in evaluations.
+        finite: whether NaN and infinity in the data are an error. Default: True.
     """
 
     def __init__(
@@ -54,11 +54,17 @@ class Validation(EvalCallback):
         valid_dataset: Any,
         frequency: int | list[int],
         callbacks: Sequence[Callback],
+        finite: bool = True,
     ) -> None:
         super().__init__(model, valid_dataset)
         self._frequency = frequency
         self._callbacks = callbacks
+        self._finite = finite
         self._hidden: dict[str, float] = {}  # figures of other callbacks, at the end of an epoch
+
+    def metric_names(self) -> list[str]:
+        """Return the names of the metrics that are measured, and that of the loss."""
+        return [*super().metric_names(), *["eval_loss"] * self._model._has_eval_loss]
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
         """Show the last evaluation again to the progress bar."""
@@ -69,18 +75,14 @@ class Validation(EvalCallback):
         run = run_context.original_args()
         self._hidden = run.pop("metrics", None) or {}
         run.pop("eval_results", None)
-        trained = not run.interrupted and math.isfinite(loss_value(run.net_outputs))
-        if trained and self._is_due(run.cur_epoch_num):
+        # A restart may be at the end of an epoch whose steps were all trained before.
+        trained = not run.interrupted and run.data_passes.taken and self._is_finite(run)
+        if trained and _is_due(self._frequency, run.cur_epoch_num):
             self._evaluate(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:
         """Leave the last evaluation for the summary."""
         self._show_last(run_context.original_args())
-
-    def _is_due(self, epoch: int) -> bool:
-        if isinstance(self._frequency, int):
-            return epoch % self._frequency == 0
-        return epoch in self._frequency
 
     def _show_last(self, run: Any) -> None:
         if self.history:
@@ -88,7 +90,7 @@ class Validation(EvalCallback):
 
     def _measure(self, run: Any) -> dict[str, float]:
         measured: dict[str, float] = self._model._validate(
-            self._dataset, self._callbacks, run.cur_epoch_num
+            self._dataset, self._callbacks, run.cur_epoch_num, self._finite
         )
         run.eval_results = dict(measured)
         return measured
@@ -110,3 +112,19 @@ def check_frequency(valid_frequency: Any) -> int | list[int]:
             for at, each in enumerate(valid_frequency)
         ]
     return check_int("valid_frequency", valid_frequency, 1, sys.maxsize)
+
+
+def count_evaluations(frequency: int | list[int], initial_epoch: int, epoch: int) -> int:
+    """Return the number of evaluations of `fit` in the epochs after the first `initial_epoch`.
+
+    Example:
+        >>> count_evaluations(2, 0, 5), count_evaluations([1, 5, 9], 1, 5)
+        (2, 1)
+    """
+    if isinstance(frequency, int):
+        return epoch // frequency - initial_epoch // frequency
+    return len({each for each in frequency if initial_epoch < each <= epoch})
+
+
+def _is_due(frequency: int | list[int], epoch: int) -> bool:
+    return epoch % frequency == 0 if isinstance(frequency, int) else epoch in frequency

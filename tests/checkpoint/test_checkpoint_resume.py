@@ -19,10 +19,18 @@ import mindspore.dataset as ds
 import numpy as np
 import pytest
 from mindspore import nn
-from mindspore.train import Callback
+from mindspore.train import Callback, Metric
 
 from datasets.common.reader import batches as packed_batches
-from mindspore_rec import CacheConfig, LazyAdam, RecCheckpoint, RecModel, tables_of
+from mindspore_rec import (
+    CacheConfig,
+    EarlyStopping,
+    LazyAdam,
+    RecCheckpoint,
+    RecModel,
+    ReduceLROnPlateau,
+    tables_of,
+)
 from mindspore_rec.stream.batch_sources import batch_source
 from mindspore_rec.train.passes import Passes
 from tests.checkpoint.resume_program import (
@@ -339,6 +347,100 @@ def test_a_training_that_is_over_trains_nothing(
     life.checkpoint.restore(life.model)
     with pytest.raises(ValueError, match="gives other batches.*new_data=True"):
         life.train(other, 3)  # not taken for the data that were trained
+    life.close()
+
+
+def test_fewer_epochs_than_were_trained_are_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped(tmp_path, batches())
+    life = Life(tmp_path / "run", "resume.refused")
+    life.checkpoint.restore(life.model)
+    assert life.train(batches(), 1).steps == 0
+    assert f"in {18 // BATCHES} epochs and {18 % BATCHES} steps: nothing is left" in caplog.text
+    life.close()
+
+
+class ByEpoch(Metric):
+    """Metric whose value is given for each epoch; dies in the evaluation after one."""
+
+    def __init__(self, net: nn.Cell, values: list[float], dies_after: int | None) -> None:
+        super().__init__()
+        self._table, self._values, self._dies_after = tables_of(net)[0], values, dies_after
+
+    def clear(self) -> None:
+        pass
+
+    def update(self, *_: Any) -> None:
+        pass
+
+    def eval(self) -> float:
+        epoch = self._table.step // BATCHES
+        if epoch == self._dies_after:
+            raise KeyError("killed")
+        return self._values[epoch - 1]
+
+
+class Fitted(Life):
+    """A process that fits, with callbacks that act on the evaluations."""
+
+    def __init__(self, root: Path, values: list[float], dies: int | None = None, **more: Any):
+        super().__init__(root, "resume.fit", **more)
+        optimizer = self.model._optimizer
+        metrics = {"m": ByEpoch(self.net, values, dies)}
+        self.model = RecModel(self.net, nn.BCEWithLogitsLoss(), optimizer, metrics)
+        self.stopping = EarlyStopping("m", patience=3)
+        self.plateau = ReduceLROnPlateau("m", factor=0.5, patience=2)
+        self.began = self.checkpoint.restore(self.model)
+
+    def fit(self, epochs: int) -> Any:
+        callbacks = [self.callback, self.checkpoint, self.stopping, self.plateau]
+        data = batches()
+        return self.model.fit(epochs, data, data[:1], callbacks=callbacks, progress=False)
+
+    def ended(self) -> Any:
+        """What must be the same, however often the training was killed."""
+        acted = self.plateau.reductions, self.stopping.best, self.stopping.best_step
+        best = contents(self.net)
+        assert self.checkpoint.restore(self.model) is not None
+        return acted, best, self.close()
+
+
+def test_callbacks_of_evaluations_go_on(tmp_path: Path) -> None:
+    """Killed in an epoch and in a validation, then started again after it has stopped early."""
+    values = [0.5, 0.6, 0.55, 0.54, 0.53, 0.9, 0.9]
+    whole = Fitted(tmp_path / "whole", values)
+    first = whole.fit(7)
+    ended = whole.ended()
+    assert (first.steps, ended[0]) == (5 * BATCHES, ([4 * BATCHES], 0.6, 2 * BATCHES))
+    for dies_at, dies_after in ((3 * BATCHES + 5, None), (None, 4)):
+        life = Fitted(tmp_path / "run", values, dies_after, dies_at=dies_at)
+        with pytest.raises(KeyError, match="killed"):
+            life.fit(7)
+        life.close()
+    for began, steps in ((4, BATCHES), (5, 0)):
+        life = Fitted(tmp_path / "run", values)
+        summary = life.fit(7)
+        assert (life.began, summary.steps) == (began * BATCHES, steps)
+        assert (summary.metrics["m"], summary.stop_reason) == (0.6, first.stop_reason)
+        assert life.ended() == ended
+    # The best weights of an earlier step than the newest may be gone: that is said.
+    shutil.rmtree(tmp_path / "run" / "best")
+    life = Fitted(tmp_path / "run", values)
+    with pytest.raises(ValueError, match=f"weights of step {2 * BATCHES}.*restore_best=False"):
+        life.fit(7)
+    life.close()
+
+
+def test_the_last_validation_is_made_up_for(tmp_path: Path) -> None:
+    life = Fitted(tmp_path / "run", [0.5], 1)
+    with pytest.raises(KeyError, match="killed"):
+        life.fit(1)
+    life.close()
+    life = Fitted(tmp_path / "run", [0.5])
+    summary = life.fit(1)
+    assert (life.began, summary.steps, summary.metrics["m"]) == (BATCHES, 0, 0.5)
+    assert [figures["m"] for _, figures in summary.history] == [0.5]
     life.close()
 
 

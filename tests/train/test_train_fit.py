@@ -20,9 +20,11 @@ from mindspore_rec import (
     Adam,
     CombinedOptimizer,
     EarlyStopping,
+    EvalCallback,
     HashEmbeddingLookup,
     LazyAdam,
     ProgressiveValidation,
+    RecCheckpoint,
     RecModel,
     ReduceLROnPlateau,
     save_checkpoint,
@@ -221,6 +223,22 @@ def test_training_stops_by_what_fit_measures(unique: Any, of: str) -> None:
     assert summary.metrics["m"] == (0.9 if of == "ours" else 0.7)
 
 
+def test_evaluations_within_epochs_beside_those_of_fit(unique: Any) -> None:
+    """A state counts once, and a metric that only one of the two measures is looked for there."""
+    model, data = make_model(unique(), {"m": Scripted([5, 4, 4, 3, 2, 2])}), batches(2, 1)
+    within = EvalCallback(model, data, every_steps=1, at_epoch_end=False)
+    loss = EarlyStopping("eval_loss", patience=9, mode="min", restore_best=False)
+    stopping = EarlyStopping("m", patience=3, restore_best=False)
+    summary = model.fit(2, data, data, callbacks=[within, loss, stopping], progress=False)
+    assert [step for step, _ in summary.history] == [1, 2, 3, 4]
+    assert [sorted(figures) for _, figures in summary.history] == [["m"], ["eval_loss", "m"]] * 2
+    assert loss.best is not None and loss.best_step in (2, 4)
+    assert "3 times" in summary.stop_reason and summary.steps == 4
+    unknown = EarlyStopping("mm")
+    with pytest.raises(KeyError, match=r"monitor 'mm' is not among \['eval_loss', 'm'\]"):
+        make_model(unique(), {"m": Scripted([1])}).fit(1, data, data, callbacks=unknown)
+
+
 class SaveEpochs(Callback):
     def __init__(self, model: RecModel, folder: Path) -> None:
         super().__init__()
@@ -306,6 +324,49 @@ def test_refusals(unique: Any, call: Any, error: type[Exception], message: str) 
     assert model._network.user.embedding_table.step == 0
 
 
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (lambda d: (each for each in d), ValueError, "once in each of 2 evaluations.*list"),
+        (lambda d: d[0], TypeError, "valid_dataset must be a list of batches"),
+        (lambda d: [], ValueError, "valid_dataset gave no batch"),
+    ],
+)
+def test_data_that_cannot_be_validated_are_refused_before_a_step(
+    unique: Any, data: Any, error: type[Exception], message: str
+) -> None:
+    model, given = make_model(unique()), batches(1, 1)
+    with pytest.raises(error, match=message):
+        model.fit(4, given, data(given), 2, progress=False)
+    assert model._network.user.embedding_table.step == 0
+
+
+def test_one_evaluation_reads_a_generator(unique: Any) -> None:
+    data = batches(1, 1)
+    summary = make_model(unique()).fit(2, data, (each for each in data), 2, progress=False)
+    assert [step for step, _ in summary.history] == [2]
+
+
+def test_a_metric_called_eval_loss_is_refused(unique: Any) -> None:
+    data = batches(1, 1)
+    with pytest.raises(ValueError, match="names other than 'eval_loss'"):
+        make_model(unique(), {"eval_loss": AUC(from_logits=True)}).fit(1, data, data)
+
+
+def test_stop_on_nan_is_for_the_validation_too(unique: Any) -> None:
+    net = Net(unique())
+    model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params()), {"m": Scripted([1, 2])})
+    data = batches(1, 1)
+    user, item, label = data[0]
+    label = label.copy()
+    label[7] = np.nan
+    broken = [(user, item, label)]
+    with pytest.raises(ValueError, match="batch 0 of valid_dataset"):
+        model.fit(1, data, broken, progress=False)
+    summary = model.fit(1, data, broken, progress=False, stop_on_nan=False)
+    assert np.isnan(summary.metrics["eval_loss"])
+
+
 def test_fit_needs_metrics(unique: Any) -> None:
     data = batches(1, 1)
     with pytest.raises(ValueError, match="metrics must be given to RecModel for a valid_dataset"):
@@ -319,6 +380,9 @@ def test_callbacks_that_cannot_work_are_refused(unique: Any, tmp_path: Path) -> 
     stopping = train.EarlyStopping("auc", restore_best_weights=True)
     with pytest.raises(ValueError, match="use mindspore_rec.EarlyStopping"):
         model.fit(1, data, data, callbacks=[stopping], progress=False)
+    both = [train.EarlyStopping("auc"), RecCheckpoint(tmp_path / "run", every_steps=9)]
+    with pytest.raises(ValueError, match="beside a RecCheckpoint.*use mindspore_rec.EarlyStopping"):
+        model.fit(1, data, data, callbacks=both, progress=False)
     assert model._network.user.embedding_table.step == 0
 
 
