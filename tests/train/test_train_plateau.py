@@ -224,7 +224,7 @@ def test_a_rate_that_fell_is_the_rate_of_dense_parameters_and_rows(
         moved.append([after - old for after, old in zip(weights(model, ids), before, strict=True)])
     for half, quarter in zip(*moved, strict=True):
         np.testing.assert_allclose(half, 2 * quarter, rtol=2e-3, atol=1e-7)
-        assert np.abs(half).max() > 1e-4
+        assert np.abs(half).max() > 1e-5  # far above what is compared
 
 
 def weights(model: RecModel, ids: np.ndarray) -> list[np.ndarray]:
