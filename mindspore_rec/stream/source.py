@@ -188,6 +188,7 @@ class StreamSource:
         self._begins_late = start == "latest"
         self._restored = False  # whether a state was loaded
         self._decisions = 0  # of that state
+        self._decisions_added = 0  # how many of these have added a partition
         self._checksum: int | None = None  # of these decisions; states of version 0.1 have none
         self.saved_partitions: list[int] = []
         self._order = self._new_order(self._wanted, turn)
@@ -764,6 +765,14 @@ class StreamSource:
         count, known = self._decisions, self._checksum
         return count > len(self._journal) or known not in (None, self._journal.checksum(count))
 
+    @property
+    def lacks_decisions_by_time(self) -> bool:
+        """Whether some of these may have depended on the time.
+
+        The others have added partitions, which the state itself has.
+        """
+        return self.lacks_decisions and self._decisions > self._decisions_added
+
     # ---- places
 
     def _first_offsets(self, start: str | Mapping[int, int]) -> dict[int, int]:
@@ -883,6 +892,7 @@ class StreamSource:
         self._order = self._new_order(list(state["partitions"]), self._order.turn)
         self._order.load_state_dict(state["order"])
         self._decisions = int(state["decisions"])
+        self._decisions_added = int(state.get("decisions_added", 0))
         self._checksum = state.get("decisions_crc32")
         self._decided = self._decided_before()
         self._ahead = [Decision(*each) for each in state.get("decisions_ahead", ())]

@@ -174,7 +174,8 @@ class FeatureWorker:
         self._sent = (dataset.batches, sender.next)
         changed = _changed(before, self._settings())
         fixed = [name for name in changed if name not in _REPEATED]
-        lost = lost or dataset.source.lacks_decisions
+        source, journaled = dataset.source, state.get("journal", False)
+        lost = lost or (source.lacks_decisions if journaled else source.lacks_decisions_by_time)
         if lost and "ends" not in place:  # of version 0.1
             last = sender.last_after(place)
         if last >= sender.next:

@@ -182,6 +182,39 @@ def test_a_feature_worker_that_is_killed_sends_what_it_sent(tmp_path: Path) -> N
     assert sorted(got) == [*range(18), *range(100, 106)]
 
 
+@pytest.mark.parametrize("journal", [None, b'[1, "add", 1]\n'])
+def test_a_feature_worker_goes_on_with_a_partition_added_by_its_state(
+    tmp_path: Path, journal: bytes | None
+) -> None:
+    """Nothing is lost with its journal, or where a worker that was replaced wrote to that."""
+    raw, features = MemoryTopic(topic="raw"), MemoryTopic()
+
+    def run(batches: int) -> None:
+        sender = DataSender(features, sender_name="w", message_rows=2)
+        stop = StopWhen(batches=batches)  # by nothing that would need a journal
+        dataset = StreamingDataset(stream(raw, 2, turn_messages=2, stop=stop))
+        FeatureWorker(dataset, sender, tmp_path / "state", 0.0).run()
+
+    append(raw, 0, 0, 1)
+    run(1)
+    raw.add_partitions()
+    for number in range(2, 6):
+        append(raw, number % 2, number)
+    run(2)
+    state = (tmp_path / "state").read_bytes()
+    for number in range(6, 10):
+        append(raw, number % 2, number)
+    run(1)
+    (tmp_path / "state").write_bytes(state)  # as if it had been killed before it saved
+    (tmp_path / "state.journal").unlink()
+    if journal is not None:
+        (tmp_path / "state.journal").write_bytes(journal)
+    run(2)
+    with DataReceiver(features, batch_size=2, stop=StopWhen(idle_seconds=0.3)) as receiver:
+        got: list[int] = sum((batch["x"].to_pylist() for batch in receiver), [])
+    assert got == [0, 1, 2, 4, 3, 5, 6, 8, 7, 9]
+
+
 @pytest.mark.parametrize("before", [[], [1], [1, 2], [1, 2, 3]])
 def test_a_feature_worker_reads_a_new_partition_while_the_others_are_silent(
     tmp_path: Path, before: list[int]
