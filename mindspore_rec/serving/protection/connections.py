@@ -109,6 +109,7 @@ def bounded_protocol(bounds: Bounds, metrics: Metrics) -> type[HttpToolsProtocol
                 return
             self._head = self._body = 0
             self._begun = False
+            self._doing = "request"  # also if it is answered before the next sweep looks
             super().on_message_complete()
 
         def timeout_keep_alive_handler(self) -> None:

@@ -28,6 +28,39 @@ class Counting(asyncio.SelectorEventLoop):
         return super().call_later(delay, callback, *more, **kw)
 
 
+async def ready(scope: Any, receive: Any, send: Any) -> None:
+    """Application that answers at once."""
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_a_connection_with_short_requests_stays() -> None:
+    """Each sweep sees it do nothing, and it has not been idle."""
+    protocol = bounded_protocol(Bounds(idle_seconds=1.5), Metrics())
+    config = uvicorn.Config(ready, http=protocol, ws="none", log_level="error", lifespan="off")
+
+    async def main() -> int:
+        config.load()
+        server = uvicorn.Server(config)
+        server.lifespan = config.lifespan_class(config)
+        answered = 0
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            await server.startup(sockets=[listener])
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            end = asyncio.get_running_loop().time() + 5
+            while asyncio.get_running_loop().time() < end:
+                writer.write(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
+                answer = await reader.readuntil(b"\r\n\r\n")
+                answered += answer.startswith(b"HTTP/1.1 204")
+                await asyncio.sleep(0.05)
+            writer.close()
+            server.should_exit = True
+            await server.shutdown(sockets=[listener])
+        return answered
+
+    assert asyncio.run(main()) > 5
+
+
 def test_connections_that_come_and_go_leave_no_timers() -> None:
     loop = Counting()
     protocol = bounded_protocol(Bounds(), Metrics())
