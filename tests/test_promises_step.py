@@ -77,9 +77,8 @@ def run(
     grad = ops.grad(net, None, optimizer.parameters)
     for batch in data:
         if micro:  # one forward and backward pass a part, then one step
-            for i in range(n):
-                token = grad(Tensor(batch[i]), Tensor(batch[n + i]))
-            optimizer(token)
+            parts = [grad(Tensor(batch[i]), Tensor(batch[n + i])) for i in range(n)]
+            optimizer(tuple(sum(each[1:], each[0]) for each in zip(*parts, strict=True)))
         elif join:
             step(Tensor(np.concatenate(batch[:n])), Tensor(np.concatenate(batch[n:])))
         else:

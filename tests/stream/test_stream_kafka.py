@@ -232,7 +232,7 @@ def test_partitions_that_a_topic_gets_are_read(broker: Broker, topic: Callable[.
     write(broker.address, name, [message(0, 10)])
     stream = KafkaSource(
         broker.address, name, SCHEMA, batch_size=10, stop=StopWhen(batches=9, seconds=60.0),
-        kafka_options={"metadata_max_age_ms": 500},
+        skip_idle_seconds=1.0, kafka_options={"metadata_max_age_ms": 500},
     )  # fmt: skip
     with stream:
         found = xs(next(stream))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import resource
 import subprocess
@@ -32,8 +33,8 @@ FIELDS = {
     "int64_contents": st.integers(-(1 << 63), (1 << 63) - 1),
     "uint_contents": st.integers(0, (1 << 32) - 1),
     "uint64_contents": st.integers(0, (1 << 64) - 1),
-    "fp32_contents": st.floats(width=32),
-    "fp64_contents": st.floats(),
+    "fp32_contents": st.floats(width=32, allow_nan=False) | st.just(math.nan),
+    "fp64_contents": st.floats(allow_nan=False) | st.just(math.nan),
     "bytes_contents": st.binary(max_size=5),
 }
 CONTENTS = st.fixed_dictionaries(
