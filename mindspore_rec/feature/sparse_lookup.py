@@ -50,7 +50,7 @@ class SparseLookup(nn.Cell):
         >>> from mindspore_rec import FeatureSpec, SparseLookup, create_table
         >>> table = create_table(ms.int64, 4, "doc.items", "ones", padding_keys=0)
         >>> lookup = SparseLookup(table, FeatureSpec("clicked", table_name="doc.items"))
-        >>> print(lookup(Tensor([[0, 7]], ms.int64))[0])
+        >>> print(lookup(Tensor([[0, 7]], ms.int64)).asnumpy()[0])
         [[0. 0. 0. 0.]
          [1. 1. 1. 1.]]
     """
