@@ -57,7 +57,7 @@ SENTENCES: Mapping[str, str] = {
     "set_ps_context": "there is no parameter server: rows are in this process; "
     "CacheConfig(host_bytes=...) puts the others on Redis or SSD",
 }
-"""What to use instead of a name that the package does not have."""
+"""Replacement of each name that the package does not have."""
 
 _LOOP = "in the callbacks of RecModel.train"
 _DELTA = f"use RecCheckpoint(directory, every_seconds=N, delta_every_seconds=M) {_LOOP}"
@@ -118,7 +118,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "host",
     },
 }
-"""What to use instead of an argument of Rec SDK, by the function here that takes no such one."""
+"""Replacement of each argument of Rec SDK, by the function that does not take it."""
 
 
 def refuse_arguments(function: str, given: Mapping[str, object], taken: str) -> None:

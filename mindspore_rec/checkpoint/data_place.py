@@ -143,8 +143,8 @@ class DataPlace:
             saved: the position in the checkpoint that was restored; None without one.
 
         Raises:
-            ValueError: the data without a state are not those of the position, or are although they
-                should be new.
+            ValueError: data without a state differ from the data of the position, or are the same
+                data although they should be new.
         """
         self._source = self.stateful(run.train_dataset).get(NAME)
         self._began = 0 if self._source is None else self._source.batches

@@ -49,7 +49,7 @@ class BinaryMetric(Metric):
     """Names of the arguments of :meth:`update`, in order."""
 
     undefined_if: ClassVar[str] = "all labels are of one class"
-    """What the rows are like if :meth:`eval` returns NaN."""
+    """Description of the rows for which :meth:`eval` returns NaN."""
 
     def __init__(self, *, from_logits: bool = False, task: int = 0) -> None:
         super().__init__()

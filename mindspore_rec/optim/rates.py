@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many steps an optimizer's lists of learning rates last."""
+"""Check that lists of learning rates last as long as a training."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class Passes:
         over = self._epoch_steps is None and not self.taken
         if over or at.batches == self._length:
             self._check_first(at, path)
-        self._at = None if over else replace(at)
+        self._at = None if over else at
         self._count_steps(over or at.batches == self._length)
 
     def check_new(self, state: Mapping[str, Any], path: Any) -> None:
@@ -197,13 +197,8 @@ class Passes:
 
     def _first(self, at: PassPlace) -> int | None:
         """Return the digest of the first batch of a pass; None without a batch."""
-        self._begun += 1
-        with _as_of(at.generators):
-            batches = self._source.read()
+        with self._read_again(at) as batches:
             batch = next(batches, None)
-            close = getattr(batches, "close", None)
-            if close is not None:
-                close()
         return None if batch is None else self._digest(batch)
 
     def _begins_with(self, at: PassPlace) -> bool:
@@ -211,18 +206,24 @@ class Passes:
 
         Reading ends with a first batch that is another.
         """
-        self._begun += 1
         place = replace(at, batches=0, first=0, digest=0)
-        with _as_of(at.generators):
-            batches = self._source.read()
+        with self._read_again(at) as batches:
             for batch in batches:
                 place = self._after(place, batch)
                 if place.first != at.first or place.batches == at.batches:
                     break
+        return _position(place) == _position(at)
+
+    @contextmanager
+    def _read_again(self, at: PassPlace) -> Iterator[Iterator[Batch]]:
+        """Begin another pass with the generators of a place, and end it behind the context."""
+        self._begun += 1
+        with _as_of(at.generators):
+            batches = self._source.read()
+            yield batches
             close = getattr(batches, "close", None)
             if close is not None:
                 close()
-        return _position(place) == _position(at)
 
     def _count_steps(self, complete: bool) -> None:
         """Correct the number of steps that callbacks expect, and say what is left."""

@@ -12,7 +12,7 @@ import mindspore.dataset as ds
 import numpy as np
 import pytest
 from mindspore import nn, train
-from mindspore.train import Callback, Metric, Model
+from mindspore.train import Callback, Model
 
 from mindspore_rec import (
     AUC,
@@ -29,6 +29,7 @@ from mindspore_rec import (
     ReduceLROnPlateau,
     save_checkpoint,
 )
+from tests.train.test_train_plateau import Scripted
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -75,25 +76,8 @@ def make_model(name: str, metrics: Any = None, optimizer: Any = LazyAdam) -> Rec
     return RecModel(net, nn.BCEWithLogitsLoss(), made, metrics)
 
 
-class Scripted(Metric):
-    """Metric whose values are given."""
-
-    def __init__(self, values: list[float]) -> None:
-        super().__init__()
-        self._values = iter(values)
-
-    def clear(self) -> None:
-        pass
-
-    def update(self, *_: Any) -> None:
-        pass
-
-    def eval(self) -> float:
-        return next(self._values)
-
-
 class Seen(Callback):
-    """What callbacks see at the ends of epochs and evaluations."""
+    """Record the parameters that callbacks have at the ends of epochs and evaluations."""
 
     def __init__(self) -> None:
         super().__init__()
