@@ -71,7 +71,15 @@ struct CrossRows {
 };
 
 struct Elementwise {
-  const char* name;  // "avx512", "avx2", "base"
+  const char* name;  // "avx512", "avx2", "base"; "cuda"
+
+  // Copies rows, clears rows, widens rows of bfloat16, and writes a row's one number to `width`
+  // columns.
+  void (*copy)(int64_t rows, int64_t width, Block from, Block to);
+  void (*clear)(int64_t rows, int64_t width, Block x);
+  void (*widen_bfloat16)(int64_t rows, int64_t width, const uint16_t* from, int64_t from_ld,
+                         Block to);
+  void (*spread)(int64_t rows, int64_t width, Block column, Block to);
 
   // x = a(x + bias) in place; a null bias is 0.
   void (*activate)(Activation a, const float* bias, int64_t rows, int64_t width, Block x);
@@ -103,8 +111,8 @@ struct Elementwise {
   void (*multiply_add)(int64_t rows, int64_t width, Block a, Block b, Block c, Block output);
   // output += a b.
   void (*add_product)(int64_t rows, int64_t width, Block a, Block b, Block output);
-  // x = a x, of `width` numbers.
-  void (*multiply)(const float* a, int64_t width, float* x);
+  // Multiplies each row by its mask.
+  void (*multiply_masks)(int64_t rows, int64_t width, const MaskRows& masks, Block x);
   // output += a.
   void (*add)(int64_t rows, int64_t width, Block a, Block output);
 

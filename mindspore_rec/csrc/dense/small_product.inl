@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#define MSREC_INLINE static inline __attribute__((always_inline))
+#include "dense/inline.h"
 
 namespace msrec {
 namespace {

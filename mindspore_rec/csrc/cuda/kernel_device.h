@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// KernelDevice: a device whose loops are kernels of `kernels.inl`. There are two: a GPU, and in the
+// tests an emulation on the host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "dense/dense_device.h"
+
+namespace msrec {
+
+class KernelDevice : public DenseDevice {
+ public:
+  // Starts `threads` threads of a kernel, numbered from 0, with the same arguments each; nothing for
+  // 0 threads. At most 2^32 - 1.
+  template <typename Arguments>
+  void Launch(const char* kernel, int64_t threads, const Arguments& arguments) {
+    if (threads > 0) Start(kernel, threads, &arguments);
+  }
+
+  // Returns memory for the kernels of one loop, until the next loop's.
+  virtual void* Scratch(size_t bytes) = 0;
+
+  const Elementwise& loops() const final;
+
+ protected:
+  virtual void Start(const char* kernel, int64_t threads, const void* arguments) = 0;
+};
+
+// The device whose loops this thread calls. `Elementwise` is a table of plain functions, so they
+// find their device here; set by `KernelDevice` while a program runs.
+KernelDevice& CurrentKernelDevice();
+void SetCurrentKernelDevice(KernelDevice* device);
+
+}  // namespace msrec

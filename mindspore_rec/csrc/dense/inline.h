@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MSREC_INLINE: a function that is compiled into each of its callers, with the caller's instruction
+// set; on a GPU one of the kernels'.
+#pragma once
+
+#ifdef __CUDACC_RTC__
+#define MSREC_INLINE static __device__ __forceinline__
+#else
+#define MSREC_INLINE static inline __attribute__((always_inline))
+#endif
