@@ -3,13 +3,17 @@
 
 #include <pybind11/stl.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "cuda/cuda_device.h"
+#include "cuda/kernel_module.h"
 #include "dense/batch_norm.h"
 #include "dense/cross_layers.h"
+#include "dense/dense_device.h"
 #include "dense/linear.h"
 #include "dense/mixture_layer.h"
 #include "dense/pair_layers.h"
@@ -49,6 +53,7 @@ Precision ToPrecision(const std::string& name) {
   // For tests: the way of processors without bfloat16.
   if (name == "bfloat16_in_float32") return Precision::kRoundedFloat32;
   if (name != "bfloat16") throw py::value_error("compute_dtype must be float32 or bfloat16");
+  if (ActiveDenseDevice() != nullptr) return Precision::kBFloat16;
   return OneDnn::has_bfloat16() ? Precision::kBFloat16 : Precision::kRoundedFloat32;
 }
 
@@ -103,12 +108,40 @@ int64_t AddBatchNormOf(ProgramBuilder& builder, const ViewTuple& input, const Vi
   return AddBatchNorm(norm, training, &builder.program());
 }
 
+// Opens a GPU once for the process: what it holds is never given back.
+void OpenCuda(int ordinal, const std::map<std::string, std::string>& libraries,
+              const std::string& cache_directory) {
+  static auto* opened = new std::map<int, std::shared_ptr<DenseDevice>>;
+  std::shared_ptr<DenseDevice>& device = (*opened)[ordinal];
+  if (device == nullptr) {
+    device = std::make_shared<cuda::CudaDevice>(
+        ordinal, cuda::Libraries{libraries.at("nvrtc"), libraries.at("cublasLt")},
+        cache_directory);
+  }
+  SetDenseDevice(device);
+}
+
+std::string DenseDeviceName() {
+  const auto device = ActiveDenseDevice();
+  return device == nullptr ? "cpu" : device->name();
+}
+
+std::string DenseDeviceDescription() {
+  const auto device = ActiveDenseDevice();
+  return device == nullptr ? "" : device->description();
+}
+
 }  // namespace
 
 void BindDense(py::module_& m) {
   m.def("load_onednn", &OneDnn::Load, py::arg("path"));
   m.def("onednn_version", &OneDnn::version);
   m.def("onednn_has_bfloat16", &OneDnn::has_bfloat16);
+  m.def("open_cuda", &OpenCuda, py::arg("ordinal"), py::arg("libraries"), py::arg("cache_dir"));
+  m.def("close_dense_device", [] { SetDenseDevice(nullptr); });
+  m.def("dense_device", &DenseDeviceName);
+  m.def("dense_device_description", &DenseDeviceDescription);
+  m.def("cuda_kernel_sources", &cuda::KernelSources);
 
   py::class_<ProgramBuilder>(m, "DenseProgram")
       .def(py::init<const std::string&>(), py::arg("compute_dtype"))

@@ -105,13 +105,12 @@ void BatchStatistics::Attach(DenseProgram* program) { AddMemory(width(), program
 
 // Mean and sum of squared deviations of the slice's own rows.
 void BatchStatistics::Forward(const SliceRun& slice) const {
-  const Elementwise& elementwise = ActiveElementwise();
+  const Elementwise& loops = slice.loops();
   const Block x = slice.value(norm_.input);
   float* mean = slice.partial_sums(memory_->sums);
-  elementwise.column_sums(slice.real_rows(), width(), x, mean);
-  const auto rows = static_cast<float>(slice.real_rows());
-  for (int64_t j = 0; j < width(); ++j) mean[j] /= rows;
-  elementwise.squared_deviations(slice.real_rows(), width(), x, mean, mean + width());
+  loops.column_sums(slice.real_rows(), width(), x, mean);
+  loops.divide(width(), static_cast<float>(slice.real_rows()), mean);
+  loops.squared_deviations(slice.real_rows(), width(), x, mean, mean + width());
 }
 
 // Joins the slices in their order, and then the workers in theirs.
@@ -203,11 +202,12 @@ void BatchStatistics::Backward(const SliceRun& slice) const {
   const Vectors vectors = VectorsOf(run, *memory_, w);
   const float* found = SliceRun(run, 0, nullptr).partial_sums(memory_->sums) + 2 * w;
   const Block gradient = slice.gradient(norm_.input);
-  ActiveElementwise().normalize_gradient(slice.real_rows(), w, slice.value(norm_.input),
+  slice.loops().normalize_gradient(slice.real_rows(), w, slice.value(norm_.input),
                                          vectors.mean, vectors.scale, found, found + w, gradient);
   // The rows that fill the slice were normalized, too, but are of no batch.
-  for (int64_t r = slice.real_rows(); r < slice.rows(); ++r) {
-    std::memset(gradient.row(r), 0, FloatBytes(w));
+  const int64_t real = slice.real_rows();
+  if (real < slice.rows()) {
+    slice.loops().clear(slice.rows() - real, w, {gradient.row(real), gradient.ld});
   }
 }
 
@@ -247,13 +247,13 @@ void Normalization::Pack(const BatchRun& run, int64_t) const {
 void Normalization::Forward(const SliceRun& slice) const {
   const Vectors vectors = VectorsOf(slice.run(), *memory_, width());
   const float* beta = slice.run().parameters[norm_.beta];
-  ActiveElementwise().normalize(norm_.activation, slice.rows(), width(), slice.value(norm_.input),
+  slice.loops().normalize(norm_.activation, slice.rows(), width(), slice.value(norm_.input),
                                 {vectors.mean, vectors.scale, beta}, norm_.masks.Rows(slice),
                                 slice.value(norm_.output));
 }
 
 void Normalization::Backward(const SliceRun& slice) const {
-  const Elementwise& elementwise = ActiveElementwise();
+  const Elementwise& loops = slice.loops();
   const Vectors vectors = VectorsOf(slice.run(), *memory_, width());
   const Block g = slice.gradient(norm_.output);
   const Block dx = slice.gradient(norm_.input);
@@ -262,12 +262,12 @@ void Normalization::Backward(const SliceRun& slice) const {
     throw std::logic_error("others read what is normalized by its batch");
   }
   // `BatchStatistics` turns it into the gradient of the input where the batch normalizes.
-  elementwise.normalized_gradient(norm_.activation, slice.real_rows(), width(),
+  loops.normalized_gradient(norm_.activation, slice.real_rows(), width(),
                                   slice.value(norm_.input), vectors.mean, norm_.masks.Rows(slice),
                                   slice.value(norm_.output), g, sums, sums + width(),
                                   is_moving_ ? g : dx);
   if (is_moving_) {
-    elementwise.add_product(slice.real_rows(), width(), g, {vectors.scale, 0}, dx);
+    loops.add_product(slice.real_rows(), width(), g, {vectors.scale, 0}, dx);
   }
 }
 

@@ -5,6 +5,10 @@
 namespace msrec {
 namespace {
 
+void Divide(int64_t width, float divisor, float* x) {
+  for (int64_t j = 0; j < width; ++j) x[j] /= divisor;
+}
+
 void SquaredDeviations(int64_t rows, int64_t width, Block x, const float* mean, float* sums_out) {
   float* __restrict sums = sums_out;
   for (int64_t r = 0; r < rows; ++r) {

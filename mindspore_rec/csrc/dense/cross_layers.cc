@@ -5,8 +5,6 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "util/aligned.h"
-
 namespace msrec {
 
 CrossCombine::CrossCombine(View x0, View t, View x, View output) {
@@ -18,14 +16,14 @@ CrossCombine::CrossCombine(View x0, View t, View x, View output) {
 }
 
 void CrossCombine::Forward(const SliceRun& slice) const {
-  ActiveElementwise().multiply_add(slice.rows(), outputs_[0].width, slice.value(inputs_[0].view),
+  slice.loops().multiply_add(slice.rows(), outputs_[0].width, slice.value(inputs_[0].view),
                                    slice.value(inputs_[1].view), slice.value(inputs_[2].view),
                                    slice.value(outputs_[0]));
 }
 
 void CrossCombine::Backward(const SliceRun& slice) const {
   const auto of = [&](int i) { return Target{slice.gradient(inputs_[i].view), inputs_[i].adds}; };
-  ActiveElementwise().cross_combine_gradient(
+  slice.loops().cross_combine_gradient(
       slice.rows(), outputs_[0].width, slice.value(inputs_[0].view), slice.value(inputs_[1].view),
       slice.gradient(outputs_[0]), of(0), of(1), of(2));
 }
@@ -48,7 +46,8 @@ CrossVectors::CrossVectors(View x, View output, View products, int weight, int b
   }
   inputs_ = {{x, false}};
   outputs_ = {output, products};
-  parameters_ = {{weight, 0}, {bias, 0}};
+  const int64_t size = products.width * x.width;
+  parameters_ = {{weight, 0, size}, {bias, 0, size}};
 }
 
 void CrossVectors::Attach(DenseProgram* program) {
@@ -89,26 +88,24 @@ void CrossVectors::Pack(const BatchRun& run, int64_t) const {
                                      {constants + layers(), width()});
 }
 
-// Returns x as products read it, in scratch of the thread where it is rounded.
+// Returns x as products read it, in temporary memory where it is rounded.
 Block CrossVectors::FactorOf(const SliceRun& slice) const {
   const Block x = slice.value(input());
   if (!rounds_) return x;
-  thread_local AlignedMemory memory;
   const int64_t ld = LeadingDimension(width());
-  const auto bytes = sizeof(float) * static_cast<size_t>(slice.rows() * ld);
-  const Block rounded{static_cast<float*>(memory.AtLeast(bytes)), ld};
-  ActiveElementwise().round_to_float(slice.rows(), width(), x, rounded);
+  const Block rounded{slice.Temporary(slice.rows() * ld), ld};
+  slice.loops().round_to_float(slice.rows(), width(), x, rounded);
   return rounded;
 }
 
 void CrossVectors::Forward(const SliceRun& slice) const {
-  ActiveElementwise().cross_rows(slice.rows(), Packed(slice.run()), slice.value(input()),
+  slice.loops().cross_rows(slice.rows(), Packed(slice.run()), slice.value(input()),
                                  FactorOf(slice), slice.value(outputs_[1]),
                                  slice.value(outputs_[0]));
 }
 
 void CrossVectors::Backward(const SliceRun& slice) const {
-  ActiveElementwise().cross_rows_gradient(
+  slice.loops().cross_rows_gradient(
       slice.rows(), Packed(slice.run()), slice.value(input()), FactorOf(slice),
       slice.value(outputs_[1]), slice.gradient(outputs_[0]),
       {slice.gradient(input()), inputs_[0].adds}, slice.partial_sums(sums_));

@@ -166,6 +166,8 @@ struct Elementwise {
   void (*cross_rows_gradient)(int64_t rows, const CrossRows& cross, Block x, Block factor,
                               Block products, Block gradient, Target of_x, float* sums);
 
+  // x = x / divisor, of `width` numbers.
+  void (*divide)(int64_t width, float divisor, float* x);
   // Batch normalization. sums[j] += (x - mean)^2 over rows.
   void (*squared_deviations)(int64_t rows, int64_t width, Block x, const float* mean, float* sums);
   // output = a((x - mean) scale + beta), times the row's mask where there are any. Not for gelu.

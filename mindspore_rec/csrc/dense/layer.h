@@ -53,6 +53,9 @@ class Layer {
   virtual int64_t PackTasks(const BatchRun&) const { return 0; }
   virtual void Pack(const BatchRun&, int64_t) const {}
 
+  // On a device, before the first slice of a forward pass: rounds the weights.
+  virtual void Prepare(const BatchRun&) const {}
+
   // Writes the outputs of a slice.
   virtual void Forward(const SliceRun& slice) const = 0;
   // Writes or adds the gradients of the inputs of a slice, from those of its outputs, which it may
@@ -67,6 +70,11 @@ class Layer {
   // `adds`, other layers have written them before.
   virtual int64_t GradientTasks(const BatchRun&) const { return 0; }
   virtual void Gradient(const BatchRun&, int64_t, bool) const {}
+  // On a device, after the last slice of a backward pass: writes or adds the gradients that are
+  // made of all rows, of `device_parts`, in the device's memory. What `Gradient` makes of partial
+  // sums is made on the host.
+  virtual void DeviceGradient(const BatchRun&, bool) const {}
+  virtual std::vector<ParameterPart> device_parts() const { return {}; }
 
  protected:
   std::vector<Input> inputs_;

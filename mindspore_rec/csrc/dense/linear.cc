@@ -64,9 +64,14 @@ void Linear::Attach(DenseProgram* program) {
   type_ = program->factor_type();
   program->UseAsFactor(input().value);
   program->UseGradientAsFactor(output().value);
-  const size_t bytes = PackedBound(input().width, output().width);
-  forward_pack_ = program->AddPacked(bytes);
-  backward_pack_ = program->AddPacked(bytes);
+  if (program->device() == nullptr) {
+    const size_t bytes = PackedBound(input().width, output().width);
+    forward_pack_ = program->AddPacked(bytes);
+    backward_pack_ = program->AddPacked(bytes);
+  } else if (precision_ != Precision::kFloat32) {
+    rounded_ = program->AddRounded(RoundedSize(precision_) *
+                                   static_cast<size_t>(weight_rows() * rounded_ld()));
+  }
   if (bias_.parameter >= 0) bias_sums_ = program->AddPartialSums(output().width);
 }
 
@@ -90,7 +95,27 @@ bool Linear::Packs(const BatchRun& run) const {
   return run.training || run.slices > 1 || precision_ != Precision::kFloat32;
 }
 
+Factor Linear::DeviceWeight(const BatchRun& run) const {
+  if (precision_ != Precision::kFloat32) return {run.rounded + rounded_, rounded_ld()};
+  return {run.parameters[weight_.parameter] + weight_.offset, weight_ld()};
+}
+
+void Linear::Prepare(const BatchRun& run) const {
+  if (precision_ == Precision::kFloat32) return;
+  const Block weight{const_cast<float*>(run.parameters[weight_.parameter]) + weight_.offset,
+                     weight_ld()};
+  void* rounded = run.rounded + rounded_;
+  if (precision_ == Precision::kBFloat16) {
+    run.loops->round_bfloat16(weight_rows(), weight_columns(), weight,
+                              static_cast<uint16_t*>(rounded), rounded_ld());
+  } else {
+    run.loops->round_to_float(weight_rows(), weight_columns(), weight,
+                              {static_cast<float*>(rounded), rounded_ld()});
+  }
+}
+
 int64_t Linear::PackTasks(const BatchRun& run) const {
+  if (run.device != nullptr) return 0;
   if (run.training) return 2;
   return Packs(run) ? 1 : 0;
 }
@@ -123,30 +148,35 @@ void Linear::Pack(const BatchRun& run, int64_t task) const {
 void Linear::Forward(const SliceRun& slice) const {
   if (!slice.only_rounded(input())) slice.RoundValue(input());
   const Factor x = slice.factor(input());
-  const Block y = slice.value(output());
-  ProductShape shape = Shape(Pass::kForward, slice.rows(), x.ld, y.ld);
-  shape.packed_b = Packs(slice.run());
-  const void* weight = shape.packed_b ? static_cast<const void*>(slice.run().packed + forward_pack_)
-                                      : slice.run().parameters[weight_.parameter] + weight_.offset;
-  OneDnn::Find(shape)->Run(x.data, weight, y.data);
+  Multiply(slice, Pass::kForward, x, slice.value(output()));
   Activate(slice);
   if (slice.only_rounded(output())) slice.RoundValue(output());
 }
 
+void Linear::Multiply(const SliceRun& slice, Pass pass, const Factor& from, const Block& to) const {
+  const BatchRun& run = slice.run();
+  ProductShape shape = Shape(pass, slice.rows(), from.ld, to.ld);
+  if (run.device != nullptr) {
+    const Factor weight = DeviceWeight(run);
+    shape.packed_b = false;
+    shape.ldb = weight.ld;
+    run.device->Multiply(shape, from.data, weight.data, to.data);
+    return;
+  }
+  shape.packed_b = Packs(run);
+  const int64_t pack = pass == Pass::kForward ? forward_pack_ : backward_pack_;
+  const void* weight = shape.packed_b ? static_cast<const void*>(run.packed + pack)
+                                      : run.parameters[weight_.parameter] + weight_.offset;
+  OneDnn::Find(shape)->Run(from.data, weight, to.data);
+}
+
 void Linear::Activate(const SliceRun& slice) const {
-  const Elementwise& elementwise = ActiveElementwise();
   const int64_t width = output().width;
   const Block y = slice.value(output());
   const float* bias =
       bias_.parameter < 0 ? nullptr : slice.run().parameters[bias_.parameter] + bias_.offset;
-  if (!masks_.any()) {
-    elementwise.activate(activation_, bias, slice.rows(), width, y);
-    return;
-  }
-  for (int64_t r = 0; r < slice.rows(); ++r) {
-    elementwise.activate(activation_, bias, 1, width, {y.row(r), y.ld});
-    elementwise.multiply(masks_.Row(slice, r, width), width, y.row(r));
-  }
+  slice.loops().activate(activation_, bias, slice.rows(), width, y);
+  if (masks_.any()) slice.loops().multiply_masks(slice.rows(), width, masks_.Rows(slice), y);
 }
 
 bool Linear::can_round_output() const {
@@ -155,12 +185,12 @@ bool Linear::can_round_output() const {
 }
 
 void Linear::ActivationGradient(const SliceRun& slice) const {
-  const Elementwise& elementwise = ActiveElementwise();
+  const Elementwise& loops = slice.loops();
   const int64_t width = output().width;
   const Block gradient = slice.gradient(output());
   float* sums = bias_.parameter < 0 ? nullptr : slice.partial_sums(bias_sums_);
   if (!slice.only_rounded(output())) {
-    elementwise.activation_gradient(activation_, slice.rows(), width, slice.value(output()),
+    loops.activation_gradient(activation_, slice.rows(), width, slice.value(output()),
                                     gradient, sums);
     slice.RoundGradient(output());
     return;
@@ -168,34 +198,30 @@ void Linear::ActivationGradient(const SliceRun& slice) const {
   const Factor y = slice.factor(output());
   if (precision_ == Precision::kRoundedFloat32) {
     auto* data = static_cast<float*>(const_cast<void*>(y.data));
-    elementwise.activation_gradient(activation_, slice.rows(), width, {data, y.ld}, gradient, sums);
+    loops.activation_gradient(activation_, slice.rows(), width, {data, y.ld}, gradient, sums);
     slice.RoundGradient(output());
     return;
   }
   const Factor rounded = slice.gradient_factor(output());
-  elementwise.activation_gradient_bfloat16(
+  loops.activation_gradient_bfloat16(
       activation_, slice.rows(), width, static_cast<const uint16_t*>(y.data), y.ld, gradient,
       static_cast<uint16_t*>(const_cast<void*>(rounded.data)), rounded.ld, sums);
 }
 
 void Linear::MaskGradient(const SliceRun& slice) const {
-  const int64_t width = output().width;
-  const Block gradient = slice.gradient(output());
-  for (int64_t r = 0; masks_.any() && r < slice.rows(); ++r) {
-    ActiveElementwise().multiply(masks_.Row(slice, r, width), width, gradient.row(r));
-  }
+  if (!masks_.any()) return;
+  slice.loops().multiply_masks(slice.rows(), output().width, masks_.Rows(slice),
+                               slice.gradient(output()));
 }
 
 void Linear::Backward(const SliceRun& slice) const {
   MaskGradient(slice);
   ActivationGradient(slice);
-  const Factor dy = slice.gradient_factor(output());
-  const Block dx = slice.gradient(input());
-  OneDnn::Find(Shape(Pass::kBackward, slice.rows(), dy.ld, dx.ld))
-      ->Run(dy.data, slice.run().packed + backward_pack_, dx.data);
+  Multiply(slice, Pass::kBackward, slice.gradient_factor(output()), slice.gradient(input()));
 }
 
 int64_t Linear::WeightTiles(const BatchRun& run) const {
+  if (run.device != nullptr) return 0;
   const TileShape shape = TileFor(type_, run.batch);
   return Tiles(weight_rows(), shape.rows) * Tiles(weight_columns(), shape.columns);
 }
@@ -265,6 +291,26 @@ void Linear::WeightGradient(const BatchRun& run, const Tile& tile, bool adds) co
     return;
   }
   CopyRows(from, tile.rows, tile.columns, target);
+}
+
+void Linear::DeviceGradient(const BatchRun& run, bool adds) const {
+  const SliceRun whole(run, 0, nullptr);
+  const Factor x = whole.factor(input());
+  const Factor dy = whole.gradient_factor(output());
+  const Factor& rows = weight_.input_major ? x : dy;
+  const Factor& columns = weight_.input_major ? dy : x;
+  ProductShape shape;
+  shape.m = weight_rows();
+  shape.n = weight_columns();
+  shape.k = run.slice_rows;
+  shape.lda = rows.ld;
+  shape.ldb = columns.ld;
+  shape.ldc = weight_ld();
+  shape.transposed_a = true;
+  shape.accumulates = adds;
+  shape.type = type_;
+  run.device->Multiply(shape, rows.data, columns.data,
+                       run.parameter_gradients[weight_.parameter] + weight_.offset);
 }
 
 }  // namespace msrec

@@ -32,12 +32,15 @@ class Linear : public Layer {
   bool reads_factors_only() const override { return true; }
   bool can_round_output() const override;
   void Attach(DenseProgram* program) override;
+  void Prepare(const BatchRun& run) const override;
   int64_t PackTasks(const BatchRun& run) const override;
   void Pack(const BatchRun& run, int64_t task) const override;
   void Forward(const SliceRun& slice) const override;
   void Backward(const SliceRun& slice) const override;
   int64_t GradientTasks(const BatchRun& run) const override;
   void Gradient(const BatchRun& run, int64_t task, bool adds) const override;
+  void DeviceGradient(const BatchRun& run, bool adds) const override;
+  std::vector<ParameterPart> device_parts() const override { return {parameters_[0]}; }
 
  private:
   enum class Pass { kForward, kBackward };
@@ -50,6 +53,10 @@ class Linear : public Layer {
   // The product of a slice: output [rows, out] = input [rows, in] W^T, or gradient of the input
   // [rows, in] = gradient of the output [rows, out] W.
   ProductShape Shape(Pass pass, int64_t rows, int64_t lda, int64_t ldc) const;
+  void Multiply(const SliceRun& slice, Pass pass, const Factor& from, const Block& to) const;
+  // The weight as products on a device read it.
+  Factor DeviceWeight(const BatchRun& run) const;
+  int64_t rounded_ld() const { return (weight_ld() + 7) / 8 * 8; }
   void Activate(const SliceRun& slice) const;
   // Multiplies the gradient of the output by the masks.
   void MaskGradient(const SliceRun& slice) const;
@@ -75,6 +82,7 @@ class Linear : public Layer {
   Precision precision_ = Precision::kFloat32;
   int64_t forward_pack_ = 0;
   int64_t backward_pack_ = 0;
+  int64_t rounded_ = 0;
   int64_t bias_sums_ = 0;
 };
 

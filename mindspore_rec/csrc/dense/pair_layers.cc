@@ -3,19 +3,7 @@
 
 #include <stdexcept>
 
-#include "dense/rows.h"
-#include "util/aligned.h"
-
 namespace msrec {
-namespace {
-
-// Memory of the calling thread, kept between calls.
-float* Scratch(int64_t floats) {
-  thread_local AlignedMemory memory;
-  return static_cast<float*>(memory.AtLeast(sizeof(float) * static_cast<size_t>(floats)));
-}
-
-}  // namespace
 
 // ---------------------------------------------------------------- dot products
 
@@ -45,19 +33,20 @@ View PairwiseDots::products() const {
 
 void PairwiseDots::Forward(const SliceRun& slice) const {
   const Block x = slice.value(inputs_[0].view);
-  ActiveElementwise().pair_dots(slice.rows(), vectors_, dim_, diagonal_, x,
-                                Scratch(PairScratch::Forward(vectors_, dim_)),
+  slice.loops().pair_dots(slice.rows(), vectors_, dim_, diagonal_, x,
+                          slice.Temporary(PairScratch::Forward(vectors_, dim_)),
                                 slice.value(products()));
-  if (keeps_first_) CopyRows(x, slice.rows(), dim_, slice.value(outputs_[0]));
+  if (keeps_first_) slice.loops().copy(slice.rows(), dim_, x, slice.value(outputs_[0]));
 }
 
 void PairwiseDots::Backward(const SliceRun& slice) const {
   const Block dx = slice.gradient(inputs_[0].view);
-  ActiveElementwise().pair_dots_gradient(
+  slice.loops().pair_dots_gradient(
       slice.rows(), vectors_, dim_, diagonal_, slice.value(inputs_[0].view),
-      slice.gradient(products()), Scratch(PairScratch::Backward(vectors_)), inputs_[0].adds, dx);
+      slice.gradient(products()), slice.Temporary(PairScratch::Backward(vectors_)),
+      inputs_[0].adds, dx);
   if (keeps_first_) {
-    ActiveElementwise().add(slice.rows(), dim_, slice.gradient(outputs_[0]), dx);
+    slice.loops().add(slice.rows(), dim_, slice.gradient(outputs_[0]), dx);
   }
 }
 
@@ -73,28 +62,26 @@ FactorizedPairs::FactorizedPairs(View input, View output, int64_t fields, bool s
 }
 
 void FactorizedPairs::Forward(const SliceRun& slice) const {
-  const Elementwise& elementwise = ActiveElementwise();
+  const Elementwise& loops = slice.loops();
   const Block x = slice.value(inputs_[0].view);
   const Block y = slice.value(outputs_[0]);
   if (!sums_) {
-    elementwise.pair_sums(slice.rows(), fields_, dim_, x, y);
+    loops.pair_sums(slice.rows(), fields_, dim_, x, y);
     return;
   }
-  const Block units{Scratch(slice.rows() * dim_), dim_};
-  elementwise.pair_sums(slice.rows(), fields_, dim_, x, units);
-  elementwise.row_sums(slice.rows(), dim_, units, y);
+  const Block units{slice.Temporary(slice.rows() * dim_), dim_};
+  loops.pair_sums(slice.rows(), fields_, dim_, x, units);
+  loops.row_sums(slice.rows(), dim_, units, y);
 }
 
 void FactorizedPairs::Backward(const SliceRun& slice) const {
   Block gradient = slice.gradient(outputs_[0]);
   if (sums_) {  // every unit has the gradient of their sum
-    const Block units{Scratch(slice.rows() * dim_), dim_};
-    for (int64_t r = 0; r < slice.rows(); ++r) {
-      for (int64_t d = 0; d < dim_; ++d) units.row(r)[d] = gradient.row(r)[0];
-    }
+    const Block units{slice.Temporary(slice.rows() * dim_), dim_};
+    slice.loops().spread(slice.rows(), dim_, gradient, units);
     gradient = units;
   }
-  ActiveElementwise().pair_sums_gradient(slice.rows(), fields_, dim_, slice.value(inputs_[0].view),
+  slice.loops().pair_sums_gradient(slice.rows(), fields_, dim_, slice.value(inputs_[0].view),
                                          gradient, inputs_[0].adds,
                                          slice.gradient(inputs_[0].view));
 }

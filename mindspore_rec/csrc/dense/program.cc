@@ -8,6 +8,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "dense/device_program.h"
 #include "dense/layer.h"
 #include "util/aligned.h"
 #include "util/bytes.h"
@@ -19,7 +20,8 @@ constexpr int64_t kMostWidth = int64_t{1} << 28;
 
 }  // namespace
 
-DenseProgram::DenseProgram(Precision precision) : precision_(precision), stages_(1) {}
+DenseProgram::DenseProgram(Precision precision)
+    : precision_(precision), device_(ActiveDenseDevice()), stages_(1) {}
 
 DenseProgram::~DenseProgram() = default;
 
@@ -114,6 +116,13 @@ int64_t DenseProgram::AddPacked(size_t bytes) {
   return offset;
 }
 
+int64_t DenseProgram::AddRounded(size_t bytes) {
+  constexpr int64_t kAlignment = 256;  // what products of a device read fastest
+  const int64_t offset = rounded_bytes_;
+  rounded_bytes_ += RoundUp(static_cast<int64_t>(bytes), kAlignment);
+  return offset;
+}
+
 void DenseProgram::Finish(int parameters, int extras) {
   if (inputs_.empty() || outputs_.empty()) {
     throw std::invalid_argument("a program needs at least one input and one output");
@@ -147,6 +156,7 @@ void DenseProgram::Finish(int parameters, int extras) {
   PlaceValues();
   PlanGradients();
   PlanRounds();
+  if (device_ != nullptr) on_device_ = std::make_unique<DeviceProgram>(*this);
 }
 
 // A value that products alone read need not be kept in float32.

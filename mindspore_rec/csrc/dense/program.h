@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "dense/batch_share.h"
+#include "dense/dense_device.h"
 #include "dense/elementwise.h"
 #include "dense/onednn.h"
 
@@ -34,6 +35,7 @@ namespace msrec {
 
 class Layer;
 class DenseProgram;
+class DeviceProgram;
 class SliceRun;
 
 // Arithmetic of products: float32; bfloat16; or, where the processor has no fast bfloat16, float32
@@ -66,6 +68,10 @@ struct ExtraInput {
 // The memory of one call, and its batch.
 struct BatchRun {
   const DenseProgram* program = nullptr;
+  // Where the program runs, and its loops; no device: on the host.
+  DenseDevice* device = nullptr;
+  const Elementwise* loops = nullptr;
+  DeviceMemory* temporary = nullptr;  // of a device
   bool training = false;  // whether what is saved is kept for a backward pass
   int64_t batch = 0;
   // Where other workers have rows of the batch, too: this one's share, and the number of its first
@@ -80,7 +86,8 @@ struct BatchRun {
   float* partial_sums = nullptr;  // [slices, partial_width], cleared
   int64_t partial_width = 0;
   std::vector<const float*> parameters;
-  std::vector<const void*> extras;  // inputs without a gradient: masks, counters
+  std::vector<const void*> extras;  // inputs without a gradient: masks, and on the host counters
+  char* rounded = nullptr;          // rounded weights, on a device
   std::vector<float*> parameter_gradients;
   // Inputs in bfloat16, and gradients of inputs that are rounded to it: by number of the input,
   // null or left out where it is float32.
@@ -106,6 +113,8 @@ class DenseProgram {
   // read.
 
   Precision precision() const { return precision_; }
+  // The device that the program runs on; null: the host.
+  DenseDevice* device() const { return device_.get(); }
   FactorType factor_type() const {
     return precision_ == Precision::kBFloat16 ? FactorType::kBFloat16 : FactorType::kFloat32;
   }
@@ -125,6 +134,7 @@ class DenseProgram {
   // For layers, while they are added.
   int64_t AddPartialSums(int64_t floats);  // returns their column
   int64_t AddPacked(size_t bytes);         // returns their offset
+  int64_t AddRounded(size_t bytes);        // returns their offset in a device's memory
   // Notes that products read a value, or its gradient.
   void UseAsFactor(int value) { values_[value].is_factor = true; }
   void UseGradientAsFactor(int value) { values_[value].gradient_is_factor = true; }
@@ -141,8 +151,9 @@ class DenseProgram {
   int64_t parameter_size(int i) const { return parameter_sizes_[i]; }
   // The further inputs that layers read, by their numbers.
   const std::map<int, ExtraInput>& extra_inputs() const { return extra_inputs_; }
-  int64_t saved_width() const { return saved_width_; }        // floats a row
-  int64_t gradient_width() const { return gradient_width_; }  // floats a row
+  // Floats a row. On a device the memory is the device's: the host's `saved` names it.
+  int64_t saved_width() const { return device_ != nullptr ? kNameWidth : saved_width_; }
+  int64_t gradient_width() const { return device_ != nullptr ? 0 : gradient_width_; }
   int64_t packed_bytes() const { return packed_bytes_; }
 
   // ---- runs
@@ -159,7 +170,10 @@ class DenseProgram {
                 const std::vector<float*>& input_gradients) const;
 
  private:
+  friend class DeviceProgram;
   friend class SliceRun;
+
+  static constexpr int64_t kNameWidth = 16;
 
   // kBrief: scratch that several values share, each for the time of one layer.
   enum class Area { kNone, kSaved, kGradients, kScratch, kBrief };
@@ -195,6 +209,7 @@ class DenseProgram {
   void PlanGradients();
   void PlanRounds();
   void Cut(BatchRun* run) const;
+  void Pack(const BatchRun& run) const;
   void ForwardSlice(const BatchRun& run, size_t stage, const SliceRun& slice,
                     const std::vector<const float*>& inputs,
                     const std::vector<float*>& outputs) const;
@@ -205,6 +220,8 @@ class DenseProgram {
   void* At(const BatchRun& run, int64_t slice, float* scratch, const Place& place) const;
 
   const Precision precision_;
+  const std::shared_ptr<DenseDevice> device_;
+  std::unique_ptr<DeviceProgram> on_device_;
   std::vector<Value> values_;
   std::vector<View> inputs_, outputs_;
   std::vector<std::vector<std::unique_ptr<Layer>>> stages_;
@@ -219,6 +236,7 @@ class DenseProgram {
   int64_t brief_width_ = 0;
   int64_t partial_width_ = 0;
   int64_t packed_bytes_ = 0;
+  int64_t rounded_bytes_ = 0;
 };
 
 // A slice of the batch, with its scratch.
@@ -228,6 +246,7 @@ class SliceRun {
       : run_(run), slice_(slice), scratch_(scratch) {}
 
   const BatchRun& run() const { return run_; }
+  const Elementwise& loops() const { return *run_.loops; }
   int64_t slice() const { return slice_; }
   int64_t rows() const { return run_.slice_rows; }
   int64_t first_row() const { return slice_ * run_.slice_rows; }
@@ -252,6 +271,8 @@ class SliceRun {
   void RoundGradient(const View& view) const;
   // Sums of this slice, floats of the layer that asked for them.
   float* partial_sums(int64_t column) const;
+  // Memory for one call of a layer, as long as it asks for no other.
+  float* Temporary(int64_t floats) const;
 
  private:
   using Place = DenseProgram::Place;

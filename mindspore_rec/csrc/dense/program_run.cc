@@ -5,12 +5,11 @@
 #include <cstring>
 #include <utility>
 
+#include "dense/device_program.h"
 #include "dense/layer.h"
 #include "dense/program.h"
-#include "dense/rows.h"
 #include "util/aligned.h"
 #include "util/bytes.h"
-#include "util/number_type.h"
 #include "util/thread_pool.h"
 
 namespace msrec {
@@ -52,6 +51,7 @@ void DenseProgram::Cut(BatchRun* run) const {
     run->slice_rows = run->batch;
   run->slices = (run->batch + run->slice_rows - 1) / run->slice_rows;
   run->partial_width = partial_width_;
+  run->loops = &ActiveElementwise();
 }
 
 namespace {
@@ -62,6 +62,13 @@ T* ElementOrNull(const std::vector<T*>& all, size_t i) {
   return i < all.size() ? all[i] : nullptr;
 }
 
+// Clears the rows that fill a slice.
+void ClearBehind(const SliceRun& slice, int64_t width, const Block& block) {
+  const int64_t real = slice.real_rows();
+  if (real == slice.rows()) return;
+  slice.loops().clear(slice.rows() - real, width, {block.row(real), block.ld});
+}
+
 // Scratch of the calling thread, kept between calls.
 float* ThreadScratch(int64_t floats) {
   thread_local AlignedMemory memory;
@@ -69,6 +76,20 @@ float* ThreadScratch(int64_t floats) {
 }
 
 }  // namespace
+
+void DenseProgram::Pack(const BatchRun& run) const {
+  std::vector<std::pair<const Layer*, int64_t>> packs;
+  for (const auto& stage : stages_) {
+    for (const auto& layer : stage) {
+      for (int64_t task = 0; task < layer->PackTasks(run); ++task) {
+        packs.push_back({layer.get(), task});
+      }
+    }
+  }
+  ThreadPool::Global().ParallelFor(static_cast<int64_t>(packs.size()), [&](int64_t i) {
+    packs[i].first->Pack(run, packs[i].second);
+  });
+}
 
 void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& inputs,
                            const std::vector<float*>& outputs) const {
@@ -79,17 +100,12 @@ void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& input
     }
     return;
   }
-  std::vector<std::pair<const Layer*, int64_t>> packs;
-  for (const auto& stage : stages_) {
-    for (const auto& layer : stage) {
-      for (int64_t task = 0; task < layer->PackTasks(*run); ++task) {
-        packs.push_back({layer.get(), task});
-      }
-    }
+  if (on_device_ != nullptr) {
+    on_device_->Forward(*run, inputs, outputs);
+    return;
   }
+  Pack(*run);
   ThreadPool& pool = ThreadPool::Global();
-  pool.ParallelFor(static_cast<int64_t>(packs.size()),
-                   [&](int64_t i) { packs[i].first->Pack(*run, packs[i].second); });
   // Values of one stage stay in the thread's cache; those of several must wait for all slices.
   AlignedMemory kept;
   if (!run->training && stages_.size() > 1) {
@@ -122,21 +138,19 @@ void DenseProgram::ForwardSlice(const BatchRun& run, size_t stage, const SliceRu
       const int64_t width = inputs_[i].width;
       const Block block = slice.value(inputs_[i]);
       if (const uint16_t* halves = ElementOrNull(run.bfloat16_inputs, i); halves != nullptr) {
-        for (int64_t r = 0; r < rows; ++r) {
-          Widen(NumberType::kBfloat16, halves + (first + r) * width, static_cast<size_t>(width),
-                block.row(r));
-        }
+        slice.loops().widen_bfloat16(rows, width, halves + first * width, width, block);
       } else {
-        CopyRows({const_cast<float*>(inputs[i]) + first * width, width}, rows, width, block);
+        const Block input{const_cast<float*>(inputs[i]) + first * width, width};
+        slice.loops().copy(rows, width, input, block);
       }
-      ZeroRows(block, rows, run.slice_rows, width);
+      ClearBehind(slice, width, block);
     }
   }
   for (const auto& layer : stages_[stage]) layer->Forward(slice);
   if (stage + 1 < stages_.size()) return;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const int64_t width = outputs_[i].width;
-    CopyRows(slice.value(outputs_[i]), rows, width, {outputs[i] + first * width, width});
+    slice.loops().copy(rows, width, slice.value(outputs_[i]), {outputs[i] + first * width, width});
   }
 }
 
@@ -144,6 +158,10 @@ void DenseProgram::Backward(BatchRun* run, const std::vector<const float*>& outp
                             const std::vector<float*>& input_gradients) const {
   run->training = true;
   Cut(run);
+  if (on_device_ != nullptr && run->batch > 0) {
+    on_device_->Backward(*run, output_gradients, input_gradients);
+    return;
+  }
   std::vector<float> partial_sums(static_cast<size_t>(run->slices * partial_width_), 0.0f);
   run->partial_sums = partial_sums.data();
   for (size_t stage = stages_.size(); stage-- > 0;) {
@@ -169,17 +187,17 @@ void DenseProgram::BackwardSlice(const BatchRun& run, size_t stage, const SliceR
       continue;
     }
     const View whole = Whole(static_cast<int>(v));
-    ZeroRows(slice.gradient(whole), 0, run.slice_rows, whole.width);
+    slice.loops().clear(run.slice_rows, whole.width, slice.gradient(whole));
   }
   for (size_t i = 0; is_last && i < outputs_.size(); ++i) {
     const View& view = outputs_[i];
     const Block block = slice.gradient(view);
     const Block given{const_cast<float*>(output_gradients[i]) + first * view.width, view.width};
     if (values_[view.value].zero_gradient) {
-      ActiveElementwise().add(rows, view.width, given, block);
+      slice.loops().add(rows, view.width, given, block);
     } else {
-      CopyRows(given, rows, view.width, block);
-      ZeroRows(block, rows, run.slice_rows, view.width);
+      slice.loops().copy(rows, view.width, given, block);
+      ClearBehind(slice, view.width, block);
     }
   }
   const auto& layers = stages_[stage];
@@ -188,9 +206,9 @@ void DenseProgram::BackwardSlice(const BatchRun& run, size_t stage, const SliceR
     const int64_t width = inputs_[i].width;
     const Block gradient = slice.gradient(inputs_[i]);
     if (uint16_t* halves = ElementOrNull(run.bfloat16_input_gradients, i); halves != nullptr) {
-      ActiveElementwise().round_bfloat16(rows, width, gradient, halves + first * width, width);
+      slice.loops().round_bfloat16(rows, width, gradient, halves + first * width, width);
     } else {
-      CopyRows(gradient, rows, width, {input_gradients[i] + first * width, width});
+      slice.loops().copy(rows, width, gradient, {input_gradients[i] + first * width, width});
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "dense/program.h"
+#include "util/aligned.h"
 
 namespace msrec {
 
@@ -74,14 +75,14 @@ const DenseProgram::Place& SliceRun::gradient_factor_place(const View& view) con
 
 namespace {
 
-void Round(Precision precision, int64_t rows, int64_t width, const Block& from, const Factor& to) {
-  const Elementwise& elementwise = ActiveElementwise();
+void Round(const Elementwise& loops, Precision precision, int64_t rows, int64_t width,
+           const Block& from, const Factor& to) {
   if (precision == Precision::kBFloat16) {
     auto* data = static_cast<uint16_t*>(const_cast<void*>(to.data));
-    elementwise.round_bfloat16(rows, width, from, data, to.ld);
+    loops.round_bfloat16(rows, width, from, data, to.ld);
   } else {
     auto* data = static_cast<float*>(const_cast<void*>(to.data));
-    elementwise.round_to_float(rows, width, from, {data, to.ld});
+    loops.round_to_float(rows, width, from, {data, to.ld});
   }
 }
 
@@ -91,12 +92,12 @@ bool SliceRun::only_rounded(const View& view) const { return value_of(view).only
 
 void SliceRun::RoundValue(const View& view) const {
   if (run_.program->precision_ == Precision::kFloat32) return;
-  Round(run_.program->precision_, rows(), view.width, value(view), factor(view));
+  Round(loops(), run_.program->precision_, rows(), view.width, value(view), factor(view));
 }
 
 void SliceRun::RoundGradient(const View& view) const {
   if (run_.program->precision_ == Precision::kFloat32) return;
-  Round(run_.program->precision_, rows(), view.width, gradient(view), gradient_factor(view));
+  Round(loops(), run_.program->precision_, rows(), view.width, gradient(view), gradient_factor(view));
 }
 
 int64_t SliceRun::value_ld(const View& view) const { return value_of(view).value.ld; }
@@ -107,6 +108,12 @@ int64_t SliceRun::factor_ld(const View& view) const { return factor_place(view).
 
 int64_t SliceRun::gradient_factor_ld(const View& view) const {
   return gradient_factor_place(view).ld;
+}
+
+float* SliceRun::Temporary(int64_t floats) const {
+  if (run_.temporary != nullptr) return run_.temporary->Floats(floats);
+  thread_local AlignedMemory memory;
+  return static_cast<float*>(memory.AtLeast(sizeof(float) * static_cast<size_t>(floats)));
 }
 
 float* SliceRun::partial_sums(int64_t column) const {

@@ -4,8 +4,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "dense/rows.h"
-
 namespace msrec {
 namespace {
 
@@ -25,15 +23,15 @@ Gelu::Gelu(View input, View output) {
 }
 
 void Gelu::Forward(const SliceRun& slice) const {
-  ActiveElementwise().gelu(slice.rows(), outputs_[0].width, slice.value(inputs_[0].view),
+  slice.loops().gelu(slice.rows(), outputs_[0].width, slice.value(inputs_[0].view),
                            slice.value(outputs_[0]));
 }
 
 void Gelu::Backward(const SliceRun& slice) const {
   const Block gradient = slice.gradient(outputs_[0]);
   const int64_t width = outputs_[0].width;
-  ActiveElementwise().gelu_gradient(slice.rows(), width, slice.value(inputs_[0].view), gradient);
-  ActiveElementwise().add(slice.rows(), width, gradient, slice.gradient(inputs_[0].view));
+  slice.loops().gelu_gradient(slice.rows(), width, slice.value(inputs_[0].view), gradient);
+  slice.loops().add(slice.rows(), width, gradient, slice.gradient(inputs_[0].view));
 }
 
 Dropout::Dropout(View input, View output, int masks, int used, int64_t mask_count)
@@ -47,23 +45,19 @@ Dropout::Dropout(View input, View output, int masks, int used, int64_t mask_coun
 void Dropout::Forward(const SliceRun& slice) const {
   const int64_t width = outputs_[0].width;
   const Block y = slice.value(outputs_[0]);
-  CopyRows(slice.value(inputs_[0].view), slice.rows(), width, y);
-  for (int64_t r = 0; r < slice.rows(); ++r) {
-    ActiveElementwise().multiply(masks_.Row(slice, r, width), width, y.row(r));
-  }
+  slice.loops().copy(slice.rows(), width, slice.value(inputs_[0].view), y);
+  slice.loops().multiply_masks(slice.rows(), width, masks_.Rows(slice), y);
 }
 
 void Dropout::Backward(const SliceRun& slice) const {
   const int64_t width = outputs_[0].width;
   const Block dy = slice.gradient(outputs_[0]);
   const Block dx = slice.gradient(inputs_[0].view);
-  for (int64_t r = 0; r < slice.rows(); ++r) {
-    ActiveElementwise().multiply(masks_.Row(slice, r, width), width, dy.row(r));
-  }
+  slice.loops().multiply_masks(slice.rows(), width, masks_.Rows(slice), dy);
   if (inputs_[0].adds) {
-    ActiveElementwise().add(slice.rows(), width, dy, dx);
+    slice.loops().add(slice.rows(), width, dy, dx);
   } else {
-    CopyRows(dy, slice.rows(), width, dx);
+    slice.loops().copy(slice.rows(), width, dy, dx);
   }
 }
 
@@ -80,9 +74,9 @@ void SumGroups::Forward(const SliceRun& slice) const {
   const int64_t width = outputs_[0].width;
   const Block x = slice.value(inputs_[0].view);
   const Block y = slice.value(outputs_[0]);
-  CopyRows(x, slice.rows(), width, y);
+  slice.loops().copy(slice.rows(), width, x, y);
   for (int64_t at = width; at < inputs_[0].view.width; at += width) {
-    ActiveElementwise().add(slice.rows(), width, x.columns(at), y);
+    slice.loops().add(slice.rows(), width, x.columns(at), y);
   }
 }
 
@@ -92,9 +86,9 @@ void SumGroups::Backward(const SliceRun& slice) const {
   const Block dx = slice.gradient(inputs_[0].view);
   for (int64_t at = 0; at < inputs_[0].view.width; at += width) {
     if (inputs_[0].adds) {
-      ActiveElementwise().add(slice.rows(), width, dy, dx.columns(at));
+      slice.loops().add(slice.rows(), width, dy, dx.columns(at));
     } else {
-      CopyRows(dy, slice.rows(), width, dx.columns(at));
+      slice.loops().copy(slice.rows(), width, dy, dx.columns(at));
     }
   }
 }

@@ -27,11 +27,6 @@ MaskRows RowMasks::Rows(const SliceRun& slice) const {
           count};
 }
 
-const float* RowMasks::Row(const SliceRun& slice, int64_t row, int64_t width) const {
-  const MaskRows rows = Rows(slice);
-  return rows.data + (rows.first + row) % rows.count * width;
-}
-
 void RequireDropsInPlace(Activation activation) {
   if (DropsInPlace(activation)) return;
   throw std::invalid_argument("the dropout of a tanh, sigmoid or gelu must be a layer of its own");

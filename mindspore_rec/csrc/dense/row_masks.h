@@ -22,8 +22,6 @@ struct RowMasks {
   std::vector<ExtraInput> Extras(int64_t width) const;
   // Returns the masks of a slice's rows, where there are any.
   MaskRows Rows(const SliceRun& slice) const;
-  // Returns the mask of a row of a slice.
-  const float* Row(const SliceRun& slice, int64_t row, int64_t width) const;
 };
 
 // Whether the sign of the output, even after a dropout or rounding, tells an activation's slope.

@@ -14,13 +14,13 @@ ScaleGroups::ScaleGroups(View input, View scales, View output) {
 }
 
 void ScaleGroups::Forward(const SliceRun& slice) const {
-  ActiveElementwise().scale_groups(slice.rows(), groups(), group(), slice.value(inputs_[1].view),
+  slice.loops().scale_groups(slice.rows(), groups(), group(), slice.value(inputs_[1].view),
                                    slice.value(inputs_[0].view), slice.value(outputs_[0]));
 }
 
 void ScaleGroups::Backward(const SliceRun& slice) const {
   const auto of = [&](int i) { return Target{slice.gradient(inputs_[i].view), inputs_[i].adds}; };
-  ActiveElementwise().scale_groups_gradient(
+  slice.loops().scale_groups_gradient(
       slice.rows(), groups(), group(), slice.value(inputs_[1].view), slice.value(inputs_[0].view),
       slice.gradient(outputs_[0]), of(1), of(0));
 }
@@ -45,14 +45,14 @@ Block ScaleVectors::Vectors(const BatchRun& run) const {
 }
 
 void ScaleVectors::Forward(const SliceRun& slice) const {
-  ActiveElementwise().scale_groups(slice.rows(), count(), dim(), slice.value(inputs_[0].view),
+  slice.loops().scale_groups(slice.rows(), count(), dim(), slice.value(inputs_[0].view),
                                    Vectors(slice.run()), slice.value(outputs_[0]));
 }
 
 void ScaleVectors::Backward(const SliceRun& slice) const {
   const Target of_numbers{slice.gradient(inputs_[0].view), inputs_[0].adds};
   const Target of_vectors{{slice.partial_sums(sums_), 0}, true};
-  ActiveElementwise().scale_groups_gradient(slice.rows(), count(), dim(),
+  slice.loops().scale_groups_gradient(slice.rows(), count(), dim(),
                                             slice.value(inputs_[0].view), Vectors(slice.run()),
                                             slice.gradient(outputs_[0]), of_numbers, of_vectors);
 }

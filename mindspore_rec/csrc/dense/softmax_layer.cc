@@ -3,8 +3,6 @@
 
 #include <stdexcept>
 
-#include "dense/rows.h"
-
 namespace msrec {
 
 Softmax::Softmax(View input, View output, int64_t group) : group_(group) {
@@ -18,20 +16,20 @@ Softmax::Softmax(View input, View output, int64_t group) : group_(group) {
 void Softmax::Forward(const SliceRun& slice) const {
   const Block y = slice.value(outputs_[0]);
   const int64_t width = outputs_[0].width;
-  CopyRows(slice.value(inputs_[0].view), slice.rows(), width, y);
-  ActiveElementwise().softmax(slice.rows(), width / group_, group_, y);
+  slice.loops().copy(slice.rows(), width, slice.value(inputs_[0].view), y);
+  slice.loops().softmax(slice.rows(), width / group_, group_, y);
 }
 
 void Softmax::Backward(const SliceRun& slice) const {
   const Block gradient = slice.gradient(outputs_[0]);
   const Block target = slice.gradient(inputs_[0].view);
   const int64_t width = outputs_[0].width;
-  ActiveElementwise().softmax_gradient(slice.rows(), width / group_, group_,
+  slice.loops().softmax_gradient(slice.rows(), width / group_, group_,
                                        slice.value(outputs_[0]), gradient);
   if (inputs_[0].adds) {
-    ActiveElementwise().add(slice.rows(), width, gradient, target);
+    slice.loops().add(slice.rows(), width, gradient, target);
   } else {
-    CopyRows(gradient, slice.rows(), width, target);
+    slice.loops().copy(slice.rows(), width, gradient, target);
   }
 }
 

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/cuda_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include "cuda/kernel_module.h"
+#include "util/thread_pool.h"
+
+namespace msrec {
+namespace cuda {
+namespace {
+
+constexpr unsigned kBlock = 256;  // threads, as the kernels' launch bounds say
+constexpr int kLeastCapability = 80;
+
+DevicePointer PointerOf(const void* memory) { return reinterpret_cast<DevicePointer>(memory); }
+
+// Copies in parallel: one core alone is slower than the bus.
+void CopyOnHost(const void* from, size_t bytes, void* to) {
+  constexpr size_t kShare = size_t{256} << 10;
+  if (bytes <= kShare) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  ThreadPool::Global().ParallelFor(static_cast<int64_t>((bytes + kShare - 1) / kShare),
+                                   [&](int64_t i) {
+                                     const size_t first = static_cast<size_t>(i) * kShare;
+                                     std::memcpy(static_cast<char*>(to) + first,
+                                                 static_cast<const char*>(from) + first,
+                                                 std::min(kShare, bytes - first));
+                                   });
+}
+
+std::string VersionText(int version) {  // 13010 is 13.1
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(int ordinal, const Libraries& libraries, const std::string& cache_directory)
+    : driver_(OpenDriver()), name_("cuda:" + std::to_string(ordinal)) {
+  Open(ordinal, libraries, cache_directory);
+}
+
+void CudaDevice::Open(int ordinal, const Libraries& libraries,
+                      const std::string& cache_directory) {
+  Check(driver_.cuInit(0), "cuInit");
+  int count = 0;
+  Check(driver_.cuDeviceGetCount(&count), "cuDeviceGetCount");
+  if (ordinal < 0 || ordinal >= count) {
+    throw std::runtime_error("there is no " + name_ + ": this machine has " +
+                             std::to_string(count) + " GPUs of NVIDIA");
+  }
+  Device device = 0;
+  Check(driver_.cuDeviceGet(&device, ordinal), "cuDeviceGet");
+  int major = 0, minor = 0;
+  Check(driver_.cuDeviceGetAttribute(&major, kComputeCapabilityMajor, device),
+        "cuDeviceGetAttribute");
+  Check(driver_.cuDeviceGetAttribute(&minor, kComputeCapabilityMinor, device),
+        "cuDeviceGetAttribute");
+  const int capability = 10 * major + minor;
+  char model[256] = {};
+  Check(driver_.cuDeviceGetName(model, sizeof(model) - 1, device), "cuDeviceGetName");
+  if (capability < kLeastCapability) {
+    throw std::runtime_error(std::string(model) + " has compute capability " +
+                             std::to_string(major) + "." + std::to_string(minor) +
+                             ", and programs need 8.0");
+  }
+  Check(driver_.cuDevicePrimaryCtxRetain(&context_, device), "cuDevicePrimaryCtxRetain");
+  Check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+  Check(driver_.cuStreamCreate(&stream_, kNonBlocking), "cuStreamCreate");
+  const Nvrtc& nvrtc = OpenNvrtc(libraries.nvrtc.c_str());
+  const std::string code = CompileKernels(nvrtc, capability, cache_directory);
+  Check(driver_.cuModuleLoadData(&module_, code.data()), "cuModuleLoadData");
+  for (Piece& piece : pieces_) {
+    Check(driver_.cuMemAllocHost_v2(&piece.data, kPieceBytes), "cuMemAllocHost");
+    Check(driver_.cuEventCreate(&piece.done, kDisableTiming), "cuEventCreate");
+  }
+  scratch_ = std::make_unique<DeviceMemory>(this);
+  products_ = std::make_unique<Products>(OpenCublasLt(libraries.cublaslt.c_str()),
+                                         Allocate(Products::kWorkspace));
+  int driver = 0, nvrtc_major = 0, nvrtc_minor = 0;
+  Check(driver_.cuDriverGetVersion(&driver), "cuDriverGetVersion");
+  CheckLibrary(nvrtc.nvrtcVersion(&nvrtc_major, &nvrtc_minor), "nvrtcVersion");
+  description_ = std::string(model) + ", driver of CUDA " + VersionText(driver) + ", cuBLASLt " +
+                 products_->version() + ", NVRTC " + std::to_string(nvrtc_major) + "." +
+                 std::to_string(nvrtc_minor);
+}
+
+void CudaDevice::Begin() {
+  Check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+  SetCurrentKernelDevice(this);
+}
+
+void CudaDevice::Wait() { Check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize"); }
+
+void* CudaDevice::Allocate(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  Check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+  DevicePointer memory = 0;
+  Check(driver_.cuMemAlloc_v2(&memory, bytes), "cuMemAlloc");
+  return reinterpret_cast<void*>(memory);
+}
+
+// Called by destructors, at the process's end too, if the driver may be gone: errors have no
+// consequence.
+void CudaDevice::Free(void* memory) {
+  if (memory == nullptr) return;
+  driver_.cuCtxSetCurrent(context_);
+  driver_.cuStreamSynchronize(stream_);
+  driver_.cuMemFree_v2(PointerOf(memory));
+}
+
+void CudaDevice::Clear(void* memory, size_t bytes) {
+  if (bytes == 0) return;
+  Check(driver_.cuMemsetD8Async(PointerOf(memory), 0, bytes, stream_), "cuMemsetD8Async");
+}
+
+CudaDevice::Piece* CudaDevice::NextPiece() {
+  Piece* piece = &pieces_[next_piece_];
+  next_piece_ = (next_piece_ + 1) % kPieces;
+  return piece;
+}
+
+void CudaDevice::WaitFor(Piece* piece) {
+  Check(driver_.cuEventSynchronize(piece->done), "cuEventSynchronize");
+}
+
+void CudaDevice::Upload(const void* from, size_t bytes, void* to) {
+  for (size_t first = 0; first < bytes; first += kPieceBytes) {
+    const size_t part = std::min(kPieceBytes, bytes - first);
+    Piece* piece = NextPiece();
+    WaitFor(piece);
+    CopyOnHost(static_cast<const char*>(from) + first, part, piece->data);
+    Check(driver_.cuMemcpyHtoDAsync_v2(PointerOf(to) + first, piece->data, part, stream_),
+          "cuMemcpyHtoDAsync");
+    Check(driver_.cuEventRecord(piece->done, stream_), "cuEventRecord");
+  }
+}
+
+// The bus fills one piece while the host empties another.
+void CudaDevice::Download(const void* from, size_t bytes, void* to) {
+  struct Part {
+    Piece* piece;
+    size_t first, bytes;
+  };
+  Part before{nullptr, 0, 0};
+  const auto take = [&](const Part& part) {
+    WaitFor(part.piece);
+    CopyOnHost(part.piece->data, part.bytes, static_cast<char*>(to) + part.first);
+  };
+  for (size_t first = 0; first < bytes; first += kPieceBytes) {
+    const Part part{NextPiece(), first, std::min(kPieceBytes, bytes - first)};
+    WaitFor(part.piece);
+    Check(driver_.cuMemcpyDtoHAsync_v2(part.piece->data, PointerOf(from) + first, part.bytes,
+                                       stream_),
+          "cuMemcpyDtoHAsync");
+    Check(driver_.cuEventRecord(part.piece->done, stream_), "cuEventRecord");
+    if (before.piece != nullptr) take(before);
+    before = part;
+  }
+  if (before.piece != nullptr) take(before);
+}
+
+void* CudaDevice::Scratch(size_t bytes) { return scratch_->AtLeast(bytes); }
+
+void CudaDevice::Multiply(const ProductShape& shape, const void* a, const void* b, float* c) {
+  products_->Multiply(shape, a, b, c, stream_);
+}
+
+void CudaDevice::Start(const char* kernel, int64_t threads, const void* arguments) {
+  if (threads > std::numeric_limits<uint32_t>::max()) {
+    throw std::invalid_argument(std::string("kernel ") + kernel + " cannot take " +
+                                std::to_string(threads) + " threads: the batch is too large");
+  }
+  Function& function = functions_[kernel];
+  if (function == nullptr) {
+    Check(driver_.cuModuleGetFunction(&function, module_, kernel), kernel);
+  }
+  void* parameters[] = {const_cast<void*>(arguments), &threads};
+  const auto blocks = static_cast<unsigned>((threads + kBlock - 1) / kBlock);
+  Check(driver_.cuLaunchKernel(function, blocks, 1, 1, kBlock, 1, 1, 0, stream_, parameters,
+                               nullptr),
+        kernel);
+}
+
+}  // namespace cuda
+}  // namespace msrec

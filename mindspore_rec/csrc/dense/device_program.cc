@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dense/device_program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "dense/layer.h"
+#include "util/bytes.h"
+
+namespace msrec {
+namespace {
+
+std::mutex active_mutex;
+std::shared_ptr<DenseDevice>& Active() {
+  // Never destroyed: programs may run while the process ends.
+  static auto* active = new std::shared_ptr<DenseDevice>;
+  return *active;
+}
+
+constexpr int64_t kAlignedFloats = 64;
+
+size_t FloatBytes(int64_t floats) { return sizeof(float) * static_cast<size_t>(floats); }
+
+template <typename T>
+T* ElementOr(const std::vector<T*>& all, size_t i, T* other) {
+  return i < all.size() ? all[i] : other;
+}
+
+// Matrices that go to a device or come from it, as float32 or bfloat16.
+size_t MatrixBytes(bool halves, int64_t rows, int64_t width) {
+  return (halves ? 2 : 4) * static_cast<size_t>(rows * width);
+}
+
+}  // namespace
+
+std::shared_ptr<DenseDevice> ActiveDenseDevice() {
+  std::lock_guard<std::mutex> lock(active_mutex);
+  return Active();
+}
+
+void SetDenseDevice(std::shared_ptr<DenseDevice> device) {
+  std::lock_guard<std::mutex> lock(active_mutex);
+  Active() = std::move(device);
+}
+
+DeviceProgram::DeviceProgram(const DenseProgram& program)
+    : program_(program),
+      device_(program.device()),
+      predicted_(device_),
+      scratch_(device_),
+      temporary_(device_),
+      partials_(device_),
+      gradients_(device_),
+      parameter_gradients_(device_),
+      inputs_(device_),
+      outputs_(device_) {}
+
+// Returns memory for a forward pass: that of one whose backward pass is done, or, if as many as may
+// wait do so, of the oldest.
+DeviceProgram::Kept* DeviceProgram::Keep() {
+  auto at = std::find_if(kept_.rbegin(), kept_.rend(), [](const auto& k) { return !k->waits; });
+  if (at == kept_.rend() && kept_.size() < kMostKept) {
+    kept_.push_back(std::make_unique<Kept>(device_));
+    at = kept_.rbegin();
+  }
+  if (at == kept_.rend()) at = kept_.rbegin();
+  std::unique_ptr<Kept> taken = std::move(*at);
+  kept_.erase(std::next(at).base());
+  taken->name = ++last_name_;
+  taken->waits = true;
+  kept_.insert(kept_.begin(), std::move(taken));
+  return kept_.front().get();
+}
+
+DeviceProgram::Kept* DeviceProgram::Find(const BatchRun& host) {
+  int64_t name = 0;
+  std::memcpy(&name, host.saved, sizeof(name));
+  const auto at = std::find_if(kept_.begin(), kept_.end(),
+                               [&](const auto& kept) { return kept->name == name; });
+  if (at == kept_.end()) {
+    throw std::runtime_error(
+        "the values of a forward pass are no longer on " + device_->name() + ": of each cell at most " +
+        std::to_string(kMostKept) + " forward passes can wait for their backward pass");
+  }
+  return at->get();
+}
+
+BatchRun DeviceProgram::RunOn(const BatchRun& host, Kept* kept) {
+  BatchRun run = host;
+  run.device = device_;
+  run.loops = &device_->loops();
+  run.temporary = &temporary_;
+  run.slice_rows = run.batch;
+  run.slices = 1;
+  run.saved = nullptr;
+  run.packed = static_cast<char*>(kept->packed.AtLeast(static_cast<size_t>(program_.packed_bytes_)));
+  run.rounded =
+      static_cast<char*>(kept->rounded.AtLeast(static_cast<size_t>(program_.rounded_bytes_)));
+  run.partial_sums = partials_.Floats(program_.partial_width_);
+  run.parameters = kept->parameter_at;
+  run.extras = kept->extra_at;
+  return run;
+}
+
+void DeviceProgram::UploadParameters(const BatchRun& host, Kept* kept) {
+  int64_t floats = 0;
+  for (const int64_t size : program_.parameter_sizes_) floats += RoundUp(size, kAlignedFloats);
+  float* at = kept->parameters.Floats(floats);
+  kept->parameter_at.clear();
+  for (size_t i = 0; i < host.parameters.size(); ++i) {
+    const int64_t size = program_.parameter_sizes_[i];
+    device_->Upload(host.parameters[i], FloatBytes(size), at);
+    kept->parameter_at.push_back(at);
+    at += RoundUp(size, kAlignedFloats);
+  }
+}
+
+// Masks; counters are read on the host.
+void DeviceProgram::UploadExtras(const BatchRun& host, Kept* kept) {
+  const auto is_mask = [](const ExtraInput& extra) {
+    return std::strcmp(extra.type, "float32") == 0;
+  };
+  int64_t floats = 0;
+  for (const auto& [number, extra] : program_.extra_inputs_) {
+    if (is_mask(extra)) floats += RoundUp(extra.size, kAlignedFloats);
+  }
+  float* at = kept->extras.Floats(floats);
+  kept->extra_at = host.extras;
+  for (const auto& [number, extra] : program_.extra_inputs_) {
+    if (!is_mask(extra)) continue;
+    device_->Upload(host.extras[number], FloatBytes(extra.size), at);
+    kept->extra_at[number] = at;
+    at += RoundUp(extra.size, kAlignedFloats);
+  }
+}
+
+std::vector<float*> DeviceProgram::Stage(const std::vector<int64_t>& widths, int64_t rows,
+                                         DeviceMemory* memory) {
+  int64_t floats = 0;
+  for (const int64_t width : widths) floats += RoundUp(rows * width, kAlignedFloats);
+  float* at = memory->Floats(floats);
+  std::vector<float*> staged;
+  for (const int64_t width : widths) {
+    staged.push_back(at);
+    at += RoundUp(rows * width, kAlignedFloats);
+  }
+  return staged;
+}
+
+// The partial sums on the host, for what layers make of them there.
+void DeviceProgram::DownloadPartials(const BatchRun& run, BatchRun* host) {
+  partial_sums_.resize(static_cast<size_t>(program_.partial_width_));
+  host->partial_sums = partial_sums_.data();
+  if (!partial_sums_.empty()) {
+    device_->Download(run.partial_sums, FloatBytes(program_.partial_width_), partial_sums_.data());
+  }
+}
+
+void DeviceProgram::Forward(const BatchRun& given, const std::vector<const float*>& inputs,
+                            const std::vector<float*>& outputs) {
+  std::lock_guard<std::mutex> lock(device_->mutex());
+  device_->Begin();
+  Kept* kept = given.training ? Keep() : &predicted_;
+  UploadParameters(given, kept);
+  UploadExtras(given, kept);
+  BatchRun run = RunOn(given, kept);
+  BatchRun host = given;  // with the host's memory, cut as on the device
+  host.device = device_;
+  host.slice_rows = run.slice_rows;
+  host.slices = run.slices;
+  const auto upload_packed = [&] {
+    if (program_.packed_bytes_ == 0) return;
+    device_->Upload(host.packed, static_cast<size_t>(program_.packed_bytes_), run.packed);
+  };
+  program_.Pack(host);
+  upload_packed();
+  for (const auto& stage : program_.stages_) {
+    for (const auto& layer : stage) layer->Prepare(run);
+  }
+  const int64_t saved = program_.saved_width_ * run.batch;
+  if (run.training) run.saved = kept->saved.Floats(saved);
+  const int64_t scratch = program_.brief_width_ * run.batch + (run.training ? 0 : saved);
+  const SliceRun slice(run, 0, scratch_.Floats(scratch));
+
+  std::vector<int64_t> widths, output_widths;
+  for (const View& view : program_.inputs_) widths.push_back(view.width);
+  for (const View& view : program_.outputs_) output_widths.push_back(view.width);
+  const std::vector<float*> staged = Stage(widths, run.batch, &inputs_);
+  const std::vector<float*> results = Stage(output_widths, run.batch, &outputs_);
+  for (size_t i = 0; i < widths.size(); ++i) {
+    const uint16_t* halves = ElementOr<const uint16_t>(given.bfloat16_inputs, i, nullptr);
+    const void* from = halves != nullptr ? static_cast<const void*>(halves) : inputs[i];
+    device_->Upload(from, MatrixBytes(halves != nullptr, run.batch, widths[i]), staged[i]);
+    if (halves != nullptr) run.bfloat16_inputs[i] = reinterpret_cast<uint16_t*>(staged[i]);
+  }
+  for (size_t stage = 0; stage < program_.stages_.size(); ++stage) {
+    if (program_.stages_.size() > 1) {
+      device_->Clear(run.partial_sums, FloatBytes(program_.partial_width_));
+    }
+    program_.ForwardSlice(run, stage, slice, {staged.begin(), staged.end()}, results);
+    if (stage + 1 == program_.stages_.size() || program_.stages_[stage].empty()) continue;
+    DownloadPartials(run, &host);
+    program_.stages_[stage].back()->BetweenForward(host);
+    upload_packed();
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    device_->Download(results[i], MatrixBytes(false, run.batch, output_widths[i]), outputs[i]);
+  }
+  if (given.training) std::memcpy(given.saved, &kept->name, sizeof(kept->name));
+}
+
+void DeviceProgram::Backward(const BatchRun& given,
+                             const std::vector<const float*>& output_gradients,
+                             const std::vector<float*>& input_gradients) {
+  std::lock_guard<std::mutex> lock(device_->mutex());
+  device_->Begin();
+  Kept* kept = Find(given);
+  BatchRun run = RunOn(given, kept);
+  run.saved = static_cast<float*>(kept->saved.data());
+  run.gradients = gradients_.Floats(program_.gradient_width_ * run.batch);
+  BatchRun host = given;
+  host.device = device_;
+  host.slice_rows = run.slice_rows;
+  host.slices = run.slices;
+  const SliceRun slice(run, 0, scratch_.Floats(program_.scratch_width_ * run.batch));
+
+  std::vector<int64_t> widths, output_widths;
+  for (const View& view : program_.inputs_) widths.push_back(view.width);
+  for (const View& view : program_.outputs_) output_widths.push_back(view.width);
+  const std::vector<float*> results = Stage(widths, run.batch, &inputs_);
+  const std::vector<float*> staged = Stage(output_widths, run.batch, &outputs_);
+  for (size_t i = 0; i < staged.size(); ++i) {
+    device_->Upload(output_gradients[i], MatrixBytes(false, run.batch, output_widths[i]), staged[i]);
+  }
+  const auto halves = [&](size_t i) {
+    return ElementOr<uint16_t>(given.bfloat16_input_gradients, i, nullptr);
+  };
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (halves(i) == nullptr) continue;
+    run.bfloat16_input_gradients[i] = reinterpret_cast<uint16_t*>(results[i]);
+  }
+  device_->Clear(run.partial_sums, FloatBytes(program_.partial_width_));
+  for (size_t stage = program_.stages_.size(); stage-- > 0;) {
+    program_.BackwardSlice(run, stage, slice, {staged.begin(), staged.end()}, results);
+    if (stage == 0 || program_.stages_[stage - 1].empty()) continue;
+    DownloadPartials(run, &host);
+    program_.stages_[stage - 1].back()->BetweenBackward(host);
+    device_->Upload(partial_sums_.data(), FloatBytes(program_.partial_width_), run.partial_sums);
+  }
+  ParameterGradients(std::move(run), &host);
+  for (size_t i = 0; i < results.size(); ++i) {
+    void* to = halves(i) != nullptr ? static_cast<void*>(halves(i)) : input_gradients[i];
+    device_->Download(results[i], MatrixBytes(halves(i) != nullptr, given.batch, widths[i]), to);
+  }
+  kept->waits = false;
+}
+
+void DeviceProgram::ParameterGradients(BatchRun run, BatchRun* host) {
+  const std::vector<float*> on_device =
+      Stage(program_.parameter_sizes_, 1, &parameter_gradients_);
+  run.parameter_gradients = on_device;
+  std::vector<ParameterPart> parts;  // that the device has the gradients of
+  for (size_t round = 0; round < program_.gradient_rounds_.size(); ++round) {
+    for (const Layer* layer : program_.gradient_rounds_[round]) {
+      layer->DeviceGradient(run, round > 0);
+      const std::vector<ParameterPart> made = layer->device_parts();
+      if (round == 0) parts.insert(parts.end(), made.begin(), made.end());
+    }
+  }
+  DownloadPartials(run, host);
+  program_.ParameterGradients(*host);
+  for (const ParameterPart& part : parts) {
+    device_->Download(on_device[part.parameter] + part.offset, FloatBytes(part.size),
+                      host->parameter_gradients[part.parameter] + part.offset);
+  }
+}
+
+}  // namespace msrec
