@@ -15,7 +15,9 @@ MSREC_INLINE Place PlaceOf(int64_t i, int64_t width) {
   return {row, i - row * width};
 }
 MSREC_INLINE float* RowAt(const Rows& rows, int64_t row) { return rows.data + row * rows.ld; }
-MSREC_INLINE float* At(const Rows& rows, const Place& at) { return RowAt(rows, at.row) + at.column; }
+MSREC_INLINE float* At(const Rows& rows, const Place& at) {
+  return RowAt(rows, at.row) + at.column;
+}
 MSREC_INLINE uint16_t* At(const HalfRows& rows, const Place& at) {
   return rows.data + at.row * rows.ld + at.column;
 }
