@@ -2,6 +2,8 @@
 //
 // Arguments of the kernels, for those who start them and for the kernels: read by the host's
 // compiler and by NVRTC, which has no headers of its own.
+//
+// A kernel of rows has one thread a number of [rows, width] unless its comment says otherwise.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -28,7 +30,20 @@ struct HalfRows {
   int64_t ld;
 };
 
-// One thread a number: x = a(x + bias) of [rows, width].
+// As `MaskRows`, but `first` is below `count`.
+struct Masks {
+  const float* data;
+  int64_t first, count;
+};
+
+// Rows in chunks of `rows_each`, the last of what is left. One thread a column of a chunk.
+struct Chunks {
+  int64_t rows, width, rows_each;
+};
+
+// ---------------------------------------------------------------- rows
+
+// x = a(x + bias).
 struct ActivateArguments {
   int32_t activation;
   const float* bias;  // may be null
@@ -36,14 +51,61 @@ struct ActivateArguments {
   Rows x;
 };
 
-struct CopyArguments {
+struct ClearArguments {
+  int64_t width;
+  Rows x;
+};
+
+// `to` is a function of `from`, and of itself.
+struct MapArguments {
   int64_t width;
   Rows from, to;
 };
 
-// One thread a column of a chunk of rows: partial[chunk][column] = sum of x over the chunk's rows.
+// Rows of float32, and the same in bfloat16.
+struct HalfArguments {
+  int64_t width;
+  Rows x;
+  HalfRows half;
+};
+
+struct MultiplyAddArguments {
+  int64_t width;
+  Rows a, b, c, output;
+};
+
+struct AddProductArguments {
+  int64_t width;
+  Rows a, b, output;
+};
+
+struct MultiplyMasksArguments {
+  int64_t width;
+  Masks masks;
+  Rows x;
+};
+
+// ---------------------------------------------------------------- sums of columns
+
+// `partial` [chunks, width] is null where no sums are wanted.
+struct ActivationGradientArguments {
+  int32_t activation;
+  Chunks chunks;
+  Rows output, gradient;
+  float* partial;
+};
+
+struct HalfActivationGradientArguments {
+  int32_t activation;
+  Chunks chunks;
+  HalfRows output;
+  Rows gradient;
+  HalfRows result;
+  float* partial;
+};
+
 struct ChunkSumArguments {
-  int64_t rows, width, chunk_rows;
+  Chunks chunks;
   Rows x;
   float* partial;
 };
@@ -53,6 +115,159 @@ struct JoinChunksArguments {
   int64_t width, chunks;
   const float* partial;
   float* sums;
+};
+
+// ---------------------------------------------------------------- batch normalization
+
+struct ChunkSquaresArguments {
+  Chunks chunks;
+  Rows x;
+  const float* mean;
+  float* partial;
+};
+
+struct NormalizeArguments {
+  int32_t activation;
+  int64_t width;
+  Rows x;
+  const float *mean, *scale, *beta;
+  Masks masks;
+  Rows output;
+};
+
+struct NormalizedGradientArguments {
+  int32_t activation;
+  Chunks chunks;
+  Rows x;
+  const float* mean;
+  Masks masks;
+  Rows output, gradient, result;
+  float *sums, *products;  // of the chunks
+};
+
+struct NormalizeGradientArguments {
+  int64_t width;
+  Rows x;
+  const float *mean, *scale, *shift, *slope;
+  Rows gradient;
+};
+
+// ---------------------------------------------------------------- groups of columns
+
+// One thread a group of a row.
+struct SoftmaxArguments {
+  int64_t groups, group;
+  Rows x, gradient;
+};
+
+// target = or += x, each group times its column of `scales`.
+struct ScaleGroupsArguments {
+  int64_t width, group;
+  bool adds;
+  Rows scales, x, target;
+};
+
+// One thread a group of a row: target = or += sum of a b over the group.
+struct GroupDotsArguments {
+  int64_t groups, group;
+  bool adds;
+  Rows a, b, target;
+};
+
+// partial = sums over rows of what ScaleGroups writes.
+struct ScaledSumsArguments {
+  Chunks chunks;
+  int64_t group;
+  Rows scales, x;
+  float* partial;
+};
+
+// ---------------------------------------------------------------- cross networks
+
+// A null `of_x` is that of x0.
+struct CrossCombineArguments {
+  int64_t width;
+  Rows x0, t, gradient;
+  Rows of_x0, of_t, of_x;
+  bool adds_x0, adds_t, adds_x;
+};
+
+// One thread a row: its last alpha.
+struct CrossAlphasArguments {
+  int64_t layers;
+  Rows products;
+  const float* constants;
+  float* alphas;
+};
+
+// output = alpha of the row x + bias.
+struct CrossOutputArguments {
+  int64_t width;
+  Rows x;
+  const float *alphas, *bias;
+  Rows output;
+};
+
+// One thread each of a row's kDotParts parts of the dot product of a and b.
+struct RowDotsArguments {
+  int64_t width;
+  Rows a, b;
+  float* parts;  // [rows, kDotParts]
+};
+constexpr int64_t kDotParts = 8;
+
+// One thread a row. `dots` is what RowDots wrote of its gradient and x.
+struct CrossAlphasGradientArguments {
+  int64_t layers;
+  bool rounds;
+  Rows products;
+  const float *constants, *dots;
+  float* alphas;                      // [rows]
+  float *of_products, *of_constants;  // [rows, layers]
+};
+
+struct CrossInputGradientArguments {
+  int64_t width, layers;
+  const float *weight, *alphas, *of_products;
+  Rows gradient, of_x;
+  bool adds;
+};
+
+// ---------------------------------------------------------------- pairs and mixtures
+
+// `output` is of the layer's output, in a gradient's kernel its gradient.
+struct PairArguments {
+  int64_t vectors, dim, pairs;
+  bool diagonal, adds;
+  Rows x, output, gradient;
+};
+
+struct MixArguments {
+  int64_t tasks, experts, width;
+  bool adds;
+  Rows units, gates, output, gradient;
+};
+
+// ---------------------------------------------------------------- loss and optimizers
+
+// Each thread adds up the losses of every `threads`-th logit.
+struct LogisticArguments {
+  int64_t n, threads;
+  float scale;
+  const float *logits, *labels;
+  float* gradient;
+  double* sums;  // [threads]
+};
+
+// One thread a number of a dense parameter. What the rules need of `StepConstants`.
+struct StepArguments {
+  bool decays, nesterov, centered;
+  float learning_rate, weight_decay, grad_scale;
+  float momentum, beta1, beta2, epsilon, decay, l1, lr_power;
+  float adam_rate, adam_epsilon, adam_shrink, adam_coupled, ftrl_l2x2;
+  float* w;
+  float* states[3];
+  const float* gradient;
 };
 
 }  // namespace kernels

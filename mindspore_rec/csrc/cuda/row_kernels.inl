@@ -1,40 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kernels that treat each number for itself, and sums of columns.
-//
-// What is added up over rows is added in chunks of rows whose size follows from the number of rows,
-// and chunks in their order: the same bits in each run.
+// Kernels that treat each number for itself.
 namespace msrec {
 namespace kernels {
 namespace {
-
-// Row and column of thread i of [rows, width]. Thread numbers have 32 bits, in which a GPU divides
-// several times faster than in 64.
-struct Place {
-  int64_t row, column;
-};
-MSREC_INLINE Place PlaceOf(int64_t i, int64_t width) {
-  const uint32_t row = static_cast<uint32_t>(i) / static_cast<uint32_t>(width);
-  return {row, i - row * width};
-}
-MSREC_INLINE float* At(const Rows& rows, const Place& at) {
-  return rows.data + at.row * rows.ld + at.column;
-}
-
-MSREC_INLINE float ActivationOf(int32_t activation, float x) {
-  switch (activation) {
-    case 1:
-      return Relu::Value(x);
-    case 2:
-      return LeakyRelu::Value(x);
-    case 4:
-      return TanhOf::Value(x);
-    case 5:
-      return SigmoidOf::Value(x);
-    default:
-      return x;
-  }
-}
 
 MSREC_KERNEL(Activate, ActivateArguments) {
   const Place at = PlaceOf(i, a.width);
@@ -42,24 +11,62 @@ MSREC_KERNEL(Activate, ActivateArguments) {
   *x = ActivationOf(a.activation, a.bias == nullptr ? *x : *x + a.bias[at.column]);
 }
 
-MSREC_KERNEL(Copy, CopyArguments) {
+MSREC_KERNEL(Copy, MapArguments) {
   const Place at = PlaceOf(i, a.width);
   *At(a.to, at) = *At(a.from, at);
 }
 
-MSREC_KERNEL(ChunkSum, ChunkSumArguments) {
-  const Place at = PlaceOf(i, a.width);  // chunk and column
-  const int64_t first = at.row * a.chunk_rows;
-  const int64_t end = first + a.chunk_rows < a.rows ? first + a.chunk_rows : a.rows;
-  float sum = 0.0f;
-  for (int64_t r = first; r < end; ++r) sum += a.x.data[r * a.x.ld + at.column];
-  a.partial[at.row * a.width + at.column] = sum;
+MSREC_KERNEL(Clear, ClearArguments) { *At(a.x, PlaceOf(i, a.width)) = 0.0f; }
+
+MSREC_KERNEL(WidenBfloat16, HalfArguments) {
+  const Place at = PlaceOf(i, a.width);
+  *At(a.x, at) = Widened(*At(a.half, at));
 }
 
-MSREC_KERNEL(JoinChunks, JoinChunksArguments) {
-  float sum = 0.0f;
-  for (int64_t chunk = 0; chunk < a.chunks; ++chunk) sum += a.partial[chunk * a.width + i];
-  a.sums[i] += sum;
+MSREC_KERNEL(Spread, MapArguments) {
+  const Place at = PlaceOf(i, a.width);
+  *At(a.to, at) = *RowAt(a.from, at.row);
+}
+
+MSREC_KERNEL(GeluOf, MapArguments) {
+  const Place at = PlaceOf(i, a.width);
+  *At(a.to, at) = Gelu(*At(a.from, at));
+}
+
+MSREC_KERNEL(GeluGradient, MapArguments) {
+  const Place at = PlaceOf(i, a.width);
+  *At(a.to, at) *= GeluSlope(*At(a.from, at));
+}
+
+MSREC_KERNEL(RoundBfloat16, HalfArguments) {
+  const Place at = PlaceOf(i, a.width);
+  *At(a.half, at) = static_cast<uint16_t>(Rounded(*At(a.x, at)));
+}
+
+MSREC_KERNEL(RoundToFloat, MapArguments) {
+  const Place at = PlaceOf(i, a.width);
+  *At(a.to, at) = AsFloat(Rounded(*At(a.from, at)) << 16);
+}
+
+MSREC_KERNEL(MultiplyAdd, MultiplyAddArguments) {
+  const Place at = PlaceOf(i, a.width);
+  *At(a.output, at) = *At(a.a, at) * *At(a.b, at) + *At(a.c, at);
+}
+
+MSREC_KERNEL(AddProduct, AddProductArguments) {
+  const Place at = PlaceOf(i, a.width);
+  *At(a.output, at) += *At(a.a, at) * *At(a.b, at);
+}
+
+MSREC_KERNEL(MultiplyMasks, MultiplyMasksArguments) {
+  const Place at = PlaceOf(i, a.width);
+  float* x = At(a.x, at);
+  *x = Masked(a.masks, at, a.width, *x);
+}
+
+MSREC_KERNEL(Add, MapArguments) {
+  const Place at = PlaceOf(i, a.width);
+  *At(a.to, at) += *At(a.from, at);
 }
 
 }  // namespace
