@@ -115,8 +115,7 @@ void OpenCuda(int ordinal, const std::map<std::string, std::string>& libraries,
   std::shared_ptr<DenseDevice>& device = (*opened)[ordinal];
   if (device == nullptr) {
     device = std::make_shared<cuda::CudaDevice>(
-        ordinal, cuda::Libraries{libraries.at("nvrtc"), libraries.at("cublasLt")},
-        cache_directory);
+        ordinal, cuda::Libraries{libraries.at("nvrtc"), libraries.at("cublasLt")}, cache_directory);
   }
   SetDenseDevice(device);
 }

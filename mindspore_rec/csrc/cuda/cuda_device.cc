@@ -25,13 +25,12 @@ void CopyOnHost(const void* from, size_t bytes, void* to) {
     std::memcpy(to, from, bytes);
     return;
   }
-  ThreadPool::Global().ParallelFor(static_cast<int64_t>((bytes + kShare - 1) / kShare),
-                                   [&](int64_t i) {
-                                     const size_t first = static_cast<size_t>(i) * kShare;
-                                     std::memcpy(static_cast<char*>(to) + first,
-                                                 static_cast<const char*>(from) + first,
-                                                 std::min(kShare, bytes - first));
-                                   });
+  ThreadPool::Global().ParallelFor(
+      static_cast<int64_t>((bytes + kShare - 1) / kShare), [&](int64_t i) {
+        const size_t first = static_cast<size_t>(i) * kShare;
+        std::memcpy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first,
+                    std::min(kShare, bytes - first));
+      });
 }
 
 std::string VersionText(int version) {  // 13010 is 13.1
@@ -45,8 +44,7 @@ CudaDevice::CudaDevice(int ordinal, const Libraries& libraries, const std::strin
   Open(ordinal, libraries, cache_directory);
 }
 
-void CudaDevice::Open(int ordinal, const Libraries& libraries,
-                      const std::string& cache_directory) {
+void CudaDevice::Open(int ordinal, const Libraries& libraries, const std::string& cache_directory) {
   Check(driver_.cuInit(0), "cuInit");
   int count = 0;
   Check(driver_.cuDeviceGetCount(&count), "cuDeviceGetCount");
@@ -92,7 +90,7 @@ void CudaDevice::Open(int ordinal, const Libraries& libraries,
 
 void CudaDevice::Begin() {
   Check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
-  SetCurrentKernelDevice(this);
+  KernelDevice::Begin();
 }
 
 void CudaDevice::Wait() { Check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize"); }
@@ -182,9 +180,9 @@ void CudaDevice::Start(const char* kernel, int64_t threads, const void* argument
   }
   void* parameters[] = {const_cast<void*>(arguments), &threads};
   const auto blocks = static_cast<unsigned>((threads + kBlock - 1) / kBlock);
-  Check(driver_.cuLaunchKernel(function, blocks, 1, 1, kBlock, 1, 1, 0, stream_, parameters,
-                               nullptr),
-        kernel);
+  Check(
+      driver_.cuLaunchKernel(function, blocks, 1, 1, kBlock, 1, 1, 0, stream_, parameters, nullptr),
+      kernel);
 }
 
 }  // namespace cuda

@@ -15,7 +15,7 @@ namespace msrec {
 namespace cuda {
 
 struct Libraries {
-  std::string nvrtc;     // paths
+  std::string nvrtc;  // paths
   std::string cublaslt;
 };
 

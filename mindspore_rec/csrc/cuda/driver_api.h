@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of the CUDA driver, NVRTC and cuBLASLt that we call, with the types and numbers that
-// their ABIs fix: the libraries are opened at run time, and no header of theirs is needed to build.
+// The functions of the CUDA driver, NVRTC and cuBLASLt that we call, with the types and numbers
+// that their ABIs fix: the libraries are opened at run time, and no header of theirs is needed to
+// build.
 #pragma once
 
 #include <cstddef>
@@ -23,48 +24,48 @@ using DevicePointer = unsigned long long;
 
 constexpr Result kOutOfMemory = 2;
 constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;  // attributes
-constexpr unsigned kNonBlocking = 1;    // of a stream
-constexpr unsigned kDisableTiming = 2;  // of an event
+constexpr unsigned kNonBlocking = 1;                                       // of a stream
+constexpr unsigned kDisableTiming = 2;                                     // of an event
 
-#define MSREC_CUDA_FUNCTIONS(X)                                                                   \
-  X(cuInit, (unsigned))                                                                           \
-  X(cuDriverGetVersion, (int*))                                                                   \
-  X(cuGetErrorString, (Result, const char**))                                                     \
-  X(cuDeviceGetCount, (int*))                                                                     \
-  X(cuDeviceGet, (Device*, int))                                                                  \
-  X(cuDeviceGetName, (char*, int, Device))                                                        \
-  X(cuDeviceGetAttribute, (int*, int, Device))                                                    \
-  X(cuDevicePrimaryCtxRetain, (Context*, Device))                                                 \
-  X(cuCtxSetCurrent, (Context))                                                                   \
-  X(cuStreamCreate, (Stream*, unsigned))                                                          \
-  X(cuStreamSynchronize, (Stream))                                                                \
-  X(cuEventCreate, (Event*, unsigned))                                                            \
-  X(cuEventRecord, (Event, Stream))                                                               \
-  X(cuEventSynchronize, (Event))                                                                  \
-  X(cuMemAlloc_v2, (DevicePointer*, size_t))                                                      \
-  X(cuMemFree_v2, (DevicePointer))                                                                \
-  X(cuMemAllocHost_v2, (void**, size_t))                                                          \
-  X(cuMemcpyHtoDAsync_v2, (DevicePointer, const void*, size_t, Stream))                           \
-  X(cuMemcpyDtoHAsync_v2, (void*, DevicePointer, size_t, Stream))                                 \
-  X(cuMemsetD8Async, (DevicePointer, unsigned char, size_t, Stream))                              \
-  X(cuModuleLoadData, (Module*, const void*))                                                     \
-  X(cuModuleGetFunction, (Function*, Module, const char*))                                        \
-  X(cuLaunchKernel, (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,        \
+#define MSREC_CUDA_FUNCTIONS(X)                                                            \
+  X(cuInit, (unsigned))                                                                    \
+  X(cuDriverGetVersion, (int*))                                                            \
+  X(cuGetErrorString, (Result, const char**))                                              \
+  X(cuDeviceGetCount, (int*))                                                              \
+  X(cuDeviceGet, (Device*, int))                                                           \
+  X(cuDeviceGetName, (char*, int, Device))                                                 \
+  X(cuDeviceGetAttribute, (int*, int, Device))                                             \
+  X(cuDevicePrimaryCtxRetain, (Context*, Device))                                          \
+  X(cuCtxSetCurrent, (Context))                                                            \
+  X(cuStreamCreate, (Stream*, unsigned))                                                   \
+  X(cuStreamSynchronize, (Stream))                                                         \
+  X(cuEventCreate, (Event*, unsigned))                                                     \
+  X(cuEventRecord, (Event, Stream))                                                        \
+  X(cuEventSynchronize, (Event))                                                           \
+  X(cuMemAlloc_v2, (DevicePointer*, size_t))                                               \
+  X(cuMemFree_v2, (DevicePointer))                                                         \
+  X(cuMemAllocHost_v2, (void**, size_t))                                                   \
+  X(cuMemcpyHtoDAsync_v2, (DevicePointer, const void*, size_t, Stream))                    \
+  X(cuMemcpyDtoHAsync_v2, (void*, DevicePointer, size_t, Stream))                          \
+  X(cuMemsetD8Async, (DevicePointer, unsigned char, size_t, Stream))                       \
+  X(cuModuleLoadData, (Module*, const void*))                                              \
+  X(cuModuleGetFunction, (Function*, Module, const char*))                                 \
+  X(cuLaunchKernel, (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
                      unsigned, Stream, void**, void**))
 
 // ---------------------------------------------------------------- NVRTC
 
 using NvrtcProgram = struct NvrtcProgramTag*;
 
-#define MSREC_NVRTC_FUNCTIONS(X)                                                                  \
-  X(nvrtcVersion, (int*, int*))                                                                   \
-  X(nvrtcCreateProgram, (NvrtcProgram*, const char*, const char*, int, const char* const*,        \
-                         const char* const*))                                                     \
-  X(nvrtcCompileProgram, (NvrtcProgram, int, const char* const*))                                 \
-  X(nvrtcDestroyProgram, (NvrtcProgram*))                                                         \
-  X(nvrtcGetProgramLogSize, (NvrtcProgram, size_t*))                                              \
-  X(nvrtcGetProgramLog, (NvrtcProgram, char*))                                                    \
-  X(nvrtcGetCUBINSize, (NvrtcProgram, size_t*))                                                   \
+#define MSREC_NVRTC_FUNCTIONS(X)                                                            \
+  X(nvrtcVersion, (int*, int*))                                                             \
+  X(nvrtcCreateProgram,                                                                     \
+    (NvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*)) \
+  X(nvrtcCompileProgram, (NvrtcProgram, int, const char* const*))                           \
+  X(nvrtcDestroyProgram, (NvrtcProgram*))                                                   \
+  X(nvrtcGetProgramLogSize, (NvrtcProgram, size_t*))                                        \
+  X(nvrtcGetProgramLog, (NvrtcProgram, char*))                                              \
+  X(nvrtcGetCUBINSize, (NvrtcProgram, size_t*))                                             \
   X(nvrtcGetCUBIN, (NvrtcProgram, char*))
 
 // ---------------------------------------------------------------- cuBLASLt
@@ -91,21 +92,21 @@ constexpr int kTransposeA = 3, kTransposeB = 4;  // attributes of a product
 constexpr int kMostWorkspace = 1, kAlignmentA = 5, kAlignmentB = 6, kAlignmentC = 7,
               kAlignmentD = 8;  // attributes of a preference
 
-#define MSREC_CUBLASLT_FUNCTIONS(X)                                                               \
-  X(cublasLtCreate, (LtHandle*))                                                                  \
-  X(cublasLtMatmulDescCreate, (LtDesc*, int, int))                                                \
-  X(cublasLtMatmulDescDestroy, (LtDesc))                                                          \
-  X(cublasLtMatmulDescSetAttribute, (LtDesc, int, const void*, size_t))                           \
-  X(cublasLtMatrixLayoutCreate, (LtLayout*, int, uint64_t, uint64_t, int64_t))                    \
-  X(cublasLtMatrixLayoutDestroy, (LtLayout))                                                      \
-  X(cublasLtMatmulPreferenceCreate, (LtPreference*))                                              \
-  X(cublasLtMatmulPreferenceDestroy, (LtPreference))                                              \
-  X(cublasLtMatmulPreferenceSetAttribute, (LtPreference, int, const void*, size_t))               \
-  X(cublasLtMatmulAlgoGetHeuristic, (LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout,    \
-                                     LtPreference, int, LtHeuristic*, int*))                      \
-  X(cublasLtMatmul, (LtHandle, LtDesc, const void*, const void*, LtLayout, const void*, LtLayout, \
-                     const void*, const void*, LtLayout, void*, LtLayout, const LtAlgorithm*,     \
-                     void*, size_t, Stream))
+#define MSREC_CUBLASLT_FUNCTIONS(X)                                                            \
+  X(cublasLtCreate, (LtHandle*))                                                               \
+  X(cublasLtMatmulDescCreate, (LtDesc*, int, int))                                             \
+  X(cublasLtMatmulDescDestroy, (LtDesc))                                                       \
+  X(cublasLtMatmulDescSetAttribute, (LtDesc, int, const void*, size_t))                        \
+  X(cublasLtMatrixLayoutCreate, (LtLayout*, int, uint64_t, uint64_t, int64_t))                 \
+  X(cublasLtMatrixLayoutDestroy, (LtLayout))                                                   \
+  X(cublasLtMatmulPreferenceCreate, (LtPreference*))                                           \
+  X(cublasLtMatmulPreferenceDestroy, (LtPreference))                                           \
+  X(cublasLtMatmulPreferenceSetAttribute, (LtPreference, int, const void*, size_t))            \
+  X(cublasLtMatmulAlgoGetHeuristic, (LtHandle, LtDesc, LtLayout, LtLayout, LtLayout, LtLayout, \
+                                     LtPreference, int, LtHeuristic*, int*))                   \
+  X(cublasLtMatmul,                                                                            \
+    (LtHandle, LtDesc, const void*, const void*, LtLayout, const void*, LtLayout, const void*, \
+     const void*, LtLayout, void*, LtLayout, const LtAlgorithm*, void*, size_t, Stream))
 
 #define MSREC_CUDA_MEMBER(name, arguments) Result(*name) arguments = nullptr;
 

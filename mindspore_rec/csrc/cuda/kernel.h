@@ -10,13 +10,13 @@
 
 #ifdef __CUDACC_RTC__
 
-#define MSREC_KERNEL(Name, Arguments)                                                    \
-  __device__ void Name##Thread(int64_t i, const Arguments& a);                           \
-  extern "C" __global__ void __launch_bounds__(256)                                      \
-      Name(const __grid_constant__ Arguments a, int64_t threads) {                       \
-    const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;       \
-    if (i < threads) Name##Thread(i, a);                                                 \
-  }                                                                                      \
+#define MSREC_KERNEL(Name, Arguments)                                              \
+  __device__ void Name##Thread(int64_t i, const Arguments& a);                     \
+  extern "C" __global__ void __launch_bounds__(256)                                \
+      Name(const __grid_constant__ Arguments a, int64_t threads) {                 \
+    const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; \
+    if (i < threads) Name##Thread(i, a);                                           \
+  }                                                                                \
   __device__ void Name##Thread(int64_t i, const Arguments& a)
 
 #else
@@ -38,14 +38,14 @@ inline std::map<std::string, KernelFunction>& Kernels() {
 }  // namespace kernels
 }  // namespace msrec
 
-#define MSREC_KERNEL(Name, Arguments)                                                        \
-  void Name##Thread(int64_t i, const Arguments& a);                                          \
-  const bool Name##Known = Kernels()                                                         \
-                               .emplace(#Name,                                               \
-                                        [](int64_t i, const void* a) {                       \
+#define MSREC_KERNEL(Name, Arguments)                                                         \
+  void Name##Thread(int64_t i, const Arguments& a);                                           \
+  const bool Name##Known = Kernels()                                                          \
+                               .emplace(#Name,                                                \
+                                        [](int64_t i, const void* a) {                        \
                                           Name##Thread(i, *static_cast<const Arguments*>(a)); \
-                                        })                                                   \
-                               .second;                                                      \
+                                        })                                                    \
+                               .second;                                                       \
   void Name##Thread(int64_t i, const Arguments& a)
 
 #endif

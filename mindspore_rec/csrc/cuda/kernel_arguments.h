@@ -51,6 +51,12 @@ struct ActivateArguments {
   Rows x;
 };
 
+// One thread a number: x = x / divisor.
+struct DivideArguments {
+  float divisor;
+  float* x;
+};
+
 struct ClearArguments {
   int64_t width;
   Rows x;

@@ -13,8 +13,8 @@ namespace msrec {
 
 class KernelDevice : public DenseDevice {
  public:
-  // Starts `threads` threads of a kernel, numbered from 0, with the same arguments each; nothing for
-  // 0 threads. At most 2^32 - 1.
+  // Starts `threads` threads of a kernel, numbered from 0, with the same arguments each; nothing
+  // for 0 threads. At most 2^32 - 1.
   template <typename Arguments>
   void Launch(const char* kernel, int64_t threads, const Arguments& arguments) {
     if (threads > 0) Start(kernel, threads, &arguments);
@@ -24,13 +24,14 @@ class KernelDevice : public DenseDevice {
   virtual void* Scratch(size_t bytes) = 0;
 
   const Elementwise& loops() const final;
+  void Begin() override;
 
  protected:
   virtual void Start(const char* kernel, int64_t threads, const void* arguments) = 0;
 };
 
 // The device whose loops this thread calls. `Elementwise` is a table of plain functions, so they
-// find their device here; set by `KernelDevice` while a program runs.
+// find their device here; set by `Begin`.
 KernelDevice& CurrentKernelDevice();
 void SetCurrentKernelDevice(KernelDevice* device);
 

@@ -87,11 +87,11 @@ std::string Compile(const Nvrtc& nvrtc, int compute_capability) {
     sources.push_back(source.c_str());
   }
   NvrtcProgram program = nullptr;
-  CheckLibrary(nvrtc.nvrtcCreateProgram(&program, kRoot, "mindspore_rec.cu",
-                                        static_cast<int>(names.size()), sources.data(), names.data()),
-               "nvrtcCreateProgram");
-  const std::string architecture =
-      "--gpu-architecture=sm_" + std::to_string(compute_capability);
+  CheckLibrary(
+      nvrtc.nvrtcCreateProgram(&program, kRoot, "mindspore_rec.cu", static_cast<int>(names.size()),
+                               sources.data(), names.data()),
+      "nvrtcCreateProgram");
+  const std::string architecture = "--gpu-architecture=sm_" + std::to_string(compute_capability);
   const char* const options[] = {architecture.c_str(), "--std=c++17"};
   const Result result = nvrtc.nvrtcCompileProgram(program, 2, options);
   std::string code;

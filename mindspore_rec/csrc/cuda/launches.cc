@@ -30,6 +30,8 @@ KernelDevice& CurrentKernelDevice() {
 
 void SetCurrentKernelDevice(KernelDevice* device) { kernel_loops::current_device = device; }
 
+void KernelDevice::Begin() { SetCurrentKernelDevice(this); }
+
 const Elementwise& KernelDevice::loops() const {
   static const Elementwise loops = kernel_loops::MakeLoops();
   return loops;

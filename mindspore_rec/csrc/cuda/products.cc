@@ -79,9 +79,9 @@ std::shared_ptr<const Products::Plan> Products::MakePlan(const Key& key) const {
                "cublasLtMatmulDescCreate");
   const auto transpose = [&](int attribute, bool transposed) {
     const int32_t value = transposed ? 1 : 0;
-    CheckLibrary(library_.cublasLtMatmulDescSetAttribute(plan->product, attribute, &value,
-                                                         sizeof(value)),
-                 "cublasLtMatmulDescSetAttribute");
+    CheckLibrary(
+        library_.cublasLtMatmulDescSetAttribute(plan->product, attribute, &value, sizeof(value)),
+        "cublasLtMatmulDescSetAttribute");
   };
   transpose(kTransposeA, s.transposed_b);
   transpose(kTransposeB, s.transposed_a);
@@ -92,9 +92,9 @@ std::shared_ptr<const Products::Plan> Products::MakePlan(const Key& key) const {
   const std::unique_ptr<LtPreferenceTag, Result (*)(LtPreference)> owned(
       preference, library_.cublasLtMatmulPreferenceDestroy);
   const auto prefer = [&](int attribute, auto value) {
-    CheckLibrary(library_.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value,
-                                                               sizeof(value)),
-                 "cublasLtMatmulPreferenceSetAttribute");
+    CheckLibrary(
+        library_.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+        "cublasLtMatmulPreferenceSetAttribute");
   };
   prefer(kMostWorkspace, static_cast<uint64_t>(kWorkspace));
   prefer(kAlignmentA, key.alignments[1]);
@@ -103,14 +103,13 @@ std::shared_ptr<const Products::Plan> Products::MakePlan(const Key& key) const {
   prefer(kAlignmentD, key.alignments[2]);
   LtHeuristic found[kMostAlgorithms];
   int count = 0;
-  CheckLibrary(library_.cublasLtMatmulAlgoGetHeuristic(handle_, plan->product, plan->b, plan->a,
-                                                       plan->c, plan->c, preference,
-                                                       kMostAlgorithms, found, &count),
-               "cublasLtMatmulAlgoGetHeuristic");
+  CheckLibrary(
+      library_.cublasLtMatmulAlgoGetHeuristic(handle_, plan->product, plan->b, plan->a, plan->c,
+                                              plan->c, preference, kMostAlgorithms, found, &count),
+      "cublasLtMatmulAlgoGetHeuristic");
   const LtHeuristic* end = found + count;
-  const LtHeuristic* best =
-      std::find_if(static_cast<const LtHeuristic*>(found), end,
-                   [](const LtHeuristic& h) { return h.state == kSuccess; });
+  const LtHeuristic* best = std::find_if(static_cast<const LtHeuristic*>(found), end,
+                                         [](const LtHeuristic& h) { return h.state == kSuccess; });
   if (best == end) {
     throw std::runtime_error("cuBLASLt has no product of " + std::to_string(s.m) + " x " +
                              std::to_string(s.k) + " x " + std::to_string(s.n));
@@ -131,10 +130,10 @@ void Products::Multiply(const ProductShape& shape, const void* a, const void* b,
   const Plan& plan = *at->second;
   const float alpha = 1.0f;
   const float beta = shape.accumulates ? 1.0f : 0.0f;
-  CheckLibrary(library_.cublasLtMatmul(handle_, plan.product, &alpha, b, plan.b, a, plan.a, &beta,
-                                       c, plan.c, c, plan.c, &plan.algorithm, workspace_,
-                                       plan.workspace, stream),
-               "cublasLtMatmul");
+  CheckLibrary(
+      library_.cublasLtMatmul(handle_, plan.product, &alpha, b, plan.b, a, plan.a, &beta, c, plan.c,
+                              c, plan.c, &plan.algorithm, workspace_, plan.workspace, stream),
+      "cublasLtMatmul");
 }
 
 }  // namespace cuda

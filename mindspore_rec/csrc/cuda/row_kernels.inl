@@ -18,6 +18,8 @@ MSREC_KERNEL(Copy, MapArguments) {
 
 MSREC_KERNEL(Clear, ClearArguments) { *At(a.x, PlaceOf(i, a.width)) = 0.0f; }
 
+MSREC_KERNEL(Divide, DivideArguments) { a.x[i] /= a.divisor; }
+
 MSREC_KERNEL(WidenBfloat16, HalfArguments) {
   const Place at = PlaceOf(i, a.width);
   *At(a.x, at) = Widened(*At(a.half, at));

@@ -22,6 +22,10 @@ void CopyRows(int64_t rows, int64_t width, Block from, Block to) {
   LaunchMap("Copy", rows, width, from, to);
 }
 
+void DivideNumbers(int64_t width, float divisor, float* x) {
+  Launch("Divide", width, kernels::DivideArguments{divisor, x});
+}
+
 void ClearRows(int64_t rows, int64_t width, Block x) {
   Launch("Clear", rows * width, kernels::ClearArguments{width, RowsOf(x)});
 }
@@ -97,6 +101,7 @@ void NormalizeGradientRows(int64_t rows, int64_t width, Block x, const float* me
 void SetRowLoops(Elementwise* loops) {
   loops->copy = CopyRows;
   loops->clear = ClearRows;
+  loops->divide = DivideNumbers;
   loops->widen_bfloat16 = WidenRows;
   loops->spread = SpreadColumn;
   loops->activate = ActivateRows;

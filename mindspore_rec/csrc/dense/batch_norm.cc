@@ -202,8 +202,8 @@ void BatchStatistics::Backward(const SliceRun& slice) const {
   const Vectors vectors = VectorsOf(run, *memory_, w);
   const float* found = SliceRun(run, 0, nullptr).partial_sums(memory_->sums) + 2 * w;
   const Block gradient = slice.gradient(norm_.input);
-  slice.loops().normalize_gradient(slice.real_rows(), w, slice.value(norm_.input),
-                                         vectors.mean, vectors.scale, found, found + w, gradient);
+  slice.loops().normalize_gradient(slice.real_rows(), w, slice.value(norm_.input), vectors.mean,
+                                   vectors.scale, found, found + w, gradient);
   // The rows that fill the slice were normalized, too, but are of no batch.
   const int64_t real = slice.real_rows();
   if (real < slice.rows()) {
@@ -248,8 +248,8 @@ void Normalization::Forward(const SliceRun& slice) const {
   const Vectors vectors = VectorsOf(slice.run(), *memory_, width());
   const float* beta = slice.run().parameters[norm_.beta];
   slice.loops().normalize(norm_.activation, slice.rows(), width(), slice.value(norm_.input),
-                                {vectors.mean, vectors.scale, beta}, norm_.masks.Rows(slice),
-                                slice.value(norm_.output));
+                          {vectors.mean, vectors.scale, beta}, norm_.masks.Rows(slice),
+                          slice.value(norm_.output));
 }
 
 void Normalization::Backward(const SliceRun& slice) const {
@@ -262,10 +262,9 @@ void Normalization::Backward(const SliceRun& slice) const {
     throw std::logic_error("others read what is normalized by its batch");
   }
   // `BatchStatistics` turns it into the gradient of the input where the batch normalizes.
-  loops.normalized_gradient(norm_.activation, slice.real_rows(), width(),
-                                  slice.value(norm_.input), vectors.mean, norm_.masks.Rows(slice),
-                                  slice.value(norm_.output), g, sums, sums + width(),
-                                  is_moving_ ? g : dx);
+  loops.normalized_gradient(norm_.activation, slice.real_rows(), width(), slice.value(norm_.input),
+                            vectors.mean, norm_.masks.Rows(slice), slice.value(norm_.output), g,
+                            sums, sums + width(), is_moving_ ? g : dx);
   if (is_moving_) {
     loops.add_product(slice.real_rows(), width(), g, {vectors.scale, 0}, dx);
   }

@@ -17,15 +17,15 @@ CrossCombine::CrossCombine(View x0, View t, View x, View output) {
 
 void CrossCombine::Forward(const SliceRun& slice) const {
   slice.loops().multiply_add(slice.rows(), outputs_[0].width, slice.value(inputs_[0].view),
-                                   slice.value(inputs_[1].view), slice.value(inputs_[2].view),
-                                   slice.value(outputs_[0]));
+                             slice.value(inputs_[1].view), slice.value(inputs_[2].view),
+                             slice.value(outputs_[0]));
 }
 
 void CrossCombine::Backward(const SliceRun& slice) const {
   const auto of = [&](int i) { return Target{slice.gradient(inputs_[i].view), inputs_[i].adds}; };
-  slice.loops().cross_combine_gradient(
-      slice.rows(), outputs_[0].width, slice.value(inputs_[0].view), slice.value(inputs_[1].view),
-      slice.gradient(outputs_[0]), of(0), of(1), of(2));
+  slice.loops().cross_combine_gradient(slice.rows(), outputs_[0].width,
+                                       slice.value(inputs_[0].view), slice.value(inputs_[1].view),
+                                       slice.gradient(outputs_[0]), of(0), of(1), of(2));
 }
 
 // ---------------------------------------------------------------- CrossVectors
@@ -99,9 +99,8 @@ Block CrossVectors::FactorOf(const SliceRun& slice) const {
 }
 
 void CrossVectors::Forward(const SliceRun& slice) const {
-  slice.loops().cross_rows(slice.rows(), Packed(slice.run()), slice.value(input()),
-                                 FactorOf(slice), slice.value(outputs_[1]),
-                                 slice.value(outputs_[0]));
+  slice.loops().cross_rows(slice.rows(), Packed(slice.run()), slice.value(input()), FactorOf(slice),
+                           slice.value(outputs_[1]), slice.value(outputs_[0]));
 }
 
 void CrossVectors::Backward(const SliceRun& slice) const {

@@ -4,8 +4,8 @@
 // slice there, and its values, gradients and weights are in the device's memory. Layers are the
 // same on both: the device has its own loops (`Elementwise`) and products.
 //
-// What is asked of a device is done in the order in which it was asked for. One thread uses a device
-// at a time: who runs a program holds `mutex()`.
+// What is asked of a device is done in the order in which it was asked for. One thread uses a
+// device at a time: who runs a program holds `mutex()`.
 #pragma once
 
 #include <cstddef>

@@ -81,9 +81,9 @@ DeviceProgram::Kept* DeviceProgram::Find(const BatchRun& host) {
   const auto at = std::find_if(kept_.begin(), kept_.end(),
                                [&](const auto& kept) { return kept->name == name; });
   if (at == kept_.end()) {
-    throw std::runtime_error(
-        "the values of a forward pass are no longer on " + device_->name() + ": of each cell at most " +
-        std::to_string(kMostKept) + " forward passes can wait for their backward pass");
+    throw std::runtime_error("the values of a forward pass are no longer on " + device_->name() +
+                             ": of each cell at most " + std::to_string(kMostKept) +
+                             " forward passes can wait for their backward pass");
   }
   return at->get();
 }
@@ -96,7 +96,8 @@ BatchRun DeviceProgram::RunOn(const BatchRun& host, Kept* kept) {
   run.slice_rows = run.batch;
   run.slices = 1;
   run.saved = nullptr;
-  run.packed = static_cast<char*>(kept->packed.AtLeast(static_cast<size_t>(program_.packed_bytes_)));
+  run.packed =
+      static_cast<char*>(kept->packed.AtLeast(static_cast<size_t>(program_.packed_bytes_)));
   run.rounded =
       static_cast<char*>(kept->rounded.AtLeast(static_cast<size_t>(program_.rounded_bytes_)));
   run.partial_sums = partials_.Floats(program_.partial_width_);
@@ -233,7 +234,8 @@ void DeviceProgram::Backward(const BatchRun& given,
   const std::vector<float*> results = Stage(widths, run.batch, &inputs_);
   const std::vector<float*> staged = Stage(output_widths, run.batch, &outputs_);
   for (size_t i = 0; i < staged.size(); ++i) {
-    device_->Upload(output_gradients[i], MatrixBytes(false, run.batch, output_widths[i]), staged[i]);
+    device_->Upload(output_gradients[i], MatrixBytes(false, run.batch, output_widths[i]),
+                    staged[i]);
   }
   const auto halves = [&](size_t i) {
     return ElementOr<uint16_t>(given.bfloat16_input_gradients, i, nullptr);
@@ -259,8 +261,7 @@ void DeviceProgram::Backward(const BatchRun& given,
 }
 
 void DeviceProgram::ParameterGradients(BatchRun run, BatchRun* host) {
-  const std::vector<float*> on_device =
-      Stage(program_.parameter_sizes_, 1, &parameter_gradients_);
+  const std::vector<float*> on_device = Stage(program_.parameter_sizes_, 1, &parameter_gradients_);
   run.parameter_gradients = on_device;
   std::vector<ParameterPart> parts;  // that the device has the gradients of
   for (size_t round = 0; round < program_.gradient_rounds_.size(); ++round) {

@@ -190,8 +190,8 @@ void Linear::ActivationGradient(const SliceRun& slice) const {
   const Block gradient = slice.gradient(output());
   float* sums = bias_.parameter < 0 ? nullptr : slice.partial_sums(bias_sums_);
   if (!slice.only_rounded(output())) {
-    loops.activation_gradient(activation_, slice.rows(), width, slice.value(output()),
-                                    gradient, sums);
+    loops.activation_gradient(activation_, slice.rows(), width, slice.value(output()), gradient,
+                              sums);
     slice.RoundGradient(output());
     return;
   }

@@ -17,7 +17,7 @@ Mixture::Mixture(View units, View gates, View output, int64_t experts, int64_t t
 
 void Mixture::Forward(const SliceRun& slice) const {
   slice.loops().mix(slice.rows(), shape_, slice.value(inputs_[0].view),
-                          slice.value(inputs_[1].view), slice.value(outputs_[0]));
+                    slice.value(inputs_[1].view), slice.value(outputs_[0]));
 }
 
 void Mixture::Backward(const SliceRun& slice) const {
@@ -26,9 +26,9 @@ void Mixture::Backward(const SliceRun& slice) const {
   const Block gates = slice.value(inputs_[1].view);
   const Block gradient = slice.gradient(outputs_[0]);
   loops.mix_units_gradient(slice.rows(), shape_, gates, gradient, inputs_[0].adds,
-                                 slice.gradient(inputs_[0].view));
+                           slice.gradient(inputs_[0].view));
   loops.mix_gates_gradient(slice.rows(), shape_, units, gradient, inputs_[1].adds,
-                                 slice.gradient(inputs_[1].view));
+                           slice.gradient(inputs_[1].view));
 }
 
 }  // namespace msrec

@@ -35,16 +35,16 @@ void PairwiseDots::Forward(const SliceRun& slice) const {
   const Block x = slice.value(inputs_[0].view);
   slice.loops().pair_dots(slice.rows(), vectors_, dim_, diagonal_, x,
                           slice.Temporary(PairScratch::Forward(vectors_, dim_)),
-                                slice.value(products()));
+                          slice.value(products()));
   if (keeps_first_) slice.loops().copy(slice.rows(), dim_, x, slice.value(outputs_[0]));
 }
 
 void PairwiseDots::Backward(const SliceRun& slice) const {
   const Block dx = slice.gradient(inputs_[0].view);
-  slice.loops().pair_dots_gradient(
-      slice.rows(), vectors_, dim_, diagonal_, slice.value(inputs_[0].view),
-      slice.gradient(products()), slice.Temporary(PairScratch::Backward(vectors_)),
-      inputs_[0].adds, dx);
+  slice.loops().pair_dots_gradient(slice.rows(), vectors_, dim_, diagonal_,
+                                   slice.value(inputs_[0].view), slice.gradient(products()),
+                                   slice.Temporary(PairScratch::Backward(vectors_)),
+                                   inputs_[0].adds, dx);
   if (keeps_first_) {
     slice.loops().add(slice.rows(), dim_, slice.gradient(outputs_[0]), dx);
   }
@@ -82,8 +82,7 @@ void FactorizedPairs::Backward(const SliceRun& slice) const {
     gradient = units;
   }
   slice.loops().pair_sums_gradient(slice.rows(), fields_, dim_, slice.value(inputs_[0].view),
-                                         gradient, inputs_[0].adds,
-                                         slice.gradient(inputs_[0].view));
+                                   gradient, inputs_[0].adds, slice.gradient(inputs_[0].view));
 }
 
 }  // namespace msrec

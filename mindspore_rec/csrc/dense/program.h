@@ -72,7 +72,7 @@ struct BatchRun {
   DenseDevice* device = nullptr;
   const Elementwise* loops = nullptr;
   DeviceMemory* temporary = nullptr;  // of a device
-  bool training = false;  // whether what is saved is kept for a backward pass
+  bool training = false;              // whether what is saved is kept for a backward pass
   int64_t batch = 0;
   // Where other workers have rows of the batch, too: this one's share, and the number of its first
   // row among all.

@@ -86,9 +86,8 @@ void DenseProgram::Pack(const BatchRun& run) const {
       }
     }
   }
-  ThreadPool::Global().ParallelFor(static_cast<int64_t>(packs.size()), [&](int64_t i) {
-    packs[i].first->Pack(run, packs[i].second);
-  });
+  ThreadPool::Global().ParallelFor(static_cast<int64_t>(packs.size()),
+                                   [&](int64_t i) { packs[i].first->Pack(run, packs[i].second); });
 }
 
 void DenseProgram::Forward(BatchRun* run, const std::vector<const float*>& inputs,

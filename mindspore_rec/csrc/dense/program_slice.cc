@@ -97,7 +97,8 @@ void SliceRun::RoundValue(const View& view) const {
 
 void SliceRun::RoundGradient(const View& view) const {
   if (run_.program->precision_ == Precision::kFloat32) return;
-  Round(loops(), run_.program->precision_, rows(), view.width, gradient(view), gradient_factor(view));
+  Round(loops(), run_.program->precision_, rows(), view.width, gradient(view),
+        gradient_factor(view));
 }
 
 int64_t SliceRun::value_ld(const View& view) const { return value_of(view).value.ld; }

@@ -24,7 +24,7 @@ Gelu::Gelu(View input, View output) {
 
 void Gelu::Forward(const SliceRun& slice) const {
   slice.loops().gelu(slice.rows(), outputs_[0].width, slice.value(inputs_[0].view),
-                           slice.value(outputs_[0]));
+                     slice.value(outputs_[0]));
 }
 
 void Gelu::Backward(const SliceRun& slice) const {

@@ -15,14 +15,14 @@ ScaleGroups::ScaleGroups(View input, View scales, View output) {
 
 void ScaleGroups::Forward(const SliceRun& slice) const {
   slice.loops().scale_groups(slice.rows(), groups(), group(), slice.value(inputs_[1].view),
-                                   slice.value(inputs_[0].view), slice.value(outputs_[0]));
+                             slice.value(inputs_[0].view), slice.value(outputs_[0]));
 }
 
 void ScaleGroups::Backward(const SliceRun& slice) const {
   const auto of = [&](int i) { return Target{slice.gradient(inputs_[i].view), inputs_[i].adds}; };
-  slice.loops().scale_groups_gradient(
-      slice.rows(), groups(), group(), slice.value(inputs_[1].view), slice.value(inputs_[0].view),
-      slice.gradient(outputs_[0]), of(1), of(0));
+  slice.loops().scale_groups_gradient(slice.rows(), groups(), group(), slice.value(inputs_[1].view),
+                                      slice.value(inputs_[0].view), slice.gradient(outputs_[0]),
+                                      of(1), of(0));
 }
 
 // ---------------------------------------------------------------- vectors of numbers
@@ -46,15 +46,15 @@ Block ScaleVectors::Vectors(const BatchRun& run) const {
 
 void ScaleVectors::Forward(const SliceRun& slice) const {
   slice.loops().scale_groups(slice.rows(), count(), dim(), slice.value(inputs_[0].view),
-                                   Vectors(slice.run()), slice.value(outputs_[0]));
+                             Vectors(slice.run()), slice.value(outputs_[0]));
 }
 
 void ScaleVectors::Backward(const SliceRun& slice) const {
   const Target of_numbers{slice.gradient(inputs_[0].view), inputs_[0].adds};
   const Target of_vectors{{slice.partial_sums(sums_), 0}, true};
-  slice.loops().scale_groups_gradient(slice.rows(), count(), dim(),
-                                            slice.value(inputs_[0].view), Vectors(slice.run()),
-                                            slice.gradient(outputs_[0]), of_numbers, of_vectors);
+  slice.loops().scale_groups_gradient(slice.rows(), count(), dim(), slice.value(inputs_[0].view),
+                                      Vectors(slice.run()), slice.gradient(outputs_[0]), of_numbers,
+                                      of_vectors);
 }
 
 void ScaleVectors::Gradient(const BatchRun& run, int64_t, bool adds) const {

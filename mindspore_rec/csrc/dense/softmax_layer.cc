@@ -24,8 +24,8 @@ void Softmax::Backward(const SliceRun& slice) const {
   const Block gradient = slice.gradient(outputs_[0]);
   const Block target = slice.gradient(inputs_[0].view);
   const int64_t width = outputs_[0].width;
-  slice.loops().softmax_gradient(slice.rows(), width / group_, group_,
-                                       slice.value(outputs_[0]), gradient);
+  slice.loops().softmax_gradient(slice.rows(), width / group_, group_, slice.value(outputs_[0]),
+                                 gradient);
   if (inputs_[0].adds) {
     slice.loops().add(slice.rows(), width, gradient, target);
   } else {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "digest.h"
+#include "test_device.h"
 
 // With --digest, prints a digest of a table's life on this process's instruction set and ends, and
 // with --lives what tables and tiers do with this process's secrets, with --secrets some hashes by
@@ -23,5 +24,6 @@ int main(int argc, char** argv) {
     return 0;
   }
   ::testing::InitGoogleTest(&argc, argv);
+  msrec::UseDeviceOfEnvironment();
   return RUN_ALL_TESTS();
 }
