@@ -3,7 +3,6 @@
 // Kernels of cross networks. Products of rows and weights are the device's.
 namespace msrec {
 namespace kernels {
-namespace {
 
 MSREC_KERNEL(CrossCombineGradient, CrossCombineArguments) {
   const Place at = PlaceOf(i, a.width);
@@ -76,6 +75,5 @@ MSREC_KERNEL(CrossInputGradient, CrossInputGradientArguments) {
   *target = below;
 }
 
-}  // namespace
 }  // namespace kernels
 }  // namespace msrec

@@ -3,7 +3,6 @@
 // Kernels of groups of a row's columns: softmax and gates.
 namespace msrec {
 namespace kernels {
-namespace {
 
 MSREC_KERNEL(Softmax, SoftmaxArguments) {
   const Place at = PlaceOf(i, a.groups);
@@ -55,6 +54,5 @@ MSREC_KERNEL(ScaledSums, ScaledSumsArguments) {
   a.partial[i] = sum;
 }
 
-}  // namespace
 }  // namespace kernels
 }  // namespace msrec

@@ -3,7 +3,6 @@
 // What several kernels need: where a thread's number is, and functions chosen by a number.
 namespace msrec {
 namespace kernels {
-namespace {
 
 // Row and column of thread i of [rows, width]. Thread numbers have 32 bits, in which a GPU divides
 // several times faster than in 64.
@@ -82,6 +81,5 @@ MSREC_INLINE void ForRows(const Chunks& chunks, int64_t chunk, const Read& read,
   for (; r < end; ++r) use(r, read(r));
 }
 
-}  // namespace
 }  // namespace kernels
 }  // namespace msrec

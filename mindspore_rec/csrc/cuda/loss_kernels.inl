@@ -3,7 +3,6 @@
 // The kernel of the logistic loss.
 namespace msrec {
 namespace kernels {
-namespace {
 
 MSREC_KERNEL(LogisticLoss, LogisticArguments) {
   double sum = 0.0;
@@ -17,6 +16,5 @@ MSREC_KERNEL(LogisticLoss, LogisticArguments) {
   a.sums[i] = sum;
 }
 
-}  // namespace
 }  // namespace kernels
 }  // namespace msrec

@@ -3,7 +3,6 @@
 // Kernels of a mixture of experts: sums of a row's vectors, weighed by its gates.
 namespace msrec {
 namespace kernels {
-namespace {
 
 // One thread a unit of a row's task.
 MSREC_KERNEL(Mix, MixArguments) {
@@ -39,6 +38,5 @@ MSREC_KERNEL(MixGatesGradient, MixArguments) {
   Put(dot, a.adds, At(a.gradient, at));
 }
 
-}  // namespace
 }  // namespace kernels
 }  // namespace msrec

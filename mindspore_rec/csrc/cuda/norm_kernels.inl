@@ -3,7 +3,6 @@
 // Kernels of batch normalization.
 namespace msrec {
 namespace kernels {
-namespace {
 
 MSREC_KERNEL(ChunkSquares, ChunkSquaresArguments) {
   const Place at = PlaceOf(i, a.chunks.width);
@@ -54,6 +53,5 @@ MSREC_KERNEL(NormalizeGradient, NormalizeGradientArguments) {
   *g = a.scale[j] * (*g - a.shift[j] - (*At(a.x, at) - a.mean[j]) * a.slope[j]);
 }
 
-}  // namespace
 }  // namespace kernels
 }  // namespace msrec

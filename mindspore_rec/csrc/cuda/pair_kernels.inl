@@ -3,7 +3,6 @@
 // Kernels of the pairs of a row's vectors.
 namespace msrec {
 namespace kernels {
-namespace {
 
 // Position of the first product of vector i with those before it.
 MSREC_INLINE int64_t TriangleRow(int64_t i, bool diagonal) {
@@ -83,6 +82,5 @@ MSREC_KERNEL(RowSums, MapArguments) {
   *RowAt(a.to, i) = sum;
 }
 
-}  // namespace
 }  // namespace kernels
 }  // namespace msrec

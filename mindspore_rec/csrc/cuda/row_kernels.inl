@@ -3,7 +3,6 @@
 // Kernels that treat each number for itself.
 namespace msrec {
 namespace kernels {
-namespace {
 
 MSREC_KERNEL(Activate, ActivateArguments) {
   const Place at = PlaceOf(i, a.width);
@@ -71,6 +70,5 @@ MSREC_KERNEL(Add, MapArguments) {
   *At(a.to, at) += *At(a.from, at);
 }
 
-}  // namespace
 }  // namespace kernels
 }  // namespace msrec

@@ -3,7 +3,6 @@
 // Optimizer steps of dense parameters: the formulas of optim/kernels.inl, a thread a number.
 namespace msrec {
 namespace kernels {
-namespace {
 
 // What weight decay adds for that weight; without decay a zero, whatever the weight.
 MSREC_INLINE float DecayOf(const StepArguments& a, float weight_decay, float w) {
@@ -80,6 +79,5 @@ MSREC_KERNEL(StepRmsProp, StepArguments) {
   a.w[i] -= moved;
 }
 
-}  // namespace
 }  // namespace kernels
 }  // namespace msrec

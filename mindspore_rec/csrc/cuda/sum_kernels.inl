@@ -6,7 +6,6 @@
 // and chunks in their order: the same bits in each run.
 namespace msrec {
 namespace kernels {
-namespace {
 
 // An activation's output and the gradient of that.
 struct OutputAndGradient {
@@ -66,6 +65,5 @@ MSREC_KERNEL(JoinChunks, JoinChunksArguments) {
   a.sums[i] = static_cast<float>(sum);
 }
 
-}  // namespace
 }  // namespace kernels
 }  // namespace msrec
