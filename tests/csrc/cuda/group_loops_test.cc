@@ -32,7 +32,7 @@ TEST(KernelLoops, Softmax) {
     const size_t special = drawn.Rows(rows, width);
     drawn.PutSpecial(special, rows, width);
     const size_t g = drawn.Rows(rows, width);
-    Compare(drawn.memory, 1.0, [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, 1.0, [&](const Elementwise& loops, LoopMemory* m) {
       loops.softmax(rows, groups, group, m->at(x));
       loops.softmax(rows, groups, group, m->at(special));
       loops.softmax_gradient(rows, groups, group, m->at(x), m->at(g));
@@ -51,7 +51,7 @@ TEST(KernelLoops, ScaleGroups) {
     const size_t vectors = drawn.Vector(width);
     const size_t y = drawn.Rows(rows, width);
     const size_t z = drawn.Rows(rows, width);
-    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
       loops.scale_groups(rows, groups, group, m->at(scales), m->at(x), m->at(y));
       loops.scale_groups(rows, groups, group, m->at(scales), {m->vector(vectors), 0}, m->at(z));
     });
@@ -68,10 +68,11 @@ TEST(KernelLoops, ScaleGroupsGradient) {
       const size_t g = drawn.Rows(rows, width);
       const size_t of_scales = drawn.Rows(rows, groups);
       const size_t of_x = drawn.Rows(rows, width);
-      Compare(drawn.memory, static_cast<double>(group), [&](const Elementwise& loops, Memory* m) {
-        loops.scale_groups_gradient(rows, groups, group, m->at(scales), m->at(x), m->at(g),
-                                    {m->at(of_scales), adds}, {m->at(of_x), !adds});
-      });
+      Compare(drawn.memory, static_cast<double>(group),
+              [&](const Elementwise& loops, LoopMemory* m) {
+                loops.scale_groups_gradient(rows, groups, group, m->at(scales), m->at(x), m->at(g),
+                                            {m->at(of_scales), adds}, {m->at(of_x), !adds});
+              });
     });
   }
 }
@@ -86,10 +87,12 @@ TEST(KernelLoops, ScaleGroupsGradientOfVectors) {
       const size_t g = drawn.Rows(rows, 12);
       const size_t of_numbers = drawn.Rows(rows, 3);
       const size_t sums = drawn.Vector(12);
-      Compare(drawn.memory, static_cast<double>(rows), [&](const Elementwise& loops, Memory* m) {
-        loops.scale_groups_gradient(rows, 3, 4, m->at(numbers), {m->vector(vectors), 0}, m->at(g),
-                                    {m->at(of_numbers), adds}, {{m->vector(sums), 0}, true});
-      });
+      Compare(drawn.memory, static_cast<double>(rows),
+              [&](const Elementwise& loops, LoopMemory* m) {
+                loops.scale_groups_gradient(rows, 3, 4, m->at(numbers), {m->vector(vectors), 0},
+                                            m->at(g), {m->at(of_numbers), adds},
+                                            {{m->vector(sums), 0}, true});
+              });
     }
   }
 }
@@ -103,7 +106,7 @@ TEST(KernelLoops, ScaleGroupsGradientOfScalesOfAllRows) {
     const size_t sums = drawn.Vector(3);
     const size_t of_x = drawn.Rows(rows, 12);
     Compare(drawn.memory, 4.0 * static_cast<double>(rows),
-            [&](const Elementwise& loops, Memory* m) {
+            [&](const Elementwise& loops, LoopMemory* m) {
               loops.scale_groups_gradient(rows, 3, 4, {m->vector(scales), 0}, m->at(x), m->at(g),
                                           {{m->vector(sums), 0}, true}, {m->at(of_x), false});
             });
@@ -139,7 +142,7 @@ TEST(KernelLoops, PairDots) {
     const int64_t pairs = diagonal ? vectors * (vectors + 1) / 2 : vectors * (vectors - 1) / 2;
     const size_t x = drawn.Rows(rows, vectors * dim);
     const size_t y = drawn.Rows(rows, pairs);
-    Compare(drawn.memory, static_cast<double>(dim), [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, static_cast<double>(dim), [&](const Elementwise& loops, LoopMemory* m) {
       std::vector<float> scratch(static_cast<size_t>(PairScratch::Forward(vectors, dim)));
       loops.pair_dots(rows, vectors, dim, diagonal, m->at(x), scratch.data(), m->at(y));
     });
@@ -154,7 +157,7 @@ TEST(KernelLoops, PairsOfManyVectors) {
     const int64_t pairs = kVectors * (kVectors + (diagonal ? 1 : -1)) / 2;
     const size_t x = drawn.Rows(1, kVectors);
     const size_t y = drawn.Rows(1, pairs);
-    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
       std::vector<float> scratch(static_cast<size_t>(PairScratch::Forward(kVectors, 1)));
       loops.pair_dots(1, kVectors, 1, diagonal, m->at(x), scratch.data(), m->at(y));
     });
@@ -171,7 +174,7 @@ TEST(KernelLoops, PairDotsGradient) {
       const size_t of_x = drawn.Rows(rows, vectors * dim);
       drawn.PutSpecial(x, rows, vectors * dim);
       const double magnitude = 2.0 * static_cast<double>(vectors);
-      Compare(drawn.memory, magnitude, [&](const Elementwise& loops, Memory* m) {
+      Compare(drawn.memory, magnitude, [&](const Elementwise& loops, LoopMemory* m) {
         std::vector<float> scratch(static_cast<size_t>(PairScratch::Backward(vectors)));
         loops.pair_dots_gradient(rows, vectors, dim, diagonal, m->at(x), m->at(of_y),
                                  scratch.data(), adds, m->at(of_x));
@@ -188,7 +191,7 @@ TEST(KernelLoops, PairSums) {
     const size_t of_y = drawn.Rows(rows, dim);
     const size_t of_x = drawn.Rows(rows, fields * dim);
     Compare(drawn.memory, static_cast<double>(fields * fields),
-            [&](const Elementwise& loops, Memory* m) {
+            [&](const Elementwise& loops, LoopMemory* m) {
               loops.pair_sums(rows, fields, dim, m->at(x), m->at(y));
               loops.pair_sums_gradient(rows, fields, dim, m->at(x), m->at(of_y), adds, m->at(of_x));
             });
@@ -200,7 +203,7 @@ TEST(KernelLoops, RowSums) {
     Drawn drawn(10);
     const size_t x = drawn.Rows(rows, width);
     const size_t y = drawn.Rows(rows, 1);
-    Compare(drawn.memory, static_cast<double>(width), [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, static_cast<double>(width), [&](const Elementwise& loops, LoopMemory* m) {
       loops.row_sums(rows, width, m->at(x), m->at(y));
     });
   });
@@ -220,7 +223,7 @@ TEST(KernelLoops, Mixtures) {
         const size_t of_units = drawn.Rows(rows, shape.experts * shape.width);
         const size_t of_gates = drawn.Rows(rows, shape.tasks * shape.experts);
         const double magnitude = static_cast<double>(shape.width);
-        Compare(drawn.memory, magnitude, [&](const Elementwise& loops, Memory* m) {
+        Compare(drawn.memory, magnitude, [&](const Elementwise& loops, LoopMemory* m) {
           loops.mix(rows, shape, m->at(units), m->at(gates), m->at(y));
           loops.mix_units_gradient(rows, shape, m->at(gates), m->at(of_y), adds, m->at(of_units));
           loops.mix_gates_gradient(rows, shape, m->at(units), m->at(of_y), adds, m->at(of_gates));
@@ -243,7 +246,7 @@ TEST(KernelLoops, CrossCombineGradient) {
         const size_t of_x0 = drawn.Rows(rows, width);
         const size_t of_t = drawn.Rows(rows, width);
         const size_t of_x = same ? of_x0 : drawn.Rows(rows, width);
-        Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+        Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
           loops.cross_combine_gradient(
               rows, width, m->at(x0), m->at(t), m->at(g), {m->at(of_x0), (adds & 1) != 0},
               {m->at(of_t), (adds & 2) != 0}, {m->at(of_x), (adds & 4) != 0});
@@ -273,7 +276,7 @@ void CompareCross(const CrossCase& c) {
   const size_t sums = drawn.Vector((c.layers + 1) * c.width + c.layers);
   for (float& w : drawn.memory.grids[weight].data) w *= 0.1f;
   for (float& w : drawn.memory.grids[constants].data) w *= 0.1f;
-  const auto run = [&](const Elementwise& loops, Memory* m) {
+  const auto run = [&](const Elementwise& loops, LoopMemory* m) {
     const CrossRows cross{c.width,         c.layers, m->vector(weight), m->vector(constants),
                           m->vector(bias), false};
     loops.cross_rows(c.rows, cross, m->at(x), m->at(factor), m->at(products), m->at(y));
@@ -313,7 +316,7 @@ TEST(KernelLoops, CrossRowsRoundGradientsOfProducts) {
     for (float& f : grid.data) f = std::round(f * 4.0f) / 4.0f;
   }
   for (const bool rounds : {false, true}) {
-    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
       const CrossRows cross{kWidth,          kLayers, m->vector(weight), m->vector(constants),
                             m->vector(bias), rounds};
       loops.cross_rows(kRows, cross, m->at(x), m->at(x), m->at(products), m->at(y));

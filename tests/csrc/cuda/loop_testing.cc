@@ -22,7 +22,7 @@ bool IsNear(float a, float b, double magnitude) {
   return std::abs(x - y) <= 1e-5 * std::max(std::abs(x), magnitude);
 }
 
-void ExpectNear(const Memory& host, const Memory& device, double magnitude) {
+void ExpectNear(const LoopMemory& host, const LoopMemory& device, double magnitude) {
   EXPECT_EQ(host.halves, device.halves);
   EXPECT_NEAR(host.number, device.number, 1e-7 * std::abs(host.number));
   for (size_t g = 0; g < host.grids.size(); ++g) {
@@ -77,8 +77,8 @@ bool SameNumber(float a, float b) {
   return SameBits(&a, &b, 1) || (std::isnan(a) && std::isnan(b));
 }
 
-void Compare(const Memory& memory, double magnitude, const Loop& loop) {
-  Memory host = memory, first = memory, second = memory;
+void Compare(const LoopMemory& memory, double magnitude, const Loop& loop) {
+  LoopMemory host = memory, first = memory, second = memory;
   loop(*FindElementwise("base"), &host);
   EmulatedDevice device;
   const CurrentDevice current(&device);

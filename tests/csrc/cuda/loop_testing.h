@@ -25,7 +25,7 @@ struct Grid {
 };
 
 // The blocks that a loop reads and writes; `number` is what it returns.
-struct Memory {
+struct LoopMemory {
   std::vector<Grid> grids;
   std::vector<std::vector<uint16_t>> halves;
   double number = 0.0;
@@ -49,7 +49,7 @@ class Drawn {
   // Puts special numbers at the beginning of a grid's rows.
   void PutSpecial(size_t grid, int64_t rows, int64_t width);
 
-  Memory memory;
+  LoopMemory memory;
 
  private:
   Rng rng_;
@@ -58,11 +58,11 @@ class Drawn {
 // Whether bits are the same; of two NaN any are.
 bool SameNumber(float a, float b);
 
-using Loop = std::function<void(const Elementwise& loops, Memory* memory)>;
+using Loop = std::function<void(const Elementwise& loops, LoopMemory* memory)>;
 
 // Runs a loop on the host, and twice on the device. Results are the host's bits where `magnitude`
 // is 0; else they differ by rounding, in sums of numbers of that magnitude together.
-void Compare(const Memory& memory, double magnitude, const Loop& loop);
+void Compare(const LoopMemory& memory, double magnitude, const Loop& loop);
 
 constexpr int64_t kManyRows = 5000;
 

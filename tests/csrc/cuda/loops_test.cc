@@ -56,7 +56,7 @@ TEST(KernelLoops, Maps) {
       const size_t from = drawn.Rows(rows, width, -4.0f, 4.0f);
       const size_t to = drawn.Rows(rows, width);
       drawn.PutSpecial(from, rows, width);
-      Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+      Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
         (loops.*map)(rows, width, m->at(from), m->at(to));
       });
     });
@@ -66,7 +66,7 @@ TEST(KernelLoops, Maps) {
 TEST(KernelLoops, RoundInPlace) {
   Drawn drawn(2);
   const size_t x = drawn.Rows(7, 9);
-  Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+  Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
     loops.round_to_float(7, 9, m->at(x), m->at(x));
   });
 }
@@ -76,7 +76,7 @@ TEST(KernelLoops, Clear) {
     Drawn drawn(3);
     const size_t x = drawn.Rows(rows, width);
     Compare(drawn.memory, 0.0,
-            [&](const Elementwise& loops, Memory* m) { loops.clear(rows, width, m->at(x)); });
+            [&](const Elementwise& loops, LoopMemory* m) { loops.clear(rows, width, m->at(x)); });
   });
 }
 
@@ -89,7 +89,7 @@ TEST(KernelLoops, Bfloat16) {
     drawn.PutSpecial(x, rows, width);
     const size_t halves = drawn.Halves(rows * ld);
     const size_t rounded = drawn.Halves(rows * ld);
-    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
       loops.widen_bfloat16(rows, width, m->half(halves), ld, m->at(y));
       loops.round_bfloat16(rows, width, m->at(x), m->half(rounded), ld);
     });
@@ -104,7 +104,7 @@ TEST(KernelLoops, Activate) {
         const size_t x = drawn.Rows(rows, width, -20.0f, 20.0f);
         const size_t bias = drawn.Vector(width);
         drawn.PutSpecial(x, rows, width);
-        Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+        Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
           loops.activate(a, biased ? m->vector(bias) : nullptr, rows, width, m->at(x));
         });
       });
@@ -121,7 +121,7 @@ TEST(KernelLoops, Products) {
     const size_t row = drawn.Vector(width);
     const size_t first = drawn.Rows(rows, width);
     const size_t second = drawn.Rows(rows, width);
-    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
       loops.multiply_add(rows, width, m->at(a), m->at(b), m->at(c), m->at(first));
       loops.add_product(rows, width, m->at(a), m->at(b), m->at(second));
       loops.add_product(rows, width, m->at(a), {m->vector(row), 0}, m->at(second));
@@ -130,7 +130,7 @@ TEST(KernelLoops, Products) {
 }
 
 // Masks whose rows begin anywhere, and come round more than once.
-MaskRows MasksAt(Memory* memory, size_t masks, int64_t count, int64_t first) {
+MaskRows MasksAt(LoopMemory* memory, size_t masks, int64_t count, int64_t first) {
   return {memory->vector(masks), first, count};
 }
 
@@ -140,7 +140,7 @@ TEST(KernelLoops, MultiplyMasks) {
       Drawn drawn(7);
       const size_t x = drawn.Rows(300, 5);
       const size_t masks = drawn.Vector(count * 5);
-      Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+      Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
         loops.multiply_masks(300, 5, MasksAt(m, masks, count, first), m->at(x));
       });
     }
@@ -156,7 +156,7 @@ TEST(KernelLoops, ColumnSums) {
     Drawn drawn(8);
     const size_t x = drawn.Rows(rows, 5);
     const size_t sums = drawn.Vector(5);
-    Compare(drawn.memory, static_cast<double>(rows), [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, static_cast<double>(rows), [&](const Elementwise& loops, LoopMemory* m) {
       loops.column_sums(rows, 5, m->at(x), m->vector(sums));
     });
   }
@@ -187,7 +187,7 @@ TEST(KernelLoops, ActivationGradient) {
         const size_t g = drawn.Rows(rows, 5);
         const size_t of_bias = drawn.Vector(5);
         const double magnitude = sums ? static_cast<double>(rows) : 0.0;
-        Compare(drawn.memory, magnitude, [&](const Elementwise& loops, Memory* m) {
+        Compare(drawn.memory, magnitude, [&](const Elementwise& loops, LoopMemory* m) {
           loops.activation_gradient(a, rows, 5, m->at(y), m->at(g),
                                     sums ? m->vector(of_bias) : nullptr);
         });
@@ -203,7 +203,7 @@ TEST(KernelLoops, ActivationGradientOfSpecialNumbers) {
     const size_t g = drawn.Rows(8, 3);
     drawn.PutSpecial(y, 8, 3);
     const size_t of_bias = drawn.Vector(3);
-    Compare(drawn.memory, 8.0, [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, 8.0, [&](const Elementwise& loops, LoopMemory* m) {
       loops.activation_gradient(a, 8, 3, m->at(y), m->at(g), m->vector(of_bias));
     });
   }
@@ -218,10 +218,12 @@ TEST(KernelLoops, ActivationGradientBfloat16) {
         const size_t of_bias = drawn.Vector(5);
         const size_t y = drawn.Halves(rows * 7);
         const size_t result = drawn.Halves(rows * 6);
-        Compare(drawn.memory, static_cast<double>(rows), [&](const Elementwise& loops, Memory* m) {
-          loops.activation_gradient_bfloat16(a, rows, 5, m->half(y), 7, m->at(g), m->half(result),
-                                             6, sums ? m->vector(of_bias) : nullptr);
-        });
+        Compare(drawn.memory, static_cast<double>(rows),
+                [&](const Elementwise& loops, LoopMemory* m) {
+                  loops.activation_gradient_bfloat16(a, rows, 5, m->half(y), 7, m->at(g),
+                                                     m->half(result), 6,
+                                                     sums ? m->vector(of_bias) : nullptr);
+                });
       }
     }
   }
@@ -234,7 +236,7 @@ TEST(KernelLoops, LogisticLoss) {
     const size_t labels = drawn.Vector(n);
     const size_t gradient = drawn.Vector(n);
     for (float& x : drawn.memory.grids[logits].data) x *= 30.0f;
-    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
       m->number =
           loops.logistic_loss(n, m->vector(logits), m->vector(labels), 0.25f, m->vector(gradient));
     });
@@ -265,7 +267,7 @@ TEST(KernelLoops, SquaredDeviations) {
     const size_t mean = drawn.Vector(5);
     const size_t sums = drawn.Vector(5);
     Compare(drawn.memory, 4.0 * static_cast<double>(rows),
-            [&](const Elementwise& loops, Memory* m) {
+            [&](const Elementwise& loops, LoopMemory* m) {
               loops.squared_deviations(rows, 5, m->at(x), m->vector(mean), m->vector(sums));
             });
   }
@@ -292,7 +294,7 @@ TEST(KernelLoops, Normalize) {
     const size_t beta = drawn.Vector(5);
     const size_t masks = drawn.Vector(11 * 5);
     const size_t y = drawn.Rows(rows, 5);
-    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
       loops.normalize(a, rows, 5, m->at(x), {m->vector(mean), m->vector(scale), m->vector(beta)},
                       masked ? MasksAt(m, masks, 11, 4) : MaskRows{}, m->at(y));
     });
@@ -311,7 +313,7 @@ TEST(KernelLoops, NormalizedGradient) {
       const size_t sums = drawn.Vector(10);
       const size_t result = in_place ? g : drawn.Rows(rows, 5);
       Compare(drawn.memory, 2.0 * static_cast<double>(rows),
-              [&](const Elementwise& loops, Memory* m) {
+              [&](const Elementwise& loops, LoopMemory* m) {
                 loops.normalized_gradient(a, rows, 5, m->at(x), m->vector(mean),
                                           masked ? MasksAt(m, masks, 11, 4) : MaskRows{}, m->at(y),
                                           m->at(g), m->vector(sums), m->vector(sums) + 5,
@@ -327,7 +329,7 @@ TEST(KernelLoops, NormalizeGradient) {
     const size_t x = drawn.Rows(rows, width);
     const size_t g = drawn.Rows(rows, width);
     const size_t vectors = drawn.Vector(4 * width);
-    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, Memory* m) {
+    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
       const float* at = m->vector(vectors);
       loops.normalize_gradient(rows, width, m->at(x), at, at + width, at + 2 * width,
                                at + 3 * width, m->at(g));
