@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Kernels of groups of a row's columns: softmax and gates.
+#pragma once
+
+#include "cuda/kernel_places.inl"
+
 namespace msrec {
 namespace kernels {
 

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What several kernels need: where a thread's number is, and functions chosen by a number.
+#pragma once
+
+#include "cuda/kernel.h"
+#include "dense/functions.inl"
+
 namespace msrec {
 namespace kernels {
 

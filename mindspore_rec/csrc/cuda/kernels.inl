@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // All kernels, as NVRTC compiles them.
-#include "cuda/kernel.h"
-#include "dense/functions.inl"
-#include "cuda/kernel_places.inl"
-#include "cuda/row_kernels.inl"
-#include "cuda/sum_kernels.inl"
-#include "cuda/norm_kernels.inl"
-#include "cuda/group_kernels.inl"
+#pragma once
+
 #include "cuda/cross_kernels.inl"
-#include "cuda/pair_kernels.inl"
-#include "cuda/mixture_kernels.inl"
+#include "cuda/group_kernels.inl"
 #include "cuda/loss_kernels.inl"
+#include "cuda/mixture_kernels.inl"
+#include "cuda/norm_kernels.inl"
+#include "cuda/pair_kernels.inl"
+#include "cuda/row_kernels.inl"
 #include "cuda/step_kernels.inl"
+#include "cuda/sum_kernels.inl"

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernel of the logistic loss.
+#pragma once
+
+#include "cuda/kernel.h"
+#include "dense/functions.inl"
+
 namespace msrec {
 namespace kernels {
 

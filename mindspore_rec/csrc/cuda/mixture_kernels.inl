@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Kernels of a mixture of experts: sums of a row's vectors, weighed by its gates.
+#pragma once
+
+#include "cuda/kernel_places.inl"
+
 namespace msrec {
 namespace kernels {
 

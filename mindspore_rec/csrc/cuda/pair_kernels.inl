@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Kernels of the pairs of a row's vectors.
+#pragma once
+
+#include "cuda/kernel_places.inl"
+
 namespace msrec {
 namespace kernels {
 

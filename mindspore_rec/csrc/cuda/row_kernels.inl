@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Kernels that treat each number for itself.
+#pragma once
+
+#include "cuda/kernel_places.inl"
+
 namespace msrec {
 namespace kernels {
 

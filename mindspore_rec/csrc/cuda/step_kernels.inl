@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Optimizer steps of dense parameters: the formulas of optim/kernels.inl, a thread a number.
+#pragma once
+
+#include "cuda/kernel.h"
+#include "dense/functions.inl"
+
 namespace msrec {
 namespace kernels {
 

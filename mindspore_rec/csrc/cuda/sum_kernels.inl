@@ -4,6 +4,10 @@
 //
 // What is added up over rows is added in chunks of rows whose size follows from the number of rows,
 // and chunks in their order: the same bits in each run.
+#pragma once
+
+#include "cuda/kernel_places.inl"
+
 namespace msrec {
 namespace kernels {
 
