@@ -23,7 +23,8 @@ class EmulatedDevice : public KernelDevice {
   void Multiply(const ProductShape& shape, const void* a, const void* b, float* c) override;
 
   void* Allocate(size_t bytes) override;
-  // Throws std::logic_error where the memory is not of `Allocate`, or something wrote past its ends.
+  // Throws std::logic_error where the memory is not of `Allocate`, or something wrote past its
+  // ends.
   void Free(void* memory) override;
   void Clear(void* memory, size_t bytes) override;
   void Upload(const void* from, size_t bytes, void* to) override;
