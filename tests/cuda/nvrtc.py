@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 __all__ = ["Nvrtc"]
 
-# As the native core calls it; `mindspore_rec/csrc/cuda`.
-FLAGS = ("--std=c++17", "-default-device")
+# As in mindspore_rec/csrc/cuda/kernel_module.cc.
+FLAGS = ("--std=c++17",)
 
 
 class Nvrtc:

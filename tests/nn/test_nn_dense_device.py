@@ -17,6 +17,7 @@ from mindspore_rec import get_dense_device, set_dense_device
 from mindspore_rec.nn import MLP, FusedGraph
 from mindspore_rec.nn.fused import device as module
 from mindspore_rec.train import placement_report
+from tests.nn.stand_in_gpus import StandInGpus
 from tests.run_python import ROOT
 
 WHAT_IT_TAKES = (
@@ -25,34 +26,10 @@ WHAT_IT_TAKES = (
 )
 
 
-class Gpus:
-    """Stands in for the GPUs that the native core opens: as many as `count`."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.device = "cpu"
-        self.opened: list[tuple[int, dict[str, str], str]] = []
-
-    def open_cuda(self, ordinal: int, libraries: dict[str, str], cache_dir: str) -> None:
-        if ordinal >= self.count:
-            raise RuntimeError(f"there is no GPU {ordinal}, {self.count} are here")
-        self.opened.append((ordinal, libraries, cache_dir))
-        self.device = f"cuda:{ordinal}"
-
-    def close_dense_device(self) -> None:
-        self.device = "cpu"
-
-    def dense_device(self) -> str:
-        return self.device
-
-    def dense_device_description(self) -> str:
-        return f"Some GPU {self.device[-1]}, driver 13.0"
-
-
 @pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch) -> Gpus:
+def gpus(monkeypatch: pytest.MonkeyPatch) -> StandInGpus:
     """Two GPUs, in a process that has chosen no device yet."""
-    found = Gpus(2)
+    found = StandInGpus(2)
     monkeypatch.setattr(module, "_native", found)
     monkeypatch.setattr(module, "_state", module._State())
     monkeypatch.delenv(module.VARIABLE, raising=False)
@@ -77,7 +54,7 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
     assert get_dense_device() == before
 
 
-def test_layers_keep_the_device_they_were_made_on(gpus: Gpus) -> None:
+def test_layers_keep_the_device_they_were_made_on(gpus: StandInGpus) -> None:
     assert get_dense_device() == "cpu"
     first = MLP(4, (3,))
     set_dense_device("cuda:1")
@@ -92,14 +69,14 @@ def test_layers_keep_the_device_they_were_made_on(gpus: Gpus) -> None:
     assert second.fused_evaluation.runs_on == "cpu"  # made anew
 
 
-def test_a_gpu_is_opened_once(gpus: Gpus) -> None:
+def test_a_gpu_is_opened_once(gpus: StandInGpus) -> None:
     set_dense_device("cuda:0")
     set_dense_device("cuda:0")
     (opened,) = gpus.opened
     assert opened[0] == 0 and sorted(opened[1]) == ["cublasLt", "nvrtc"]
 
 
-def test_a_gpu_that_is_not_there_changes_nothing(gpus: Gpus) -> None:
+def test_a_gpu_that_is_not_there_changes_nothing(gpus: StandInGpus) -> None:
     for before in ("cpu", "cuda:0"):
         set_dense_device(before)
         with pytest.raises(RuntimeError) as caught:
@@ -110,7 +87,7 @@ def test_a_gpu_that_is_not_there_changes_nothing(gpus: Gpus) -> None:
 
 
 def test_the_environment_is_read_when_a_layer_is_made(
-    gpus: Gpus, monkeypatch: pytest.MonkeyPatch
+    gpus: StandInGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(module.VARIABLE, "cuda:1")
     assert MLP(4, (3,)).fused_training.runs_on == "cuda:1"
@@ -119,7 +96,7 @@ def test_the_environment_is_read_when_a_layer_is_made(
 
 
 def test_a_program_decides_before_the_environment(
-    gpus: Gpus, monkeypatch: pytest.MonkeyPatch
+    gpus: StandInGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(module.VARIABLE, "cuda:1")
     set_dense_device("cpu")
@@ -127,7 +104,7 @@ def test_a_program_decides_before_the_environment(
 
 
 def test_a_wrong_environment_is_an_error_of_every_layer(
-    gpus: Gpus, monkeypatch: pytest.MonkeyPatch
+    gpus: StandInGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(module.VARIABLE, "gpu")
     for _ in range(2):
@@ -141,7 +118,9 @@ def test_a_wrong_environment_is_an_error_of_every_layer(
     MLP(4, (3,))
 
 
-def test_one_of_several_workers_is_refused(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_several_workers_is_refused(
+    gpus: StandInGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     monkeypatch.delenv("MINDSPORE_REC_WORKER_PROCESS", raising=False)
     monkeypatch.delenv("MINDSPORE_REC_LAUNCHER", raising=False)
@@ -181,7 +160,7 @@ def test_a_machine_without_a_gpu_says_what_is_missing() -> None:
     assert get_dense_device() == before
 
 
-def test_the_placement_report_says_where_layers_run(gpus: Gpus) -> None:
+def test_the_placement_report_says_where_layers_run(gpus: StandInGpus) -> None:
     class Net(nn.Cell):
         def __init__(self) -> None:
             super().__init__()
