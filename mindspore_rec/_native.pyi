@@ -490,6 +490,27 @@ def load_onednn(path: str) -> str:
 
 def onednn_version() -> str: ...
 def onednn_has_bfloat16() -> bool: ...
+def open_cuda(ordinal: int, libraries: dict[str, str], cache_dir: str) -> None:
+    """Open a GPU, and let programs that are made from now on run on it.
+
+    `libraries` has what `dlopen` takes for "nvrtc" and "cublasLt"; compiled kernels are kept in
+    `cache_dir`, in none if it is "". Raises RuntimeError with the reason if it cannot be used.
+    """
+
+def close_dense_device() -> None:
+    """Let programs that are made from now on run on the host."""
+
+def dense_device() -> str:
+    """Return the device of programs that are made from now on: 'cpu' or 'cuda:N'."""
+
+def dense_device_description() -> str:
+    """Return what that device is: model, driver, libraries; "" for the host."""
+
+def cuda_kernel_sources() -> dict[str, str]:
+    """Return the sources of the kernels by the names by which they include each other.
+
+    All are included by "cuda/kernels.inl".
+    """
 
 class DenseProgram:
     """Layers that run as one operator; see csrc/dense/program.h.

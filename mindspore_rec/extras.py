@@ -12,6 +12,8 @@ import shlex
 __all__ = ["EXTRAS", "pip_install"]
 
 EXTRAS: dict[str, tuple[str, ...]] = {
+    # Dense layers on a GPU: NVIDIA's compiler of kernels, and products.
+    "cuda": ("nvidia-cuda-nvrtc>=13,<14", "nvidia-cublas>=13,<14"),
     # Without crc32c, packed messages are many times slower.
     "kafka": ("kafka-python>=3.0.12", "crc32c>=2.4"),
     # The gRPC front, with health checks and reflection.

@@ -4,6 +4,7 @@
 Three settings place training: `EmbeddingLookup(target="CPU")` and `HashEmbeddingLookup` look up on
 the host; a table's optimizer step runs on the host, where its rows are; and the optimizer's
 `target = "CPU"` moves the update of dense parameters there too. Everything else runs on the device.
+With `set_dense_device`, dense layers that run as operators are on a GPU beside it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mindspore.train import Callback, Model, RunContext
 
 from mindspore_rec.checks import check_int
 from mindspore_rec.nn.embedding import EmbeddingLookup, tables_of
+from mindspore_rec.nn.fused import describe, devices_of_parameters
 
 __all__ = ["Placement", "PlacementMonitor", "PlacementReport", "placement_report"]
 
@@ -37,7 +39,8 @@ class Placement:
         operator: name of the operator as in upstream's logs, such as 'EmbeddingLookup' or
             'FusedSparseLazyAdam'.
         of: name of the table or parameter it works on.
-        place: 'host' or 'device (<target>)'.
+        place: 'host', 'device (<target>)', or a GPU that is set by `set_dense_device`, such as
+            'cuda:0 (NVIDIA H100 80GB HBM3, driver 13.0, ...)'.
         calls: number of calls; None if not counted.
         milliseconds: time of all calls; None if not measured.
     """
@@ -96,7 +99,8 @@ def placement_report(
 
     Returns:
         For each table on the host its lookup, the gradient's sum and the optimizer's step; each
-        lookup on the device; the dense network; the update of its parameters.
+        lookup on the device; the dense network, by where its layers run; the update of its
+        parameters.
 
     Raises:
         TypeError: `net_or_model` is neither a network nor a Model.
@@ -137,12 +141,17 @@ def _report(
         if isinstance(cell, EmbeddingLookup) and cell.target == "DEVICE":
             rows.append(Placement("EmbeddingLookup", name, device))
     dense = [p for p in net.get_parameters() if not hasattr(p, "mindspore_rec_table")]
-    count = sum(math.prod(p.shape) for p in dense)
-    if count:
-        rows.append(Placement("dense network", f"{count:,} parameters", device))
-        if optimizer is not None:
-            where = "host" if optimizer.target == "CPU" and device != "device (CPU)" else device
-            rows.append(Placement("dense update", type(optimizer).__name__, where))
+    layers = devices_of_parameters(net)
+    counts: dict[str, int] = {}
+    for p in dense:
+        layer = layers.get(id(p), "cpu")  # without a GPU all is where MindSpore's own layers are
+        place = device if layer == "cpu" else describe(layer)
+        counts[place] = counts.get(place, 0) + math.prod(p.shape)
+    for place, count in sorted(counts.items()):
+        rows.append(Placement("dense network", f"{count:,} parameters", place))
+    if dense and optimizer is not None:
+        where = "host" if optimizer.target == "CPU" and device != "device (CPU)" else device
+        rows.append(Placement("dense update", type(optimizer).__name__, where))
     return PlacementReport(tuple(rows))
 
 

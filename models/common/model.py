@@ -20,6 +20,7 @@ from mindspore_rec.train import TrainSummary
 from models.common.cli import config_path
 from models.common.config import read_yaml, to_json
 from models.common.data import CensusIncome, Criteo, Data, MovieLens, Synthetic, open_data
+from models.common.dense_device import on_dense_device
 from models.common.embedding import EmbeddingConfig, embedding_parameters
 from models.common.evaluation import Evaluation, evaluate, training_metrics
 from models.common.operators import OperatorTimes
@@ -54,6 +55,8 @@ class RunConfig:
         compute_dtype: type of the factors of the dense layers' products: 'float32', 'bfloat16', or
             'float16' for the perceptrons; weights and embeddings are float32 always. 'bfloat16'
             does not pay on processors without instructions for it. Default: 'float32'.
+        dense_device: device of the dense layers, 'cpu' or 'cuda:N'. Default: None, that of
+            `mindspore_rec.get_dense_device`.
 
     Attributes:
         several_tasks: whether the network has an output for each task and takes their number as
@@ -68,6 +71,7 @@ class RunConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     compute_dtype: str = "float32"
+    dense_device: str | None = None
 
     several_tasks: ClassVar[bool] = False
 
@@ -229,13 +233,18 @@ def build(model: ZooModel, config: Any, data: Data, name: str | None = None) -> 
     """
     if not model.config.several_tasks:
         _check_one_task("data.tasks", data.tasks)
+    with on_dense_device(config.dense_device):
+        return _built(model, config, data, name or model.name)
+
+
+def _built(model: ZooModel, config: Any, data: Data, name: str) -> RecModel:
     seed = config.train.seed
     ms.set_seed(seed + 1)  # MindSpore's seeds start at 1
     net = model.net(
         config,
         data.fields,
         data.dense,
-        name or model.name,
+        name,
         seed,
         tasks=len(data.tasks),
         vocabulary=data.vocabulary,

@@ -74,6 +74,7 @@ class ProgramCell(nn.Cell):
         arguments: number of inputs, of parameters and of further inputs.
         outputs: widths of the outputs.
         training: whether to keep what the gradient needs; a gradient computes it again otherwise.
+        device: the device that the program runs on.
 
     Inputs:
         float32 or bfloat16 Tensors `[B, ...]`, the parameters, and further inputs without a
@@ -90,6 +91,7 @@ class ProgramCell(nn.Cell):
         arguments: tuple[int, int, int],
         outputs: tuple[int, ...],
         training: bool,
+        device: str,
     ) -> None:
         super().__init__(auto_prefix=False)
         self._program = program  # keeps the number valid
@@ -99,6 +101,7 @@ class ProgramCell(nn.Cell):
         self.extras = extras
         self.count = len(outputs)
         self.keeps = training
+        self.runs_on = device
         self.forward_name = Tensor(np.full(self.count, number, np.int64))
         self.backward_name = Tensor(np.full(self.learned, number, np.int64))
         self.saved_width = _width(program.saved_width, _ROW_UNIT)
@@ -118,7 +121,8 @@ class ProgramCell(nn.Cell):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProgramCell:
         """Return another cell that runs the same program, which never changes."""
-        copied = type(self)(self._program, self._number, self._arguments, self._outputs, self.keeps)
+        arguments = (self._program, self._number, self._arguments, self._outputs)
+        copied = type(self)(*arguments, self.keeps, self.runs_on)
         memo[id(self)] = copied
         return copied
 
@@ -180,9 +184,10 @@ def program_cell(
     arguments: tuple[int, int, int],
     outputs: tuple[int, ...],
     training: bool,
+    device: str,
 ) -> ProgramCell:
     """Return a cell that runs a program; arguments as for `ProgramCell`."""
-    return _class_of(sum(arguments))(program, number, arguments, outputs, training)
+    return _class_of(sum(arguments))(program, number, arguments, outputs, training, device)
 
 
 def _width(width: int, unit: int) -> Tensor:

@@ -15,11 +15,18 @@ from mindspore_rec.checks import check_one_of
 from mindspore_rec.nn.fused.around import cells_around
 from mindspore_rec.nn.fused.cell import ProgramCell
 from mindspore_rec.nn.fused.changed import changed_inside
+from mindspore_rec.nn.fused.device import read_environment
 from mindspore_rec.nn.fused.library import has_onednn
 from mindspore_rec.nn.fused.program import Columns, Program
 from mindspore_rec.nn.fused.rounding import GradientRounding, Rounding
 
-__all__ = ["COMPUTE_DTYPES", "FusedLayer", "cells_of_operators", "may_fuse"]
+__all__ = [
+    "COMPUTE_DTYPES",
+    "FusedLayer",
+    "cells_of_operators",
+    "devices_of_parameters",
+    "may_fuse",
+]
 
 COMPUTE_DTYPES = ("float32", "bfloat16")
 """Legal types of the factors of products; sums, weights and gradients are float32."""
@@ -90,6 +97,7 @@ class FusedLayer(nn.Cell):
 
     def _fuse(self) -> None:
         """Make the fused forms, for training and for evaluation."""
+        read_environment()  # a GPU without operators is an error, and no silence
         if has_onednn():
             if not self._made_of:
                 self.__dict__["_made_of"] = self._cells_inside()
@@ -235,6 +243,25 @@ def cells_of_operators(network: nn.Cell) -> set[int]:
         if isinstance(cell, FusedLayer) and cell.is_fused
         for inside in cell.cells_in()
     }
+
+
+def devices_of_parameters(network: nn.Cell) -> dict[int, str]:
+    """Return the device of the operator that reads a parameter, by the parameter's `id`.
+
+    Parameters that MindSpore's own layers read are left out.
+
+    Example:
+        >>> from mindspore_rec.nn import MLP
+        >>> set(devices_of_parameters(MLP(4, (8, 6))).values())
+        {'cpu'}
+    """
+    devices: dict[int, str] = {}
+    for _, cell in network.cells_and_names():  # a layer comes before those that it is made of
+        if isinstance(cell, FusedLayer) and cell.is_fused:
+            device = cell.fused_training.runs_on
+            for parameter in cell.get_parameters():
+                devices.setdefault(id(parameter), device)
+    return devices
 
 
 def _is_half(cell: nn.Cell) -> bool:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from mindspore_rec import _native
 from mindspore_rec.nn.fused.cell import ProgramCell, program_cell
+from mindspore_rec.nn.fused.device import get_dense_device
 
 __all__ = ["NO_PART", "Columns", "Part", "Program"]
 
@@ -54,8 +55,14 @@ class Program:
     Parameters and further inputs are numbered in the order in which they are added, in which the
     cell takes them, too: inputs, parameters, further inputs.
 
+    It runs on the device that is set when it is made (`set_dense_device`).
+
     Args:
         compute_dtype: type of the products' factors, 'float32' or 'bfloat16'.
+
+    Raises:
+        ValueError: the environment variable `MINDSPORE_REC_DENSE_DEVICE` is illegal.
+        RuntimeError: it names a GPU that cannot be used.
 
     Example:
         >>> import numpy as np
@@ -70,6 +77,7 @@ class Program:
     """
 
     def __init__(self, compute_dtype: str) -> None:
+        self._device = get_dense_device()
         self._native = _native.DenseProgram(compute_dtype)
         self._inputs = 0
         self._parameters = 0
@@ -325,7 +333,7 @@ class Program:
         number = self._native.finish(self._parameters, self._extras)
         arguments = (self._inputs, self._parameters, self._extras)
         widths = tuple(columns.width for columns in outputs)
-        return program_cell(self._native, number, arguments, widths, training)
+        return program_cell(self._native, number, arguments, widths, training, self._device)
 
 
 def _inside(activation: str, masks: int) -> tuple[str, int, bool]:

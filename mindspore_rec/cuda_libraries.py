@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds what programs of dense layers need on a GPU: NVIDIA's libraries, a folder for kernels.
+
+A program on a machine without MindSpore may run this file by itself. So it imports nothing of the
+package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+from pathlib import Path
+
+__all__ = ["find_cuda_libraries", "kernel_cache"]
+
+# By CUDA's major version, newest first: where the wheels of pip put each library below `nvidia`.
+_IN_WHEELS = {
+    13: {"nvrtc": "cu13/lib/libnvrtc.so.13", "cublasLt": "cu13/lib/libcublasLt.so.13"},
+    12: {"nvrtc": "cuda_nvrtc/lib/libnvrtc.so.12", "cublasLt": "cublas/lib/libcublasLt.so.12"},
+}
+
+
+def find_cuda_libraries() -> dict[str, str]:
+    """Find NVRTC and cuBLASLt, of one major version of CUDA: 13, or else 12.
+
+    Wheels that this Python has come first, then libraries that the system's loader finds
+    (`LD_LIBRARY_PATH`, `ldconfig`).
+
+    Returns:
+        What `dlopen` takes, by "nvrtc" and "cublasLt": a path in a wheel, or a name such as
+        "libnvrtc.so.13". A library that is nowhere has the name, whose opening says that it is
+        missing.
+
+    Example:
+        >>> sorted(find_cuda_libraries())
+        ['cublasLt', 'nvrtc']
+    """
+    wheels = {major: _wheels_of(major) for major in _IN_WHEELS}
+    for major, found in wheels.items():
+        if found.keys() == _IN_WHEELS[major].keys():
+            return found
+    for major, found in wheels.items():
+        names = {name: found.get(name, Path(file).name) for name, file in _IN_WHEELS[major].items()}
+        if all(name in found or _opens(each) for name, each in names.items()):
+            return names
+    return {name: wheels[13].get(name, Path(file).name) for name, file in _IN_WHEELS[13].items()}
+
+
+def _wheels_of(major: int) -> dict[str, str]:
+    """Return the paths of the libraries of a major version that are in wheels, by name."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = [] if spec is None else list(spec.submodule_search_locations or ())
+    found = {}
+    for name, file in _IN_WHEELS[major].items():
+        paths = [Path(folder, file) for folder in folders if Path(folder, file).is_file()]
+        if paths:
+            found[name] = str(paths[0])
+    return found
+
+
+def _opens(name: str) -> bool:
+    """Return whether the system's loader finds and opens a library."""
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+def kernel_cache() -> str:
+    """Return the folder for compiled kernels: `mindspore_rec/kernels` in the user's cache.
+
+    The user's cache is `$XDG_CACHE_HOME`, or else `~/.cache`. The folder need not be there yet.
+
+    Returns:
+        Its path; "" for a user without a home folder: kernels are then compiled by each process.
+
+    Example:
+        >>> kernel_cache().endswith("/mindspore_rec/kernels") or kernel_cache() == ""
+        True
+    """
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    home = os.path.expanduser("~")
+    # The specification of these folders says that a relative path is to be ignored.
+    cache = Path(given) if os.path.isabs(given) else Path(home) / ".cache"
+    return str(cache / "mindspore_rec" / "kernels") if cache.is_absolute() else ""
