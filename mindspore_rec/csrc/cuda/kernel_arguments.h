@@ -254,27 +254,5 @@ struct MixArguments {
   Rows units, gates, output, gradient;
 };
 
-// ---------------------------------------------------------------- loss and optimizers
-
-// Each thread adds up the losses of every `threads`-th logit.
-struct LogisticArguments {
-  int64_t n, threads;
-  float scale;
-  const float *logits, *labels;
-  float* gradient;
-  double* sums;  // [threads]
-};
-
-// One thread a number of a dense parameter. What the rules need of `StepConstants`.
-struct StepArguments {
-  bool decays, nesterov, centered;
-  float learning_rate, weight_decay, grad_scale;
-  float momentum, beta1, beta2, epsilon, decay, l1, lr_power;
-  float adam_rate, adam_epsilon, adam_shrink, adam_coupled, ftrl_l2x2;
-  float* w;
-  float* states[3];
-  const float* gradient;
-};
-
 }  // namespace kernels
 }  // namespace msrec

@@ -35,8 +35,6 @@
   X(msrec_source_cross_kernels, "cuda/cross_kernels.inl")     \
   X(msrec_source_pair_kernels, "cuda/pair_kernels.inl")       \
   X(msrec_source_mixture_kernels, "cuda/mixture_kernels.inl") \
-  X(msrec_source_loss_kernels, "cuda/loss_kernels.inl")       \
-  X(msrec_source_step_kernels, "cuda/step_kernels.inl")       \
   X(msrec_source_functions, "dense/functions.inl")            \
   X(msrec_source_inline, "dense/inline.h")
 

@@ -5,10 +5,8 @@
 
 #include "cuda/cross_kernels.inl"
 #include "cuda/group_kernels.inl"
-#include "cuda/loss_kernels.inl"
 #include "cuda/mixture_kernels.inl"
 #include "cuda/norm_kernels.inl"
 #include "cuda/pair_kernels.inl"
 #include "cuda/row_kernels.inl"
-#include "cuda/step_kernels.inl"
 #include "cuda/sum_kernels.inl"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loops of a device that add up columns, and the loss.
-#include <vector>
-
+// Loops of a device that add up columns.
 #include "cuda/launches.h"
 
 namespace msrec {
@@ -73,23 +71,6 @@ void NormalizedGradientRows(Activation a, int64_t rows, int64_t width, Block x, 
   JoinChunks(chunks, of_products, products);
 }
 
-// The sums of the threads are added here, in their order.
-double SumLogisticLosses(int64_t n, const float* logits, const float* labels, float scale,
-                         float* gradient) {
-  constexpr int64_t kMostThreads = 4096;
-  const int64_t threads = std::min(n, kMostThreads);
-  if (threads == 0) return 0.0;
-  const size_t bytes = sizeof(double) * static_cast<size_t>(threads);
-  auto* sums = static_cast<double*>(CurrentKernelDevice().Scratch(bytes));
-  Launch("LogisticLoss", threads,
-         kernels::LogisticArguments{n, threads, scale, logits, labels, gradient, sums});
-  std::vector<double> of_threads(static_cast<size_t>(threads));
-  CurrentKernelDevice().Download(sums, bytes, of_threads.data());
-  double total = 0.0;
-  for (const double sum : of_threads) total += sum;
-  return total;
-}
-
 }  // namespace
 
 void SetSumLoops(Elementwise* loops) {
@@ -98,7 +79,6 @@ void SetSumLoops(Elementwise* loops) {
   loops->activation_gradient_bfloat16 = HalfActivationGradientRows;
   loops->squared_deviations = SumSquaredDeviations;
   loops->normalized_gradient = NormalizedGradientRows;
-  loops->logistic_loss = SumLogisticLosses;
 }
 
 }  // namespace kernel_loops

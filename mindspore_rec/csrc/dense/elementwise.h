@@ -122,7 +122,7 @@ struct Elementwise {
                            Block gradient);
 
   // Returns the sum of the logistic losses of n logits, and writes the gradient of the logits times
-  // `scale`.
+  // `scale`. Null on a device: the loss is no layer, and computed on the host.
   double (*logistic_loss)(int64_t n, const float* logits, const float* labels, float scale,
                           float* gradient);
 

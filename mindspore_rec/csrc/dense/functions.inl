@@ -13,9 +13,6 @@ namespace {
 MSREC_INLINE float AsFloat(uint32_t bits) { return __uint_as_float(bits); }
 MSREC_INLINE uint32_t AsBits(float x) { return __float_as_uint(x); }
 MSREC_INLINE float Magnitude(float x) { return fabsf(x); }
-MSREC_INLINE float WithSign(float x, float sign) { return copysignf(x, sign); }
-MSREC_INLINE float SquareRoot(float x) { return sqrtf(x); }
-MSREC_INLINE float Power(float x, float exponent) { return powf(x, exponent); }
 #else
 MSREC_INLINE float AsFloat(uint32_t bits) {
   float x;
@@ -28,9 +25,6 @@ MSREC_INLINE uint32_t AsBits(float x) {
   return bits;
 }
 MSREC_INLINE float Magnitude(float x) { return __builtin_fabsf(x); }
-MSREC_INLINE float WithSign(float x, float sign) { return __builtin_copysignf(x, sign); }
-MSREC_INLINE float SquareRoot(float x) { return __builtin_sqrtf(x); }
-MSREC_INLINE float Power(float x, float exponent) { return __builtin_powf(x, exponent); }
 #endif
 MSREC_INLINE float Infinity() { return AsFloat(0x7f800000); }
 
@@ -108,29 +102,6 @@ MSREC_INLINE float GeluSlope(float any) {
   const float inner = kGeluScale * (1.0f + 3.0f * kGeluCube * x * x);
   return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * inner;
 }
-
-// log(1 + e) of e in [0, 1], to 2 units in the last place: 2 atanh(e / (2 + e)).
-MSREC_INLINE float LogOnePlus(float e) {
-  const float z = e / (2.0f + e);
-  const float w = z * z;
-  float p = 1.0f / 15.0f;
-  p = p * w + 1.0f / 13.0f;
-  p = p * w + 1.0f / 11.0f;
-  p = p * w + 1.0f / 9.0f;
-  p = p * w + 1.0f / 7.0f;
-  p = p * w + 1.0f / 5.0f;
-  p = p * w + 1.0f / 3.0f;
-  return 2.0f * (z + z * w * p);
-}
-
-// Logistic loss of a logit x and a label y, and sigmoid of x; e is exp(-|x|).
-MSREC_INLINE float LogisticLossOf(float x, float y, float e) {
-  const float below = x < 0.0f ? -x : 0.0f;
-  const float loss = (1.0f - y) * x + below + LogOnePlus(e);
-  // As MindSpore's, which takes an infinity from an infinity there.
-  return x == -Infinity() ? AsFloat(0x7fc00000) : loss;
-}
-MSREC_INLINE float ProbabilityOf(float x, float e) { return (x < 0.0f ? e : 1.0f) / (1.0f + e); }
 
 // Each activation, and its slope in terms of what it returned.
 struct None {

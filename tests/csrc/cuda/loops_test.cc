@@ -229,35 +229,6 @@ TEST(KernelLoops, ActivationGradientBfloat16) {
   }
 }
 
-TEST(KernelLoops, LogisticLoss) {
-  for (const int64_t n : {0, 1, 7, 300, 4096, 9001}) {
-    Drawn drawn(13);
-    const size_t logits = drawn.Vector(n);
-    const size_t labels = drawn.Vector(n);
-    const size_t gradient = drawn.Vector(n);
-    for (float& x : drawn.memory.grids[logits].data) x *= 30.0f;
-    Compare(drawn.memory, 0.0, [&](const Elementwise& loops, LoopMemory* m) {
-      m->number =
-          loops.logistic_loss(n, m->vector(logits), m->vector(labels), 0.25f, m->vector(gradient));
-    });
-  }
-}
-
-TEST(KernelLoops, LogisticLossOfSpecialNumbers) {
-  std::vector<float> logits = {kNan, kInf, -kInf, -1000.0f, 1000.0f, -0.0f};
-  const float label = 1.0f;
-  EmulatedDevice device;
-  const CurrentDevice current(&device);
-  for (float logit : logits) {
-    float host_gradient = 0.0f, gradient = 0.0f;
-    const double host =
-        FindElementwise("base")->logistic_loss(1, &logit, &label, 2.0f, &host_gradient);
-    const double loss = device.loops().logistic_loss(1, &logit, &label, 2.0f, &gradient);
-    EXPECT_TRUE(host == loss || (std::isnan(host) && std::isnan(loss))) << logit;
-    EXPECT_TRUE(SameNumber(host_gradient, gradient)) << logit;
-  }
-}
-
 // ---------------------------------------------------------------- batch normalization
 
 TEST(KernelLoops, SquaredDeviations) {

@@ -26,9 +26,8 @@ void UseDeviceOfEnvironment() {
   if (name == "emulated") {
     SetDenseDevice(std::make_shared<EmulatedDevice>());
   } else if (name == "cuda") {
-    const cuda::Libraries libraries = {
-        FromEnvironment("MSREC_TEST_NVRTC", "libnvrtc.so.13"),
-        FromEnvironment("MSREC_TEST_CUBLASLT", "libcublasLt.so.13")};
+    const cuda::Libraries libraries = {FromEnvironment("MSREC_TEST_NVRTC", "libnvrtc.so.13"),
+                                       FromEnvironment("MSREC_TEST_CUBLASLT", "libcublasLt.so.13")};
     SetDenseDevice(std::make_shared<cuda::CudaDevice>(0, libraries, ""));
   } else if (name != "cpu") {
     throw std::runtime_error("MSREC_TEST_DENSE_DEVICE must be cpu, emulated or cuda, got " + name);
