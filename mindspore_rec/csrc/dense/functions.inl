@@ -13,6 +13,7 @@ namespace {
 MSREC_INLINE float AsFloat(uint32_t bits) { return __uint_as_float(bits); }
 MSREC_INLINE uint32_t AsBits(float x) { return __float_as_uint(x); }
 MSREC_INLINE float Magnitude(float x) { return fabsf(x); }
+MSREC_INLINE float SquareRoot(float x) { return sqrtf(x); }
 #else
 MSREC_INLINE float AsFloat(uint32_t bits) {
   float x;
@@ -25,6 +26,7 @@ MSREC_INLINE uint32_t AsBits(float x) {
   return bits;
 }
 MSREC_INLINE float Magnitude(float x) { return __builtin_fabsf(x); }
+MSREC_INLINE float SquareRoot(float x) { return __builtin_sqrtf(x); }
 #endif
 MSREC_INLINE float Infinity() { return AsFloat(0x7f800000); }
 
