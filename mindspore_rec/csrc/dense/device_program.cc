@@ -22,10 +22,10 @@ std::shared_ptr<DenseDevice>& Active() {
 
 constexpr int64_t kAlignedFloats = 64;
 
-size_t FloatBytes(int64_t floats) { return sizeof(float) * static_cast<size_t>(floats); }
+size_t SizeOfFloats(int64_t floats) { return sizeof(float) * static_cast<size_t>(floats); }
 
 template <typename T>
-T* ElementOr(const std::vector<T*>& all, size_t i, T* other) {
+T* MatrixOr(const std::vector<T*>& all, size_t i, T* other) {
   return i < all.size() ? all[i] : other;
 }
 
@@ -70,7 +70,7 @@ DeviceProgram::Kept* DeviceProgram::Keep() {
   std::unique_ptr<Kept> taken = std::move(*at);
   kept_.erase(std::next(at).base());
   taken->name = ++last_name_;
-  taken->waits = true;
+  taken->waits = false;  // until the pass is done
   kept_.insert(kept_.begin(), std::move(taken));
   return kept_.front().get();
 }
@@ -113,7 +113,7 @@ void DeviceProgram::UploadParameters(const BatchRun& host, Kept* kept) {
   kept->parameter_at.clear();
   for (size_t i = 0; i < host.parameters.size(); ++i) {
     const int64_t size = program_.parameter_sizes_[i];
-    device_->Upload(host.parameters[i], FloatBytes(size), at);
+    device_->Upload(host.parameters[i], SizeOfFloats(size), at);
     kept->parameter_at.push_back(at);
     at += RoundUp(size, kAlignedFloats);
   }
@@ -132,7 +132,7 @@ void DeviceProgram::UploadExtras(const BatchRun& host, Kept* kept) {
   kept->extra_at = host.extras;
   for (const auto& [number, extra] : program_.extra_inputs_) {
     if (!is_mask(extra)) continue;
-    device_->Upload(host.extras[number], FloatBytes(extra.size), at);
+    device_->Upload(host.extras[number], SizeOfFloats(extra.size), at);
     kept->extra_at[number] = at;
     at += RoundUp(extra.size, kAlignedFloats);
   }
@@ -156,7 +156,8 @@ void DeviceProgram::DownloadPartials(const BatchRun& run, BatchRun* host) {
   partial_sums_.resize(static_cast<size_t>(program_.partial_width_));
   host->partial_sums = partial_sums_.data();
   if (!partial_sums_.empty()) {
-    device_->Download(run.partial_sums, FloatBytes(program_.partial_width_), partial_sums_.data());
+    device_->Download(run.partial_sums, SizeOfFloats(program_.partial_width_),
+                      partial_sums_.data());
   }
 }
 
@@ -192,14 +193,14 @@ void DeviceProgram::Forward(const BatchRun& given, const std::vector<const float
   const std::vector<float*> staged = Stage(widths, run.batch, &inputs_);
   const std::vector<float*> results = Stage(output_widths, run.batch, &outputs_);
   for (size_t i = 0; i < widths.size(); ++i) {
-    const uint16_t* halves = ElementOr<const uint16_t>(given.bfloat16_inputs, i, nullptr);
+    const uint16_t* halves = MatrixOr<const uint16_t>(given.bfloat16_inputs, i, nullptr);
     const void* from = halves != nullptr ? static_cast<const void*>(halves) : inputs[i];
     device_->Upload(from, MatrixBytes(halves != nullptr, run.batch, widths[i]), staged[i]);
     if (halves != nullptr) run.bfloat16_inputs[i] = reinterpret_cast<uint16_t*>(staged[i]);
   }
   for (size_t stage = 0; stage < program_.stages_.size(); ++stage) {
     if (program_.stages_.size() > 1) {
-      device_->Clear(run.partial_sums, FloatBytes(program_.partial_width_));
+      device_->Clear(run.partial_sums, SizeOfFloats(program_.partial_width_));
     }
     program_.ForwardSlice(run, stage, slice, {staged.begin(), staged.end()}, results);
     if (stage + 1 == program_.stages_.size() || program_.stages_[stage].empty()) continue;
@@ -210,7 +211,9 @@ void DeviceProgram::Forward(const BatchRun& given, const std::vector<const float
   for (size_t i = 0; i < results.size(); ++i) {
     device_->Download(results[i], MatrixBytes(false, run.batch, output_widths[i]), outputs[i]);
   }
-  if (given.training) std::memcpy(given.saved, &kept->name, sizeof(kept->name));
+  if (!given.training) return;
+  std::memcpy(given.saved, &kept->name, sizeof(kept->name));
+  kept->waits = true;
 }
 
 void DeviceProgram::Backward(const BatchRun& given,
@@ -238,19 +241,19 @@ void DeviceProgram::Backward(const BatchRun& given,
                     staged[i]);
   }
   const auto halves = [&](size_t i) {
-    return ElementOr<uint16_t>(given.bfloat16_input_gradients, i, nullptr);
+    return MatrixOr<uint16_t>(given.bfloat16_input_gradients, i, nullptr);
   };
   for (size_t i = 0; i < results.size(); ++i) {
     if (halves(i) == nullptr) continue;
     run.bfloat16_input_gradients[i] = reinterpret_cast<uint16_t*>(results[i]);
   }
-  device_->Clear(run.partial_sums, FloatBytes(program_.partial_width_));
+  device_->Clear(run.partial_sums, SizeOfFloats(program_.partial_width_));
   for (size_t stage = program_.stages_.size(); stage-- > 0;) {
     program_.BackwardSlice(run, stage, slice, {staged.begin(), staged.end()}, results);
     if (stage == 0 || program_.stages_[stage - 1].empty()) continue;
     DownloadPartials(run, &host);
     program_.stages_[stage - 1].back()->BetweenBackward(host);
-    device_->Upload(partial_sums_.data(), FloatBytes(program_.partial_width_), run.partial_sums);
+    device_->Upload(partial_sums_.data(), SizeOfFloats(program_.partial_width_), run.partial_sums);
   }
   ParameterGradients(std::move(run), &host);
   for (size_t i = 0; i < results.size(); ++i) {
@@ -274,7 +277,7 @@ void DeviceProgram::ParameterGradients(BatchRun run, BatchRun* host) {
   DownloadPartials(run, host);
   program_.ParameterGradients(*host);
   for (const ParameterPart& part : parts) {
-    device_->Download(on_device[part.parameter] + part.offset, FloatBytes(part.size),
+    device_->Download(on_device[part.parameter] + part.offset, SizeOfFloats(part.size),
                       host->parameter_gradients[part.parameter] + part.offset);
   }
 }

@@ -375,4 +375,49 @@ ModelResults RunModel(const ProgramText& text, const Given& given) {
   return Model(text, given).Run();
 }
 
+int64_t RandomBatch(Rng* rng) {
+  const int64_t batches[] = {0, 1, 2, 15, 16, 17, 63, 64, 65, 100, 129, 300};
+  return batches[rng->Below(rng->OneIn(10) ? 12 : 9)];
+}
+
+namespace {
+
+::testing::AssertionResult Near(const std::vector<std::vector<float>>& got,
+                                const std::vector<std::vector<double>>& expected, double bound) {
+  if (got.size() != expected.size()) return ::testing::AssertionFailure() << "number";
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (got[i].size() != expected[i].size()) return ::testing::AssertionFailure() << "size " << i;
+    double most = 0.1;
+    for (const double x : expected[i]) most = std::max(most, std::abs(x));
+    for (size_t j = 0; j < got[i].size(); ++j) {
+      // Not the other way round: NaN is no number that is near.
+      if (std::abs(static_cast<double>(got[i][j]) - expected[i][j]) <= bound * most) continue;
+      return ::testing::AssertionFailure() << "number " << i << ", element " << j << ": "
+                                           << got[i][j] << ", expected " << expected[i][j];
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace
+
+void CheckAgainstModel(Precision precision, size_t programs, double bound) {
+  for (size_t seed = 0; seed < programs; ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed);
+    const ProgramText text = RandomProgram(&rng, precision);
+    const auto program = Build(text);
+    const auto given = RandomGiven(text, RandomBatch(&rng), &rng);
+    const Results results = RunProgram(*program, given->tensors);
+    const ModelResults expected = RunModel(text, *given);
+    ASSERT_TRUE(Near(results.outputs, expected.outputs, bound));
+    const Results evaluated = RunProgram(*program, given->tensors, false);
+    ASSERT_TRUE(Near(evaluated.outputs, expected.outputs, bound));
+    // Beside the corner of a rectifier the slope is either one.
+    if (expected.nearest_corner < bound) continue;
+    ASSERT_TRUE(Near(results.input_gradients, expected.input_gradients, bound));
+    ASSERT_TRUE(Near(results.parameter_gradients, expected.parameter_gradients, bound));
+  }
+}
+
 }  // namespace msrec

@@ -56,4 +56,11 @@ struct ModelResults {
 // Computes what `RunProgram` does. Products round their factors as the precision says.
 ModelResults RunModel(const ProgramText& text, const Given& given);
 
+// Returns a number of rows: few, several slices, and whole and broken ones.
+int64_t RandomBatch(Rng* rng);
+
+// Compares the results of so many random programs with the model's: numbers differ by at most
+// `bound` times the largest of their matrix.
+void CheckAgainstModel(Precision precision, size_t programs, double bound);
+
 }  // namespace msrec

@@ -50,6 +50,8 @@ void EmulatedDevice::Multiply(const ProductShape& shape, const void* a, const vo
 }
 
 void* EmulatedDevice::Allocate(size_t bytes) {
+  if (allowed_ == 0) throw std::bad_alloc();
+  if (allowed_ > 0) --allowed_;
   const size_t all = WholeBytes(bytes) + 2 * kGuard;
   auto* memory = static_cast<char*>(std::aligned_alloc(kGuard, all));
   if (memory == nullptr) throw std::bad_alloc();

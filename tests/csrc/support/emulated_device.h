@@ -33,6 +33,8 @@ class EmulatedDevice : public KernelDevice {
   // Of NaN anew each time.
   void* Scratch(size_t bytes) override;
 
+  // Has so many allocations go through and those after them fail; none if it is negative.
+  void FailAfter(int allocations) { allowed_ = allocations; }
   // Number of kernels started.
   int64_t started() const { return started_; }
   // Number of parts of memory that were allocated and not freed.
@@ -45,6 +47,7 @@ class EmulatedDevice : public KernelDevice {
   std::map<char*, size_t> sizes_;  // of what is allocated
   std::vector<double> scratch_;
   int64_t started_ = 0;
+  int allowed_ = -1;
 };
 
 // Makes a device the current one of this thread for a scope.
