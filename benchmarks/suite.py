@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import importlib.util
 import os
 import shutil
@@ -23,6 +24,7 @@ NEEDS = (
     "Census-Income",
     "Open MPI",
     "root",
+    "NVIDIA GPU",
 )
 
 
@@ -95,6 +97,18 @@ SUITE: dict[str, Benchmark] = {
         "",
         "--samples 20000 --life 5000 --alive 50 --fields 2 --batch 100 --window 20",
         path="examples/dynamic_features/train.py",
+    ),
+    "gpu_step": Benchmark(
+        "training samples/s with dense layers on a GPU by those of the cores; parts of the step",
+        "--cuda /usr/local/cuda --batch 4096 16000 --seconds 2",
+        "--devices cpu --networks dlrm --batch 64 --rows 4000 --steps 2",
+        ("NVIDIA GPU",),
+    ),
+    "gpu_torch": Benchmark(
+        "training samples/s of the same networks in PyTorch, with tables on the GPU too",
+        "--batch 4096 16000",
+        "--networks dlrm --batch 64 --rows 4000 --steps 2 --blocks 2",
+        ("torch", "NVIDIA GPU"),
     ),
     "grouped_tables": Benchmark(
         "a step over 26 small tables: separate lookups, one grouped lookup, one table",
@@ -251,6 +265,8 @@ def lacking(need: str) -> str:
     if need == "Open MPI":
         here = Path(sys.prefix, "bin", "mpirun").exists()
         return "" if here else f"mpirun is missing: {pip_install('mpi')}"
+    if need == "NVIDIA GPU":
+        return "" if ctypes.util.find_library("cuda") else "there is no CUDA driver"
     if need == "root":
         from network_hosts import missing
 

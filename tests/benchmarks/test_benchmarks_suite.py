@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
-# Needs PyTorch, which is no part of the environment for development.
-NOT_STORED = {"accuracy_twin"}
+# They need PyTorch or a GPU, which are no parts of the environment for development.
+NOT_STORED = {"accuracy_twin", "gpu_step", "gpu_torch"}
 ORIGIN = ("script", "command", "settings", "wall_seconds", "date", "commit", "machine")
 
 

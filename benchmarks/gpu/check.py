@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares what dense programs compute on two devices: the check of `gpu_step.py`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from gpu.core import Core, to_bfloat16, to_float32
+from gpu.layers import CASES, NETWORKS
+from gpu.programs import Layers, Program, Run
+
+__all__ = ["TOLERANCE", "Found", "check", "relative_error"]
+
+TOLERANCE = {"float32": 1e-4, "bfloat16": 2e-2}
+_SMALL = 0.01  # numbers are compared by the largest of their tensor, or by this
+_ROWS_OF_NETWORKS = 1024  # at most: the host takes long for more
+
+Found = dict[str, list[np.ndarray]]
+
+
+def relative_error(tested: np.ndarray, reference: np.ndarray) -> float:
+    """Return the greatest difference by the greatest magnitude of the reference; inf for NaN."""
+    if not reference.size:
+        return 0.0
+    tested, reference = to_float32(tested), to_float32(reference)
+    scale = max(float(np.abs(reference).max()), _SMALL)
+    error = float(np.abs(tested - reference).max()) / scale
+    return error if np.isfinite(error) else float("inf")
+
+
+class Case:
+    """One program on both devices.
+
+    Args:
+        title: for people.
+        precision: of the products.
+        both: the program on the reference and on the tested device.
+        exact: whether inputs are multiples of 1/4.
+        batches: numbers of rows to try.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        precision: str,
+        both: list[Layers],
+        exact: bool,
+        batches: Sequence[int],
+    ) -> None:
+        self.title, self.precision, self.both = title, precision, both
+        self.exact, self.batches = exact, batches
+
+    def inputs(self, batch: int, narrow: bool) -> list[np.ndarray]:
+        """Return inputs in [-1, 1], the same for each call."""
+        rng = np.random.default_rng(batch)
+        made = []
+        for width in self.both[0].input_widths:
+            if self.exact:
+                x = (rng.integers(-4, 5, (batch, width)) / 4).astype(np.float32)
+            else:
+                x = rng.uniform(-1, 1, (batch, width)).astype(np.float32)
+            made.append(to_bfloat16(x) if narrow else x)
+        return made
+
+
+def _computed(core: Core, layers: Layers, inputs: list[np.ndarray], fill: float) -> Found:
+    """Return all that a program computes, in memory that holds `fill` before."""
+    run = Run(core, layers, inputs, fill)
+    predicted = []
+    if not layers.moved:  # what normalizes by the batch is never asked for a prediction
+        run.predict()
+        predicted = [each.copy() for each in run.outputs]
+        for each in run.outputs:
+            each[:] = fill
+    run.forward()
+    rng = np.random.default_rng(len(inputs[0]) + 1)
+    for gradient in run.output_gradients:
+        gradient[:] = rng.standard_normal(gradient.shape, np.float32)
+    moved = run.moved()
+    run.backward()
+    return {
+        "predicted": predicted,
+        "outputs": run.outputs,
+        "moving": moved,
+        "inputs' gradients": run.input_gradients,
+        "parameters' gradients": run.parameter_gradients,
+    }
+
+
+def _same_bits(first: Found, second: Found) -> bool:
+    return all(
+        a.tobytes() == b.tobytes()
+        for name, each in first.items()
+        for a, b in zip(each, second[name], strict=True)
+    )
+
+
+def _cases(
+    core: Core, devices: tuple[str, str], batches: Sequence[int], chosen: str
+) -> Iterator[Case]:
+    """Yield the cases; all programs of a device are made before those of the other."""
+    kinds = []
+    for (name, build), precision in itertools.product(
+        [*CASES.items(), *NETWORKS.items()], TOLERANCE
+    ):
+        for training in (True, False) if "norm" in name else (True,):
+            title = name if training else f"{name}, evaluation"
+            if chosen in title:
+                kinds.append((title, name, build, precision, training))
+    made: list[list[Layers]] = [[] for _ in kinds]
+    for device in devices:
+        core.use(device)
+        for i, (_, name, build, precision, training) in enumerate(kinds):
+            exact = "relu" in name
+            program = Program(core, precision, training=training, exact=exact, seed=i)
+            made[i].append(program.finish(*build(program)))
+    for both, (title, name, _, precision, _) in zip(made, kinds, strict=True):
+        sizes = batches
+        if name in NETWORKS:
+            sizes = sorted({min(size, _ROWS_OF_NETWORKS) for size in batches})
+        elif "norm" in name and "relu" in name:
+            # Sums of a normalization are not exact: of many rows some are within rounding of 0.
+            sizes = [size for size in batches if size <= _ROWS_OF_NETWORKS]
+        yield Case(title, precision, both, "relu" in name, sizes)
+
+
+def _compare(core: Core, case: Case, batch: int, narrow: bool) -> dict[str, Any]:
+    inputs = case.inputs(batch, narrow)
+    reference = _computed(core, case.both[0], inputs, 0.0)
+    first = _computed(core, case.both[1], inputs, float("nan"))
+    second = _computed(core, case.both[1], inputs, 7.0)
+    errors: dict[str, float] = {}
+    fine = True
+    for name, tested in first.items():
+        for a, b in zip(tested, reference[name], strict=True):
+            error = relative_error(a, b)
+            kind = "bfloat16" if a.dtype == np.uint16 else case.precision
+            fine = fine and error <= TOLERANCE[kind]
+            errors[name] = max(errors.get(name, 0.0), error)
+    same = _same_bits(first, second)
+    return {
+        "program": case.title,
+        "precision": case.precision,
+        "inputs": "bfloat16" if narrow else "float32",
+        "batch": batch,
+        "errors": errors,
+        "same_bits": same,
+        "passed": fine and same,
+    }
+
+
+def _text(found: dict[str, Any]) -> str:
+    errors = ", ".join(f"{name} {error:.1e}" for name, error in found["errors"].items())
+    bits = "same bits" if found["same_bits"] else "OTHER BITS in the second run"
+    verdict = "ok  " if found["passed"] else "FAIL"
+    return (
+        f"{verdict} {found['program']}, {found['precision']}, {found['inputs']} inputs, "
+        f"{found['batch']} rows: {errors}; {bits}"
+    )
+
+
+def check(
+    core: Core,
+    devices: tuple[str, str],
+    batches: Sequence[int],
+    *,
+    chosen: str = "",
+    quiet: bool = False,
+) -> list[dict[str, Any]]:
+    """Compare all programs on two devices, and return and print what was found.
+
+    Args:
+        core: the native core.
+        devices: the reference, and the one that is tested.
+        batches: numbers of rows.
+        chosen: only programs whose titles contain this. Default: all.
+        quiet: whether to print failures only. Default: False.
+    """
+    results = []
+    for case in _cases(core, devices, batches, chosen):
+        for batch, narrow in itertools.product(case.batches, (False, True)):
+            found = _compare(core, case, batch, narrow)
+            results.append(found)
+            if not quiet or not found["passed"]:
+                print(_text(found), flush=True)
+    failed = sum(not each["passed"] for each in results)
+    worst = {
+        precision: max(
+            (max(each["errors"].values()) for each in results if each["precision"] == precision),
+            default=0.0,
+        )
+        for precision in TOLERANCE
+    }
+    figures = ", ".join(f"{name} {error:.1e}" for name, error in worst.items())
+    print(f"{len(results)} comparisons, {failed} failed; greatest errors: {figures}", flush=True)
+    return results

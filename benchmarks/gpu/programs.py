@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dense programs over the native core alone: as `nn/fused/program.py`, on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gpu.core import Core, to_bfloat16
+
+__all__ = ["Columns", "Layers", "Program", "Run"]
+
+_ROW_UNIT = 16  # of csrc/ops/dense_ops.cc
+_PACKED_UNIT = 4096
+_MOST_PADDING = 512  # rows that fill the last slice up
+_NO_MASKS = (-1, -1, 0)
+
+
+class Columns(NamedTuple):
+    """Columns of a value."""
+
+    value: int
+    offset: int
+    width: int
+
+    def part(self, offset: int, width: int) -> Columns:
+        """Return `width` of these columns from `offset` on."""
+        return Columns(self.value, self.offset + offset, width)
+
+
+class Program:
+    """Layers in the order in which they are computed; draws the values of their parameters.
+
+    Args:
+        core: the native core, whose device the program will run on.
+        precision: type of the products' factors, 'float32' or 'bfloat16'.
+        training: whether batches are normalized by their own statistics.
+        exact: whether weights are few multiples of 1/2: then sums of a few layers are exact where
+            inputs are small multiples of 1/4, and no rounding decides on which side of 0 a number
+            is.
+        seed: of the parameters.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        precision: str,
+        *,
+        training: bool = True,
+        exact: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.native: Any = core.native.DenseProgram(precision)
+        self.training, self.exact = training, exact
+        self.rng = np.random.default_rng(seed)
+        self.input_widths: list[int] = []
+        self.parameters: list[np.ndarray] = []
+        self.extras: list[np.ndarray] = []
+        self.products: list[tuple[int, int]] = []
+        self.moved: list[tuple[int, int]] = []
+
+    # ---- values
+
+    def value(self, width: int) -> Columns:
+        """Return a new value for layers to write."""
+        return Columns(self.native.add_value(width), 0, width)
+
+    def input(self, columns: Columns) -> None:
+        """Read the next input into columns."""
+        self.native.add_input(columns)
+        self.input_widths.append(columns.width)
+
+    def inputs(self, *widths: int) -> Columns:
+        """Return the columns of inputs of so many floats a row, joined."""
+        joined = self.value(sum(widths))
+        offset = 0
+        for width in widths:
+            self.input(joined.part(offset, width))
+            offset += width
+        return joined
+
+    # ---- parameters and further inputs
+
+    def weight(self, rows: int, columns: int, fan_in: int) -> int:
+        """Return the number of a new matrix, of a He et al. uniform or exact numbers."""
+        if self.exact:
+            taken = self.rng.random((rows, columns)) < min(1.0, 8 / fan_in)
+            signs = self.rng.integers(0, 2, (rows, columns)) - 0.5
+            return self.parameter(np.where(taken, signs, 0.0))
+        bound = np.sqrt(6 / fan_in)
+        return self.parameter(self.rng.uniform(-bound, bound, (rows, columns)))
+
+    def vector(self, width: int, around: float = 0.0) -> int:
+        """Return the number of a new vector, of numbers around one."""
+        return self.parameter(around + self.rng.integers(-2, 3, width) / 4)
+
+    def parameter(self, values: np.ndarray) -> int:
+        """Return the number of a new parameter."""
+        self.parameters.append(np.ascontiguousarray(values, np.float32))
+        return len(self.parameters) - 1
+
+    def extra(self, values: np.ndarray) -> int:
+        """Return the number of a new further input."""
+        self.extras.append(np.ascontiguousarray(values))
+        return len(self.extras) - 1
+
+    def masks(self, width: int, count: int) -> tuple[int, int, int]:
+        """Return the further inputs of a dropout of half of the units; none for 0 masks."""
+        if not count:
+            return _NO_MASKS
+        drawn = self.rng.integers(0, 2, (count, width)) * np.float32(2.0)
+        return (
+            self.extra(drawn.astype(np.float32)),
+            self.extra(np.array([3], np.int32)),
+            count,
+        )
+
+    # ---- layers that networks have; others are added by `native`
+
+    def linear(
+        self,
+        x: Columns,
+        width: int,
+        activation: str = "none",
+        *,
+        bias: bool = True,
+        masks: int = 0,
+        output: Columns | None = None,
+    ) -> Columns:
+        """Add a linear layer with parameters of its own, and return its output."""
+        y = self.value(width) if output is None else output
+        weight = self.weight(width, x.width, x.width)
+        added = self.vector(width) if bias else -1
+        drops = self.masks(width, masks)
+        self.native.add_linear(x, y, (weight, 0), False, (added, 0), activation, drops)
+        self.products.append((x.width, width))
+        return y
+
+    def perceptron(
+        self, x: Columns, hidden: Sequence[int], activation: str, last: int = 0
+    ) -> Columns:
+        """Add hidden layers, and a linear one behind them where `last` is its width."""
+        for units in hidden:
+            x = self.linear(x, units, activation)
+        return self.linear(x, last) if last else x
+
+    def batch_norm(
+        self, x: Columns, activation: str, *, masks: int = 0, output: Columns | None = None
+    ) -> Columns:
+        """Add a batch normalization, and return its output."""
+        y = self.value(x.width) if output is None else output
+        learned = (self.vector(x.width, 1.0), self.vector(x.width))
+        moving = (
+            self.extra(self.rng.normal(0, 0.1, x.width).astype(np.float32)),
+            self.extra(self.rng.uniform(0.5, 1.5, x.width).astype(np.float32)),
+        )
+        drops = self.masks(x.width, masks)
+        at = self.native.add_batch_norm(
+            x, y, learned, moving, activation, drops, 1e-5, 0.1, self.training
+        )
+        if self.training:
+            self.moved.append((at, 2 * x.width))
+        return y
+
+    def finish(self, *outputs: Columns) -> Layers:
+        """Return the finished program."""
+        for columns in outputs:
+            self.native.add_output(columns)
+        number = self.native.finish(len(self.parameters), len(self.extras))
+        return Layers(self, number, [columns.width for columns in outputs])
+
+
+class Layers:
+    """A finished program, with its parameters.
+
+    Attributes:
+        input_widths, output_widths: floats a row.
+        parameters: float32 arrays.
+        extras: further inputs.
+        products: (in, out) of the linear layers.
+        moved: (first, floats) of moving statistics in `packed`.
+    """
+
+    def __init__(self, program: Program, number: int, output_widths: list[int]) -> None:
+        self.native = program.native  # keeps the number valid
+        self.number = number
+        self.input_widths, self.output_widths = program.input_widths, output_widths
+        self.parameters, self.extras = program.parameters, program.extras
+        self.products, self.moved = program.products, program.moved
+
+
+class Run:
+    """The memory of a batch, and the operators on it.
+
+    Args:
+        core: the native core.
+        layers: the program.
+        inputs: float32 [B, ...], or uint16 for bfloat16, as are then their gradients.
+        fill: what the memory that operators write begins with. Default: nothing.
+
+    Attributes:
+        outputs, output_gradients: float32 [B, width]; the latter for the caller to write.
+        input_gradients, parameter_gradients: arrays like the inputs and parameters.
+        forward, predict, backward: functions without arguments.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        layers: Layers,
+        inputs: Sequence[np.ndarray],
+        fill: float | None = None,
+    ) -> None:
+        batch = len(inputs[0])
+        made = _empty if fill is None else _filled(fill)
+        native = layers.native
+        self.layers = layers
+        self.outputs = [made((batch, width)) for width in layers.output_widths]
+        self.output_gradients = [np.zeros_like(each) for each in self.outputs]
+        self.input_gradients = [made(x.shape, x.dtype.type) for x in inputs]
+        self.parameter_gradients = [made(p.shape) for p in layers.parameters]
+        padded = batch + _MOST_PADDING
+        saved_width = _units(native.saved_width, _ROW_UNIT)
+        gradient_width = _units(native.gradient_width, _ROW_UNIT)
+        packed_width = _units(native.packed_bytes, _PACKED_UNIT)
+        saved = made((padded, saved_width * _ROW_UNIT))
+        gradients = made((padded, gradient_width * _ROW_UNIT))
+        self.packed = made((packed_width * _PACKED_UNIT // 4,))
+        widths = [_width(width) for width in layers.output_widths]
+        name = np.full(len(widths), layers.number, np.int64)
+        given = [*inputs, *layers.parameters, *layers.extras]
+        self.forward = core.bind(
+            "MsrDenseForward",
+            [name, _width(saved_width), _width(packed_width), *widths, *given]
+            + [*self.outputs, saved, self.packed],
+        )
+        self.predict = core.bind(
+            "MsrDensePredict",
+            [name, _width(packed_width), *widths, *given, *self.outputs, self.packed],
+        )
+        arguments = len(inputs) + len(layers.parameters)
+        self.backward = core.bind(
+            "MsrDenseBackward",
+            [np.full(arguments, layers.number, np.int64), _width(gradient_width), *given]
+            + [saved, self.packed, *self.output_gradients]
+            + [*self.input_gradients, *self.parameter_gradients, gradients],
+        )
+
+    def moved(self) -> list[np.ndarray]:
+        """Return the moving statistics that a forward pass in training left."""
+        return [self.packed[at : at + floats].copy() for at, floats in self.layers.moved]
+
+
+def _units(size: int, unit: int) -> int:
+    return max(1, -(-size // unit))
+
+
+def _width(width: int) -> np.ndarray:
+    return np.zeros(width, np.int8)
+
+
+def _empty(shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
+    return np.empty(shape, dtype)
+
+
+def _filled(value: float) -> Any:
+    def made(shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
+        filled = np.full(shape, value, np.float32)
+        return to_bfloat16(filled) if dtype == np.uint16 else filled
+
+    return made

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole training steps over the native core alone: tables on the host, layers on a device."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import bench_common
+import numpy as np
+from gpu.core import Core, to_bfloat16
+from gpu.nets import network
+from gpu.programs import Program, Run
+from gpu.shapes import BATCHES, DIM, Batches, Shape, parameters, products
+
+__all__ = ["PARTS", "Tables", "Training", "bus_bytes", "flop"]
+
+PARTS = ("lookup", "forward", "loss", "backward", "dense step", "sparse step")
+_RATE = 1e-3
+_CHUNK = 500_000
+_ADAM = 5  # of RuleKind in csrc/optim/rule.h
+_ADAM_CONSTANTS = (0.9, 0.999, 1e-8, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def flop(shape: Shape, batch: int) -> float:
+    """Return floating-point operations of a step's matrix products; pairs of vectors left out."""
+    return 6.0 * batch * sum(width * units for width, units in products(shape))
+
+
+def bus_bytes(shape: Shape, batch: int, row_bytes: int) -> dict[str, int]:
+    """Return what a step must bring to a GPU and back where optimizer and tables are the host's.
+
+    Rows, numbers and weights there, the logit back; its gradient there, gradients of rows and
+    weights back. What the core copies beside this is not counted.
+
+    Args:
+        row_bytes: of a number of a row.
+    """
+    rows = batch * shape.fields * DIM * row_bytes
+    weights = 4 * parameters(products(shape))
+    if shape.cross:
+        weights += 4 * shape.numbers * DIM
+    numbers = 4 * batch * shape.numbers
+    return {
+        "to_gpu": rows + numbers + weights + 4 * batch,
+        "from_gpu": rows + numbers + weights + 4 * batch,
+    }
+
+
+class Tables:
+    """The tables of networks with so many fields, which all their trainings use.
+
+    Args:
+        core: the native core.
+        fields: ids of a sample.
+        rows: ids in a table.
+        sparse: rule of the rows, 'adam' or 'adagrad'.
+        row_type: 'float32' or 'bfloat16', of rows and their gradients.
+    """
+
+    def __init__(self, core: Core, fields: int, rows: int, sparse: str, row_type: str) -> None:
+        self.core, self.row_type, self.steps = core, row_type, 0
+        title = f"gpu.{fields}.{row_type}"
+        self.deep = core.native.Table(
+            name=f"{title}.deep", dim=DIM, value_dtype=row_type, replace=True
+        )
+        self.wide = core.native.Table(name=f"{title}.wide", dim=1, replace=True)
+        options = {"initial_accumulator": 0.1} if sparse == "adagrad" else {}
+        rng = np.random.default_rng(fields)
+        self.bindings = []
+        for table in (self.deep, self.wide):
+            self.bindings.append(table.bind_optimizer(sparse, **options))
+            for start in range(0, rows, _CHUNK):
+                keys = bench_common.spread_keys(np.arange(start, min(start + _CHUNK, rows)))
+                values = rng.random((len(keys), table.dim), np.float32) * 0.02 - 0.01
+                table.put(keys, values.astype(np.float32))
+
+    def step(self, wide: bool) -> None:
+        """Update the rows by the gradients since the last step."""
+        self.steps += 1
+        for table, binding in zip((self.deep, self.wide), self.bindings, strict=True):
+            if table is self.deep or wide:
+                table.apply(_RATE, step=self.steps, binding=binding)
+
+    def close(self) -> None:
+        self.deep.close()
+        self.wide.close()
+
+
+def _descriptor(table: Any) -> np.ndarray:
+    # LookupDescriptor of csrc/ops/operator.h: no padding, sum, no weights, int64 keys, weight 1.
+    return np.array([table.id, 0, 0, 0, 0, 0, 1], np.int64)
+
+
+class Training:
+    """A network that is trained on a device: its parts as functions, its memory once.
+
+    Args:
+        core: the native core, which uses the device.
+        shape: the network.
+        precision: of the products.
+        batches: the batches, whose ids are in the tables.
+        tables: the tables.
+    """
+
+    def __init__(
+        self, core: Core, shape: Shape, precision: str, batches: Batches, tables: Tables
+    ) -> None:
+        self.core, self.shape, self.tables = core, shape, tables
+        self.layers = network(Program(core, precision), shape)
+        count, batch, fields = batches.ranks.shape
+        self.steps = 0
+        rows = np.zeros((batch, fields, DIM), np.float32)
+        if tables.row_type == "bfloat16":
+            rows = to_bfloat16(rows)
+        numbers = [batches.numbers] if shape.numbers else []
+        self.run = Run(core, self.layers, [*numbers, rows] if shape.bottom else [rows, *numbers])
+        self.wide = np.zeros((batch, 1), np.float32)
+        self.logit = np.zeros((batch, 1), np.float32)
+        self.loss = np.zeros(1, np.float32)
+        self.lookups: list[list[Callable[[], None]]] = []
+        self.accumulations: list[Callable[[], None]] = []
+        keys = [bench_common.spread_keys(ranks) for ranks in batches.ranks]
+        gradient = self.run.input_gradients[1 if shape.bottom else 0]
+        self._add_lookups(tables.deep, "MsrLookupTrain", keys, rows, gradient)
+        if shape.wide:
+            of_logit = self.run.output_gradients[0]
+            self._add_lookups(tables.wide, "MsrPoolTrain", keys, self.wide, of_logit)
+        self.logistic = core.bind(
+            "MsrLogisticLoss",
+            [np.array([1], np.int64), self.logit, batches.labels]
+            + [self.loss, self.run.output_gradients[0]],
+        )
+        self._bind_dense_step()
+
+    def _add_lookups(
+        self, table: Any, name: str, keys: list[np.ndarray], rows: np.ndarray, gradient: np.ndarray
+    ) -> None:
+        ticket, token = np.zeros(1, np.int64), np.zeros(1, np.float32)
+        descriptor = _descriptor(table)
+        like, anchor = np.zeros(table.dim, np.float32), np.zeros(1, np.float32)
+        unused = [np.zeros(1, np.int64), np.zeros(1, np.float32)]  # offsets and weights of bags
+        self.lookups.append(
+            [
+                self.core.bind(
+                    name,
+                    [ids, *(unused if name == "MsrPoolTrain" else []), descriptor, like, anchor]
+                    + [rows, ticket],
+                )
+                for ids in keys
+            ]
+        )
+        arguments = [gradient, ticket, descriptor, token]
+        self.accumulations.append(self.core.bind("MsrAccumulate", arguments))
+
+    def _bind_dense_step(self) -> None:
+        values, gradients = self.layers.parameters, self.run.parameter_gradients
+        plan = [_ADAM, 0, 0, len(values), 1, *itertools.chain(*[(0, -1)] * len(values))]
+        self.step_number = np.zeros(1, np.int32)
+        arguments = [
+            np.array(plan, np.int64),
+            np.array(_ADAM_CONSTANTS, np.float32),
+            np.ones(1, np.float32),
+            self.step_number,
+            np.full(1, _RATE, np.float32),
+        ]
+        for value, gradient in zip(values, gradients, strict=True):
+            arguments += [value, gradient, np.zeros_like(value), np.zeros_like(value)]
+        self.dense_step = self.core.bind("MsrDenseStep", [*arguments, np.zeros(1, np.float32)])
+
+    def step(self, k: int) -> dict[str, float]:
+        """Take a step on batch k mod `BATCHES`; return the seconds of its parts."""
+        marks = [time.perf_counter()]
+        for lookups in self.lookups:
+            lookups[k % BATCHES]()
+        marks.append(time.perf_counter())
+        self.run.forward()
+        marks.append(time.perf_counter())
+        np.add(self.run.outputs[0], self.wide, out=self.logit)
+        self.logistic()
+        marks.append(time.perf_counter())
+        self.run.backward()
+        marks.append(time.perf_counter())
+        self.step_number += 1
+        self.dense_step()
+        marks.append(time.perf_counter())
+        for accumulate in self.accumulations:
+            accumulate()
+        self.tables.step(self.shape.wide)
+        marks.append(time.perf_counter())
+        return dict(zip(PARTS, np.diff(marks).tolist(), strict=True))

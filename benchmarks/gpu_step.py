@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps whose dense layers run on a GPU, beside those of the same machine's cores.
+
+    python benchmarks/gpu_step.py --onednn LIBDNNL --cuda CUDA --check
+    python benchmarks/gpu_step.py --onednn LIBDNNL --cuda CUDA --json OUT
+
+Needs neither MindSpore nor the package: it opens the native core by its path, and oneDNN (MindSpore
+ships a copy, `mindspore/lib/libdnnl.so.3`). `--devices cpu` measures the cores alone.
+
+A step is: rows of Zipf-distributed ids from a table in the host's memory, the network forward, the
+logistic loss, the network backward, Adam on the weights, and a lazy rule on the rows. On a GPU the
+layers alone run there; rows, weights and gradients cross the bus. Steps of the devices alternate,
+and figures are medians.
+
+`--check` computes every layer and network on both devices from the same numbers, and compares; the
+exit code is 1 where one is off, or where a second run has other bits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import bench_common
+import numpy as np
+from gpu.bus import bus_gbs
+from gpu.check import check
+from gpu.core import HOST, Core, find_native
+from gpu.shapes import SHAPES, Batches
+from gpu.training import PARTS, Tables, Training, bus_bytes, flop
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+def card() -> str:
+    """Return the GPUs and their driver, by nvidia-smi; "" where there is none."""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def measured(
+    trainings: dict[str, Training], batch: int, steps: int, warmup: int, seconds: float
+) -> dict[str, dict[str, Any]]:
+    """Return samples/s and the parts' milliseconds by device; steps of the devices alternate.
+
+    Args:
+        trainings: device -> training.
+        batch: samples of a step.
+        steps: counted steps of each device.
+        warmup: steps before them.
+        seconds: after which no further step is begun; three are taken in any case.
+    """
+    spent: dict[str, list[dict[str, float]]] = {device: [] for device in trainings}
+    begin = time.perf_counter()
+    for k in range(-warmup, steps):
+        if k >= 3 and time.perf_counter() - begin > seconds:
+            break
+        for device, training in trainings.items():
+            parts = training.step(k)
+            if k >= 0:
+                spent[device].append(parts)
+    figures: dict[str, dict[str, Any]] = {}
+    for device, each in spent.items():
+        whole = np.array([sum(parts.values()) for parts in each])
+        figures[device] = {
+            "steps": len(each),
+            "samples_per_s": batch / float(np.median(whole)),
+            "step_ms": float(np.median(whole)) * 1e3,
+            "fastest_ms": float(whole.min()) * 1e3,
+            "parts_ms": {
+                name: float(np.median([parts[name] for parts in each])) * 1e3 for name in PARTS
+            },
+            "loss": float(trainings[device].loss[0]),
+        }
+    return figures
+
+
+def add_rates(found: dict[str, Any], work: float, copied: dict[str, int], options: Any) -> None:
+    """Add to the figures of a device what they are of the peak and of the bus."""
+    layers = (found["parts_ms"]["forward"] + found["parts_ms"]["backward"]) / 1e3
+    found["layers_tflops"] = work / layers / 1e12
+    peaks = dict(zip(PRECISIONS, options.peak_tflops or [], strict=False))
+    if found["precision"] in peaks and found["device"] != HOST:
+        peak = peaks[found["precision"]] * 1e12
+        found["share_of_peak_in_layers"] = work / peak / layers
+        found["share_of_peak_in_step"] = work / peak * 1e3 / found["step_ms"]
+    if options.bus_gbs and found["device"] != HOST:
+        # Both ways in turn: rows must be there before their gradient comes back.
+        moved = sum(copied.values()) / options.bus_gbs / 1e9
+        found["bus_ms"] = moved * 1e3
+        found["share_of_layers_for_bus"] = moved / layers
+        found["share_of_step_for_bus"] = moved * 1e3 / found["step_ms"]
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print the figures of a device."""
+    parts = "  ".join(f"{name} {ms:.2f}" for name, ms in found["parts_ms"].items())
+    rates = f"{found['layers_tflops']:.2f} TFLOP/s in layers"
+    if "share_of_step_for_bus" in found:
+        rates += f", bus {found['bus_ms']:.2f} ms"
+    print(
+        f"{found['network']:13s} {found['precision']:8s} {found['rows']:8s} {found['batch']:6d} "
+        f"{found['device']:7s} {found['samples_per_s']:12,.0f} samples/s  "
+        f"{found['step_ms']:8.2f} ms  [{parts}]  {rates}",
+        flush=True,
+    )
+
+
+def measure(core: Core, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure all that was asked for; return the figures."""
+    results: list[dict[str, Any]] = []
+    tables: dict[tuple[int, str], Tables] = {}
+    for name in options.networks:
+        shape = SHAPES[name]
+        for row_type in options.row_types:
+            where = (shape.fields, row_type)
+            if where not in tables:
+                tables[where] = Tables(core, shape.fields, options.rows, options.sparse, row_type)
+            for batch in options.batch:
+                batches = Batches.draw(shape, batch, options.rows, options.zipf, options.seed)
+                for precision in options.precision:
+                    trainings = {}
+                    for device in options.devices:
+                        core.use(device)
+                        made = Training(core, shape, precision, batches, tables[where])
+                        trainings[device] = made
+                    taken = measured(
+                        trainings, batch, options.steps, options.warmup, options.seconds
+                    )
+                    copied = bus_bytes(shape, batch, 2 if row_type == "bfloat16" else 4)
+                    work = flop(shape, batch)
+                    for device, figures in taken.items():
+                        found = {
+                            "network": name,
+                            "precision": precision,
+                            "rows": row_type,
+                            "batch": batch,
+                            "device": device,
+                            **figures,
+                            "flop_per_step": work,
+                            "bus_bytes": copied,
+                        }
+                        add_rates(found, work, copied, options)
+                        show(found)
+                        results.append(found)
+                    del trainings
+                    gc.collect()
+    for each in tables.values():
+        each.close()
+    return results
+
+
+def ratios(results: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return samples/s on each GPU by those of the host's cores."""
+    keys = ("network", "precision", "rows", "batch")
+    host = {tuple(r[k] for k in keys): r["samples_per_s"] for r in results if r["device"] == HOST}
+    found = {}
+    for r in results:
+        where = tuple(r[k] for k in keys)
+        if r["device"] != HOST and where in host:
+            found[f"{' '.join(map(str, where))} {r['device']}"] = r["samples_per_s"] / host[where]
+    return found
+
+
+def parse() -> argparse.Namespace:
+    """Return the options."""
+    parser = bench_common.parser(__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--native", type=Path, help="the native core; by default that of this clone")
+    add("--onednn", type=Path, help="oneDNN's library; by default MindSpore's copy")
+    add("--cuda", type=Path, help="folder below which libnvrtc and libcublasLt are")
+    add("--cache", type=Path, help="folder of compiled kernels")
+    add("--devices", nargs="+", default=[HOST, "cuda:0"], help="for --check the reference first")
+    add("--check", action="store_true", help="compare results instead of times")
+    add("--only", default="", help="of --check: programs whose names contain this")
+    add("--quiet", action="store_true", help="of --check: print failures only")
+    add("--check-batch", type=int, nargs="+", default=[1, 3, 300, 4096], help="rows of --check")
+    add("--networks", nargs="+", choices=SHAPES, default=list(SHAPES), help="what is trained")
+    add("--precision", nargs="+", choices=PRECISIONS, default=list(PRECISIONS), help="of products")
+    add("--row-types", nargs="+", choices=PRECISIONS, default=["float32"], help="of tables")
+    add("--batch", type=int, nargs="+", default=[4096, 16000, 65536], help="samples of a step")
+    add("--rows", type=int, default=2_000_000, help="ids in a table")
+    add("--zipf", type=float, default=1.1, help="exponent of the ids")
+    add("--sparse", choices=("adam", "adagrad"), default="adam", help="rule of the rows")
+    add("--steps", type=int, default=20, help="counted steps")
+    add("--warmup", type=int, default=3, help="steps before them")
+    add("--seconds", type=float, default=4.0, help="of a network at a batch; 3 steps at least")
+    add("--threads", type=int, default=0, help="of the native core; 0: as many as cores")
+    add("--peak-tflops", type=float, nargs=2, help="of the GPU: float32, bfloat16")
+    add("--bus-gbs", type=float, help="of the bus, a way; measured by default where CUDA is")
+    return parser.parse_args()
+
+
+def onednn_of_mindspore() -> Path:
+    """Return the path of MindSpore's copy of oneDNN, which is found without importing it."""
+    for folder in sys.path:
+        path = Path(folder) / "mindspore" / "lib" / "libdnnl.so.3"
+        if path.is_file():
+            return path
+    raise FileNotFoundError("MindSpore is not installed: name oneDNN's library by --onednn")
+
+
+def main() -> int:
+    """Check or measure; return the exit code."""
+    options = parse()
+    onednn = options.onednn or onednn_of_mindspore()
+    core = Core(options.native or find_native(), onednn, options.cuda, options.cache)
+    if options.threads:
+        core.native.set_num_threads(options.threads)
+    about = {
+        "card": card(),
+        "onednn": core.native.onednn_version(),
+        "onednn_has_bfloat16": core.native.onednn_has_bfloat16(),
+        "threads": core.native.get_num_threads(),
+        "simd": core.native.simd(),
+    }
+    print({**bench_common.machine(), **about}, flush=True)
+    if options.check:
+        reference, tested = options.devices[0], options.devices[-1]
+        found = check(
+            core,
+            (reference, tested),
+            options.check_batch,
+            chosen=options.only,
+            quiet=options.quiet,
+        )
+        bench_common.save(options.json, {"about": about, "comparisons": found})
+        return 0 if found and all(each["passed"] for each in found) else 1
+    bus: dict[str, float] = {}
+    gpus = [device for device in options.devices if device != HOST]
+    if gpus:
+        bus = bus_gbs(int(gpus[0].removeprefix("cuda:")))
+        print("GB/s of the bus:", {name: round(rate, 1) for name, rate in bus.items()})
+        options.bus_gbs = options.bus_gbs or min(bus["pinned_to_gpu"], bus["pinned_from_gpu"])
+    results = measure(core, options)
+    by_host = ratios(results)
+    for where, ratio in by_host.items():
+        print(f"{where}: {ratio:.2f} times the samples/s of the host's cores")
+    settings = {name: getattr(options, name) for name in ("rows", "zipf", "sparse", "bus_gbs")}
+    bench_common.save(
+        options.json,
+        {"about": about, **settings, "bus": bus, "results": results, "by_host": by_host},
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
