@@ -17,7 +17,7 @@ from tests.nn.stand_in_gpus import StandInGpus
 
 CONFIG = """
 dense_device: DEVICE
-data: {kind: synthetic, rows: 64, test_rows: 64, max_cardinality: 50, pair_cardinality: 5}
+data: {kind: synthetic, rows: 64, test_rows: 64, max_cardinality: 50, pair_cardinality: 20}
 model: {hidden: [4]}
 """
 
