@@ -442,7 +442,17 @@ run_cpp_tests() {
   say "C++ tests"
   build_cpp_tests build/csrc-native -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS"
   run_shards build/csrc-native/msrec_tests
+  test_programs_on_device build/csrc-native/msrec_tests
 }
+
+# test_programs_on_device PROGRAM: the tests of dense programs again, which run on a GPU's kernels,
+# emulated on the host.
+test_programs_on_device() {
+  say "Tests of dense programs on an emulated GPU"
+  MSREC_TEST_DENSE_DEVICE=emulated "$1" --gtest_brief=1 --gtest_filter="$PROGRAMS"
+}
+PROGRAMS='BatchNorm*:CrossLayers*:PairLayers*:MixtureLayer*:DenseProgram*:RowMasks*:ScaleVectors*'
+PROGRAMS+=':SumGroups*'
 
 # compare_counts [ARGUMENTS]: of tests.counted.run. The core is that of the wheel.
 compare_counts() {
@@ -501,6 +511,7 @@ run_sanitize() {
   build_cpp_tests build/csrc-asan -DSANITIZE=address,undefined
   ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1 \
     UBSAN_OPTIONS=print_stacktrace=1 run_shards build/csrc-asan/msrec_tests
+  test_programs_on_device build/csrc-asan/msrec_tests
   # Fuzzers use one CPU, so what TSan takes is compiled beside them; `join` in there is theirs too.
   say "Fuzzers in C++ on their corpora, and some thousand inputs; C++ tests of threads under TSan"
   start run_native_fuzzers --runs 3000 --seconds 120

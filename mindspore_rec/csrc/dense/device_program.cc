@@ -29,6 +29,13 @@ T* MatrixOr(const std::vector<T*>& all, size_t i, T* other) {
   return i < all.size() ? all[i] : other;
 }
 
+// Workers would wait for each other's statistics while each keeps the device from the others.
+void RequireNoWorkers(const BatchRun& run, const DenseDevice& device) {
+  if (run.share == nullptr) return;
+  throw std::invalid_argument("layers on " + device.name() +
+                              " take no part of a batch that several workers share");
+}
+
 // Matrices that go to a device or come from it, as float32 or bfloat16.
 size_t MatrixBytes(bool halves, int64_t rows, int64_t width) {
   return (halves ? 2 : 4) * static_cast<size_t>(rows * width);
@@ -163,6 +170,7 @@ void DeviceProgram::DownloadPartials(const BatchRun& run, BatchRun* host) {
 
 void DeviceProgram::Forward(const BatchRun& given, const std::vector<const float*>& inputs,
                             const std::vector<float*>& outputs) {
+  RequireNoWorkers(given, *device_);
   std::lock_guard<std::mutex> lock(device_->mutex());
   device_->Begin();
   Kept* kept = given.training ? Keep() : &predicted_;
@@ -219,6 +227,7 @@ void DeviceProgram::Forward(const BatchRun& given, const std::vector<const float
 void DeviceProgram::Backward(const BatchRun& given,
                              const std::vector<const float*>& output_gradients,
                              const std::vector<float*>& input_gradients) {
+  RequireNoWorkers(given, *device_);
   std::lock_guard<std::mutex> lock(device_->mutex());
   device_->Begin();
   Kept* kept = Find(given);
