@@ -14,7 +14,9 @@
 #include <atomic>
 #include <cerrno>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -36,6 +38,9 @@
 namespace msrec {
 namespace {
 
+// A call that has been repeated so often never goes through: what it suffers must be over before.
+constexpr int kMostTries = 3000;
+
 // What a call is made to suffer, more and more of it as it is repeated, until it goes through.
 class Faults {
  public:
@@ -47,17 +52,26 @@ class Faults {
 // An allocation of the call, then a later one, and so on: half of the calls from the first on. In
 // some lives each of them fails, in others about every k-th. Of the calling thread, or of all
 // threads.
+//
+// Beyond kDense allocations the steps grow with the number. A flush over two tiers makes about
+// 7000, for the upper one may be walked over for each part that the queue's writer passes down.
+// Mostly it goes through long before, as the writer tries again what has failed before the flush
+// waits for it. Where both share one CPU, each failure can meet a flush that waits: then it throws
+// until the number is beyond the last allocation.
 class EachAllocation : public Faults {
  public:
+  static constexpr size_t kDense = 1000;  // of the other calls none has so many
   EachAllocation(uint64_t seed, bool all_threads)
       : all_threads_(all_threads), rng_(seed), k_(rng_.OneIn(3) ? 1 : 1 + rng_.Below(24)) {}
   void Run(int try_number, const std::function<void()>& fn) override {
     if (try_number == 1) nth_ = rng_.OneIn(2) ? 0 : static_cast<size_t>(rng_.Below(40));
-    nth_ += 1 + static_cast<size_t>(rng_.Below(k_));
+    const size_t beyond = nth_ > kDense ? nth_ - kDense : 0;
+    nth_ += 1 + static_cast<size_t>(rng_.Below(k_ + beyond / 8));
     const AllocationFaults faults =
         all_threads_ ? AllocationFaults::NthOfAllThreads(nth_) : AllocationFaults::Nth(nth_);
     fn();
   }
+  size_t nth() const { return nth_; }
 
  private:
   const bool all_threads_;
@@ -308,7 +322,7 @@ class Life {
     const bool each_try = may_be_done || !rng_.OneIn(4);
     std::string last;
     for (int number = 1;; ++number) {
-      ASSERT_LT(number, 3000) << doing << " never goes through: " << last;
+      ASSERT_LT(number, kMostTries) << doing << " never goes through: " << last;
       bool threw = false;
       std::string error;
       try {
@@ -634,6 +648,35 @@ TEST_P(TableFaults, EveryCallDoesAllOrNothing) {
   if (faults != "float_mode" && faults != "threads") EXPECT_GT(thrown, 20);
   // Under sanitizers there are so few lives that perhaps no worker allocates in them.
   if (all_threads && kFewer == 1) EXPECT_GT(AllocationFaults::on_other_threads(), before);
+}
+
+// In some life each allocation of a small call fails, and in all of them a call goes through before
+// the tries are over, however many it makes.
+TEST(FaultsOfEachAllocation, AreOverInTime) {
+  constexpr size_t kMany = 20000;  // three times as many as a flush, which has the most
+  const auto allocate = [] {
+    for (size_t i = 0; i < kMany; ++i) ::operator delete(::operator new(1));
+  };
+  bool each = false;
+  for (uint64_t seed = 0; seed < 16; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    EachAllocation faults(seed, seed % 2 == 0);
+    std::set<size_t> failed;
+    bool threw = true;
+    for (int number = 1; threw; ++number) {
+      ASSERT_LT(number, kMostTries);
+      threw = false;
+      try {
+        faults.Run(number, allocate);
+      } catch (const std::bad_alloc&) {
+        threw = true;
+        failed.insert(faults.nth());
+      }
+    }
+    const auto dense = std::distance(failed.begin(), failed.upper_bound(EachAllocation::kDense));
+    each |= dense == static_cast<ptrdiff_t>(EachAllocation::kDense);
+  }
+  EXPECT_TRUE(each);
 }
 
 }  // namespace
