@@ -150,7 +150,9 @@ class Program:
     ) -> Columns:
         """Add a batch normalization, and return its output."""
         y = self.value(x.width) if output is None else output
-        learned = (self.vector(x.width, 1.0), self.vector(x.width))
+        # Not 0, which a number that is its column's mean would be then: on which side of 0 rounding
+        # takes it decides a slope.
+        learned = (self.vector(x.width, 1.0), self.vector(x.width, 0.1))
         moving = (
             self.extra(self.rng.normal(0, 0.1, x.width).astype(np.float32)),
             self.extra(self.rng.uniform(0.5, 1.5, x.width).astype(np.float32)),
