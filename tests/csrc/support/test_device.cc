@@ -6,6 +6,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "cuda/cuda_device.h"
 #include "dense/dense_device.h"
@@ -19,6 +20,18 @@ std::string FromEnvironment(const char* name, const std::string& missing) {
   return value == nullptr ? missing : value;
 }
 
+// A GPU whose memory is NaN at first: products must not read what is between rows.
+class PoisonedGpu : public cuda::CudaDevice {
+ public:
+  using CudaDevice::CudaDevice;
+  void* Allocate(size_t bytes) override {
+    void* memory = CudaDevice::Allocate(bytes);
+    const std::vector<unsigned char> poison(bytes, 0xff);
+    Upload(poison.data(), bytes, memory);
+    return memory;
+  }
+};
+
 }  // namespace
 
 void UseDeviceOfEnvironment() {
@@ -28,7 +41,7 @@ void UseDeviceOfEnvironment() {
   } else if (name == "cuda") {
     const cuda::Libraries libraries = {FromEnvironment("MSREC_TEST_NVRTC", "libnvrtc.so.13"),
                                        FromEnvironment("MSREC_TEST_CUBLASLT", "libcublasLt.so.13")};
-    SetDenseDevice(std::make_shared<cuda::CudaDevice>(0, libraries, ""));
+    SetDenseDevice(std::make_shared<PoisonedGpu>(0, libraries, ""));
   } else if (name != "cpu") {
     throw std::runtime_error("MSREC_TEST_DENSE_DEVICE must be cpu, emulated or cuda, got " + name);
   }
