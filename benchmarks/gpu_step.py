@@ -175,7 +175,7 @@ def parse() -> argparse.Namespace:
     """Return the options."""
     parser = bench_common.parser(__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--native", type=Path, help="the native core; by default that of this clone")
+    add("--native", dest="core", type=Path, help="the native core; by default that of this clone")
     add("--onednn", type=Path, help="oneDNN's library; by default MindSpore's copy")
     add("--cuda", type=Path, help="folder below which libnvrtc and libcublasLt are")
     add("--cache", type=Path, help="folder of compiled kernels")
@@ -213,15 +213,15 @@ def main() -> int:
     """Check or measure; return the exit code."""
     options = parse()
     onednn = options.onednn or onednn_of_mindspore()
-    core = Core(options.native or find_native(), onednn, options.cuda, options.cache)
+    core = Core(options.core or find_native(), onednn, options.cuda, options.cache)
     if options.threads:
-        core.native.set_num_threads(options.threads)
+        core.module.set_num_threads(options.threads)
     about = {
         "card": card(),
-        "onednn": core.native.onednn_version(),
-        "onednn_has_bfloat16": core.native.onednn_has_bfloat16(),
-        "threads": core.native.get_num_threads(),
-        "simd": core.native.simd(),
+        "onednn": core.module.onednn_version(),
+        "onednn_has_bfloat16": core.module.onednn_has_bfloat16(),
+        "threads": core.module.get_num_threads(),
+        "simd": core.module.simd(),
     }
     print({**bench_common.machine(), **about}, flush=True)
     if options.check:

@@ -71,11 +71,11 @@ class Core:
     def __init__(
         self, native: Path, onednn: Path, cuda: Path | None = None, cache: Path | None = None
     ) -> None:
-        self.native = _load(native)
+        self.module = _load(native)
         self._library = ctypes.CDLL(str(native))
         self._cuda, self._cache = cuda, cache
         self._opened = HOST
-        problem = self.native.load_onednn(str(onednn))
+        problem = self.module.load_onednn(str(onednn))
         if problem:
             raise RuntimeError(f"oneDNN cannot be used: {problem}")
 
@@ -88,12 +88,12 @@ class Core:
         if device == self._opened:
             return
         if self._opened != HOST:
-            self.native.close_dense_device()
+            self.module.close_dense_device()
             self._opened = HOST
         if device != HOST:
             ordinal = int(device.removeprefix("cuda:"))
             libraries = {name: self._find(name) for name in ("nvrtc", "cublasLt")}
-            self.native.open_cuda(ordinal, libraries, str(self._cache or ""))
+            self.module.open_cuda(ordinal, libraries, str(self._cache or ""))
         self._opened = device
 
     def _find(self, name: str) -> str:

@@ -38,8 +38,8 @@ def _input_major(p: Program) -> Outputs:
     both = p.parameter(p.rng.normal(0, 0.2, 24 * 16 + 16 * 8))
     vectors = p.vector(24)
     y, z = p.value(16), p.value(8)
-    p.native.add_linear(x, y, (both, 0), True, (vectors, 0), "tanh", _NO_MASKS)
-    p.native.add_linear(y, z, (both, 24 * 16), True, (vectors, 16), "none", _NO_MASKS)
+    p.program.add_linear(x, y, (both, 0), True, (vectors, 0), "tanh", _NO_MASKS)
+    p.program.add_linear(y, z, (both, 24 * 16), True, (vectors, 16), "none", _NO_MASKS)
     return [z]
 
 
@@ -49,7 +49,7 @@ def _shared(p: Program) -> Outputs:
     weight, bias = p.weight(8, 20, 20), p.vector(8)
     first, second = p.value(8), p.value(8)
     for at, y in ((0, first), (12, second)):
-        p.native.add_linear(x.part(at, 20), y, (weight, 0), False, (bias, 0), "sigmoid", _NO_MASKS)
+        p.program.add_linear(x.part(at, 20), y, (weight, 0), False, (bias, 0), "sigmoid", _NO_MASKS)
     return [first, second]
 
 
@@ -68,9 +68,9 @@ def _stages(p: Program) -> Outputs:
     """A value of one stage that later ones read."""
     x = p.inputs(18)
     y = p.linear(x, 12, "tanh")
-    p.native.end_stage()
+    p.program.end_stage()
     z = p.linear(y, 9, "sigmoid")
-    p.native.end_stage()
+    p.program.end_stage()
     joined = p.value(6)
     p.linear(y, 4, output=joined.part(0, 4))
     p.linear(z, 2, output=joined.part(4, 2))
@@ -80,14 +80,14 @@ def _stages(p: Program) -> Outputs:
 def _gelu(p: Program) -> Outputs:
     x = p.linear(p.inputs(21), 33)
     y = p.value(33)
-    p.native.add_gelu(x, y)
+    p.program.add_gelu(x, y)
     return [p.linear(y, 4)]
 
 
 def _dropout(p: Program) -> Outputs:
     x = p.linear(p.inputs(21), 17, "tanh")
     y = p.value(17)
-    p.native.add_dropout(x, y, *p.masks(17, 1000))
+    p.program.add_dropout(x, y, *p.masks(17, 1000))
     return [p.linear(y, 4)]
 
 
@@ -110,15 +110,15 @@ def _two_norms(p: Program) -> Outputs:
 def _softmax(p: Program) -> Outputs:
     x = p.linear(p.inputs(12), 24)
     y = p.value(24)
-    p.native.add_softmax(x, y, 6)
+    p.program.add_softmax(x, y, 6)
     return [y, p.linear(y, 3)]
 
 
 def _sum_groups(p: Program) -> Outputs:
     x = p.inputs(30)
     y, z = p.value(6), p.value(1)
-    p.native.add_sum_groups(x, y)
-    p.native.add_sum_groups(y, z)
+    p.program.add_sum_groups(x, y)
+    p.program.add_sum_groups(y, z)
     return [y, z]
 
 
@@ -127,7 +127,7 @@ def _pairwise_dots(diagonal: bool, keeps_first: bool) -> Case:
         x = p.inputs(8, 40)
         pairs = 6 * (6 + (1 if diagonal else -1)) // 2
         y = p.value(pairs + (8 if keeps_first else 0))
-        p.native.add_pairwise_dots(x, y, 6, diagonal, keeps_first)
+        p.program.add_pairwise_dots(x, y, 6, diagonal, keeps_first)
         return [p.linear(y, 5)]
 
     return build
@@ -136,7 +136,7 @@ def _pairwise_dots(diagonal: bool, keeps_first: bool) -> Case:
 def _factorized_pairs(sums: bool) -> Case:
     def build(p: Program) -> Outputs:
         y = p.value(1 if sums else 7)
-        p.native.add_factorized_pairs(p.inputs(35), y, 5, sums)
+        p.program.add_factorized_pairs(p.inputs(35), y, 5, sums)
         return [y]
 
     return build
@@ -148,22 +148,22 @@ def _mixture(p: Program) -> Outputs:
     units = p.linear(x, 3 * 10, "tanh")
     scores = p.linear(x, 2 * 3)
     gates, mixed = p.value(6), p.value(20)
-    p.native.add_softmax(scores, gates, 3)
-    p.native.add_mixture(units, gates, mixed, 3, 2)
+    p.program.add_softmax(scores, gates, 3)
+    p.program.add_mixture(units, gates, mixed, 3, 2)
     return [p.perceptron(mixed.part(t * 10, 10), (6,), "sigmoid", 1) for t in range(2)]
 
 
 def _scale_groups(p: Program) -> Outputs:
     x = p.inputs(24)
     scales, y = p.linear(x, 4, "sigmoid"), p.value(24)
-    p.native.add_scale_groups(x, scales, y)
+    p.program.add_scale_groups(x, scales, y)
     return [y]
 
 
 def _scale_vectors(p: Program) -> Outputs:
     x = p.inputs(13)
     y = p.value(13 * 8)
-    p.native.add_scale_vectors(x, y, p.parameter(p.rng.normal(0, 1, (13, 8))))
+    p.program.add_scale_vectors(x, y, p.parameter(p.rng.normal(0, 1, (13, 8))))
     return [p.linear(y, 3)]
 
 
@@ -172,7 +172,7 @@ def _cross_combine(p: Program) -> Outputs:
     crossed = x
     for _ in range(2):
         y = p.value(19)
-        p.native.add_cross_combine(x, p.linear(crossed, 19), crossed, y)
+        p.program.add_cross_combine(x, p.linear(crossed, 19), crossed, y)
         crossed = y
     return [crossed]
 
@@ -183,7 +183,7 @@ def _cross_vectors(layers: int) -> Case:
         y, products = p.value(23), p.value(layers)
         weight = p.parameter(p.rng.normal(0, 0.2, (layers, 23)))
         bias = p.parameter(p.rng.normal(0, 0.2, (layers, 23)))
-        p.native.add_cross_vectors(x, y, products, weight, bias)
+        p.program.add_cross_vectors(x, y, products, weight, bias)
         return [y]
 
     return build
@@ -201,13 +201,13 @@ def _low_rank(p: Program) -> Outputs:
     x = p.inputs(25)
     low = p.linear(x, 3 * 4, "tanh", bias=False)
     gates = p.value(3)
-    p.native.add_softmax(p.linear(x, 3), gates, 3)
+    p.program.add_softmax(p.linear(x, 3), gates, 3)
     scaled = p.value(12)
-    p.native.add_scale_groups(low, gates, scaled)
+    p.program.add_scale_groups(low, gates, scaled)
     mapped = p.linear(scaled, 3 * 25)
     summed, y = p.value(25), p.value(25)
-    p.native.add_sum_groups(mapped, summed)
-    p.native.add_cross_combine(x, summed, x, y)
+    p.program.add_sum_groups(mapped, summed)
+    p.program.add_cross_combine(x, summed, x, y)
     return [y]
 
 

@@ -34,7 +34,7 @@ def _dlrm(program: Program, shape: Shape, activation: str) -> Columns:
     program.linear(x, DIM, activation, output=vectors.part(0, DIM))
     program.input(vectors.part(DIM, shape.fields * DIM))
     joined = program.value(shape.width)
-    program.native.add_pairwise_dots(vectors, joined, shape.fields + 1, False, True)
+    program.program.add_pairwise_dots(vectors, joined, shape.fields + 1, False, True)
     return program.perceptron(joined, shape.hidden, activation, 1)
 
 
@@ -45,14 +45,14 @@ def _dcn_v2(program: Program, shape: Shape, activation: str) -> Columns:
         numbers = program.inputs(shape.numbers)
         vectors = program.weight(shape.numbers, DIM, DIM)
         at = x.part(shape.fields * DIM, shape.numbers * DIM)
-        program.native.add_scale_vectors(numbers, at, vectors)
+        program.program.add_scale_vectors(numbers, at, vectors)
     joined = program.value(shape.width + shape.hidden[-1])
     crossed = x
     for k in range(shape.cross):
         mapped = program.linear(crossed, shape.width)
         last = k + 1 == shape.cross
         y = joined.part(0, shape.width) if last else program.value(shape.width)
-        program.native.add_cross_combine(x, mapped, crossed, y)
+        program.program.add_cross_combine(x, mapped, crossed, y)
         crossed = y
     above = program.perceptron(x, shape.hidden[:-1], activation)
     deep = joined.part(shape.width, shape.hidden[-1])

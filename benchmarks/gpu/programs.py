@@ -51,7 +51,7 @@ class Program:
         exact: bool = False,
         seed: int = 0,
     ) -> None:
-        self.native: Any = core.native.DenseProgram(precision)
+        self.program: Any = core.module.DenseProgram(precision)
         self.training, self.exact = training, exact
         self.rng = np.random.default_rng(seed)
         self.input_widths: list[int] = []
@@ -64,11 +64,11 @@ class Program:
 
     def value(self, width: int) -> Columns:
         """Return a new value for layers to write."""
-        return Columns(self.native.add_value(width), 0, width)
+        return Columns(self.program.add_value(width), 0, width)
 
     def input(self, columns: Columns) -> None:
         """Read the next input into columns."""
-        self.native.add_input(columns)
+        self.program.add_input(columns)
         self.input_widths.append(columns.width)
 
     def inputs(self, *widths: int) -> Columns:
@@ -133,7 +133,7 @@ class Program:
         weight = self.weight(width, x.width, x.width)
         added = self.vector(width) if bias else -1
         drops = self.masks(width, masks)
-        self.native.add_linear(x, y, (weight, 0), False, (added, 0), activation, drops)
+        self.program.add_linear(x, y, (weight, 0), False, (added, 0), activation, drops)
         self.products.append((x.width, width))
         return y
 
@@ -158,7 +158,7 @@ class Program:
             self.extra(self.rng.uniform(0.5, 1.5, x.width).astype(np.float32)),
         )
         drops = self.masks(x.width, masks)
-        at = self.native.add_batch_norm(
+        at = self.program.add_batch_norm(
             x, y, learned, moving, activation, drops, 1e-5, 0.1, self.training
         )
         if self.training:
@@ -168,8 +168,8 @@ class Program:
     def finish(self, *outputs: Columns) -> Layers:
         """Return the finished program."""
         for columns in outputs:
-            self.native.add_output(columns)
-        number = self.native.finish(len(self.parameters), len(self.extras))
+            self.program.add_output(columns)
+        number = self.program.finish(len(self.parameters), len(self.extras))
         return Layers(self, number, [columns.width for columns in outputs])
 
 
@@ -185,7 +185,7 @@ class Layers:
     """
 
     def __init__(self, program: Program, number: int, output_widths: list[int]) -> None:
-        self.native = program.native  # keeps the number valid
+        self.program = program.program  # keeps the number valid
         self.number = number
         self.input_widths, self.output_widths = program.input_widths, output_widths
         self.parameters, self.extras = program.parameters, program.extras
@@ -216,7 +216,7 @@ class Run:
     ) -> None:
         batch = len(inputs[0])
         made = _empty if fill is None else _filled(fill)
-        native = layers.native
+        native = layers.program
         self.layers = layers
         self.outputs = [made((batch, width)) for width in layers.output_widths]
         self.output_gradients = [np.zeros_like(each) for each in self.outputs]

@@ -63,10 +63,10 @@ class Tables:
     def __init__(self, core: Core, fields: int, rows: int, sparse: str, row_type: str) -> None:
         self.core, self.row_type, self.steps = core, row_type, 0
         title = f"gpu.{fields}.{row_type}"
-        self.deep = core.native.Table(
+        self.deep = core.module.Table(
             name=f"{title}.deep", dim=DIM, value_dtype=row_type, replace=True
         )
-        self.wide = core.native.Table(name=f"{title}.wide", dim=1, replace=True)
+        self.wide = core.module.Table(name=f"{title}.wide", dim=1, replace=True)
         options = {"initial_accumulator": 0.1} if sparse == "adagrad" else {}
         rng = np.random.default_rng(fields)
         self.bindings = []
