@@ -13,7 +13,7 @@ namespace msrec {
 struct ParameterPart {
   int parameter = -1;
   int64_t offset = 0;
-  int64_t size = 0;  // elements; 0: the layer does not say, and the program cannot check it
+  int64_t size = 0;  // elements
 
   bool operator<(const ParameterPart& o) const {
     return parameter != o.parameter ? parameter < o.parameter : offset < o.offset;

@@ -225,10 +225,6 @@ void DenseProgram::SizeParameters() {
   parameter_sizes_.assign(static_cast<size_t>(parameters_), 0);
   for (const auto& [part, size] : sizes) {
     int64_t& total = parameter_sizes_[static_cast<size_t>(part.parameter)];
-    if (size == 0 || total < 0) {
-      total = -1;
-      continue;
-    }
     if (part.offset != total) {
       throw std::invalid_argument("the parts of parameter " + std::to_string(part.parameter) +
                                   " overlap or leave elements out, at element " +

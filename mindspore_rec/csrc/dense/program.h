@@ -147,7 +147,7 @@ class DenseProgram {
   int extras() const { return extras_; }
   int64_t input_width(int i) const { return inputs_[i].width; }
   int64_t output_width(int i) const { return outputs_[i].width; }
-  // Elements of a parameter; -1 where its layers do not say.
+  // Elements of a parameter.
   int64_t parameter_size(int i) const { return parameter_sizes_[i]; }
   // The further inputs that layers read, by their numbers.
   const std::map<int, ExtraInput>& extra_inputs() const { return extra_inputs_; }

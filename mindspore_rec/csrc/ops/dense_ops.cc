@@ -74,7 +74,7 @@ std::vector<const float*> ReadInputs(const Args& args, const DenseProgram& progr
                                   args.dtypes[at + i]);
     }
     const int64_t size = program.parameter_size(i);
-    if (size >= 0 && static_cast<int64_t>(args.Size(at + i)) != size) {
+    if (static_cast<int64_t>(args.Size(at + i)) != size) {
       throw std::invalid_argument("parameter " + std::to_string(i) + " must have " +
                                   std::to_string(size) + " elements, got " +
                                   args.ShapeText(at + i));
