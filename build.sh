@@ -335,7 +335,7 @@ run_demo() {
 }
 
 cpp_sources() {
-  find mindspore_rec/csrc mindspore_rec/mpi_shim tests/csrc tests/fuzz/csrc tests/counted/csrc \
+  find mindspore_rec/csrc mindspore_rec/mpi_shim tests/csrc tests/cuda/stand_in tests/fuzz/csrc tests/counted/csrc \
     -name '*.cc' -o -name '*.h' -o -name '*.inl'
 }
 

@@ -99,7 +99,12 @@ void* CudaDevice::Allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
   Check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
   DevicePointer memory = 0;
-  Check(driver_.cuMemAlloc_v2(&memory, bytes), "cuMemAlloc");
+  const Result result = driver_.cuMemAlloc_v2(&memory, bytes);
+  if (result == kOutOfMemory) {
+    throw OutOfDeviceMemory(name_ + " has no memory left for another " +
+                            std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB");
+  }
+  Check(result, "cuMemAlloc");
   return reinterpret_cast<void*>(memory);
 }
 

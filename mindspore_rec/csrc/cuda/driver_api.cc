@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 
 #include <mutex>
-#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -68,7 +67,9 @@ const CublasLt& OpenCublasLt(const char* path) {
 
 void Check(Result result, const char* function) {
   if (result == 0) return;
-  if (result == kOutOfMemory) throw std::bad_alloc();
+  if (result == kOutOfMemory) {
+    throw OutOfDeviceMemory(std::string(function) + " failed: there is no memory left");
+  }
   const char* text = nullptr;
   if (the_driver.cuGetErrorString != nullptr) the_driver.cuGetErrorString(result, &text);
   throw std::runtime_error(std::string(function) + " failed: " +

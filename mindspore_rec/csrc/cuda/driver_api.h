@@ -7,6 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <string>
+#include <utility>
 
 namespace msrec {
 namespace cuda {
@@ -128,8 +131,17 @@ const Driver& OpenDriver();
 const Nvrtc& OpenNvrtc(const char* path);
 const CublasLt& OpenCublasLt(const char* path);
 
-// Throws std::runtime_error, or std::bad_alloc if the device has no memory left, unless `result` is
-// success.
+// No memory is left; with what wanted it, for MindSpore shows an operator's text only.
+class OutOfDeviceMemory : public std::bad_alloc {
+ public:
+  explicit OutOfDeviceMemory(std::string text) : text_(std::move(text)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::string text_;
+};
+
+// Throws std::runtime_error, or OutOfDeviceMemory if no memory is left, unless `result` is success.
 void Check(Result result, const char* function);
 // The same for a function of NVRTC or cuBLASLt.
 void CheckLibrary(Result result, const char* function);

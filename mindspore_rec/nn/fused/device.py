@@ -171,7 +171,7 @@ def _use(device: str, what: str) -> None:
     ordinal = int(device.removeprefix("cuda:"))
     try:
         _native.open_cuda(ordinal, find_cuda_libraries(), kernel_cache())
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         raise RuntimeError(
             f"{what} cannot be used: {error}. It takes a GPU of compute capability 8.0 or more, "
             f"NVIDIA's driver, and the libraries of: {pip_install('cuda')}"
