@@ -263,17 +263,32 @@ def main() -> None:
     bench_common.save(options.json, {**vars(options), "json": None, **figures})
 
 
+def processes_of(server: subprocess.Popen[str]) -> list[str]:
+    """Return the numbers of a server's processes."""
+    started = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return [str(server.pid), *started]
+
+
+def cpu_seconds(server: subprocess.Popen[str]) -> float:
+    """Return the seconds that a server's processes have computed so far."""
+    ticks = 0
+    for pid in processes_of(server):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])  # in the program, and in the system for it
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def memory_of(server: subprocess.Popen[str]) -> dict[str, float]:
     """Return megabytes of memory of a server's processes: their proportional shares together."""
-    started = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    processes = processes_of(server)
     found: dict[str, float] = {}
-    for pid in (str(server.pid), *started):
+    for pid in processes:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             name, _, value = line.partition(":")
             if name in ("Pss", "Pss_Shmem"):
                 found[name] = found.get(name, 0) + int(value.split()[0]) / 1000
     return {
-        "processes": 1 + len(started),
+        "processes": len(processes),
         "memory_mb": round(found["Pss"], 1),
         "of_it_shared_rows_mb": round(found["Pss_Shmem"], 1),
     }
@@ -301,9 +316,11 @@ def measure(staged: Path, root: Path, options: Any) -> dict[str, Any]:
         with Load(port, options) as load:
             load.phase("warmup", 3, lambda: None)
             load.phase("warmup", 2, release)
+            computed = cpu_seconds(server)
             for number in tqdm(range(options.rounds), desc="rounds", leave=False, disable=None):
                 load.phase(f"quiet {number}", options.seconds, lambda: None)
                 load.phase(f"deltas {number}", options.seconds, release)
+            computed = cpu_seconds(server) - computed
         connection = http.client.HTTPConnection("127.0.0.1", port)
         connection.request("GET", "/status")
         status = json.loads(connection.getresponse().read())
@@ -335,6 +352,7 @@ def measure(staged: Path, root: Path, options: Any) -> dict[str, Any]:
         "requests_a_second": round(
             sum(len(each) for each in kinds.values()) / (2 * options.rounds * options.seconds), 1
         ),
+        "cpu_ms_a_request": round(1000 * computed / sum(len(each) for each in kinds.values()), 3),
         "seconds_to_start": round(ready, 2),
         **memory,
         "failed_requests": len(load.failed),

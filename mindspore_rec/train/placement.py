@@ -40,7 +40,7 @@ class Placement:
             'FusedSparseLazyAdam'.
         of: name of the table or parameter it works on.
         place: 'host', 'device (<target>)', or a GPU that is set by `set_dense_device`, such as
-            'cuda:0 (NVIDIA H100 80GB HBM3, driver 13.0, ...)'.
+            'cuda:0 (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
         calls: number of calls; None if not counted.
         milliseconds: time of all calls; None if not measured.
     """

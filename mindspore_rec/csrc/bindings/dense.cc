@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -111,7 +112,9 @@ int64_t AddBatchNormOf(ProgramBuilder& builder, const ViewTuple& input, const Vi
 // Opens a GPU once for the process: what it holds is never given back.
 void OpenCuda(int ordinal, const std::map<std::string, std::string>& libraries,
               const std::string& cache_directory) {
+  static std::mutex mutex;
   static auto* opened = new std::map<int, std::shared_ptr<DenseDevice>>;
+  std::lock_guard<std::mutex> lock(mutex);
   std::shared_ptr<DenseDevice>& device = (*opened)[ordinal];
   if (device == nullptr) {
     device = std::make_shared<cuda::CudaDevice>(
@@ -136,7 +139,8 @@ void BindDense(py::module_& m) {
   m.def("load_onednn", &OneDnn::Load, py::arg("path"));
   m.def("onednn_version", &OneDnn::version);
   m.def("onednn_has_bfloat16", &OneDnn::has_bfloat16);
-  m.def("open_cuda", &OpenCuda, py::arg("ordinal"), py::arg("libraries"), py::arg("cache_dir"));
+  m.def("open_cuda", &OpenCuda, py::arg("ordinal"), py::arg("libraries"), py::arg("cache_dir"),
+        py::call_guard<py::gil_scoped_release>());
   m.def("close_dense_device", [] { SetDenseDevice(nullptr); });
   m.def("dense_device", &DenseDeviceName);
   m.def("dense_device_description", &DenseDeviceDescription);

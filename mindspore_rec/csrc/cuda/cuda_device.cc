@@ -33,8 +33,53 @@ void CopyOnHost(const void* from, size_t bytes, void* to) {
       });
 }
 
-std::string VersionText(int version) {  // 13010 is 13.1
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+struct GpuOfNumber {
+  Device device = 0;
+  std::string model;
+  int capability = 0;  // 90 is 9.0
+};
+
+// Throws std::runtime_error if there is no such GPU, or it is too old.
+GpuOfNumber Find(const Driver& driver, int ordinal) {
+  int count = 0;
+  Check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
+  if (ordinal < 0 || ordinal >= count) {
+    throw std::runtime_error("there is no cuda:" + std::to_string(ordinal) +
+                             ": this process sees " + std::to_string(count) +
+                             (count == 1 ? " GPU" : " GPUs") + " of NVIDIA");
+  }
+  GpuOfNumber gpu;
+  Check(driver.cuDeviceGet(&gpu.device, ordinal), "cuDeviceGet");
+  int major = 0, minor = 0;
+  Check(driver.cuDeviceGetAttribute(&major, kComputeCapabilityMajor, gpu.device),
+        "cuDeviceGetAttribute");
+  Check(driver.cuDeviceGetAttribute(&minor, kComputeCapabilityMinor, gpu.device),
+        "cuDeviceGetAttribute");
+  char model[256] = {};
+  Check(driver.cuDeviceGetName(model, sizeof(model) - 1, gpu.device), "cuDeviceGetName");
+  gpu.model = model;
+  gpu.capability = 10 * major + minor;
+  if (gpu.capability < kLeastCapability) {
+    throw std::runtime_error(gpu.model + " has compute capability " + std::to_string(major) + "." +
+                             std::to_string(minor) + ", and programs need 8.0");
+  }
+  return gpu;
+}
+
+// Returns the versions for people. Throws std::runtime_error if the driver is older than NVRTC.
+std::string CheckVersions(const Driver& driver, const Nvrtc& nvrtc) {
+  int of_driver = 0, major = 0, minor = 0;
+  Check(driver.cuDriverGetVersion(&of_driver), "cuDriverGetVersion");  // 13010 is 13.1
+  CheckLibrary(nvrtc.nvrtcVersion(&major, &minor), "nvrtcVersion");
+  const std::string driver_text =
+      std::to_string(of_driver / 1000) + "." + std::to_string(of_driver % 1000 / 10);
+  if (of_driver / 1000 < major) {
+    throw std::runtime_error("NVIDIA's driver is of CUDA " + driver_text +
+                             ", and the libraries are of CUDA " + std::to_string(major) +
+                             ": take a newer driver or older libraries");
+  }
+  return "NVRTC " + std::to_string(major) + "." + std::to_string(minor) + ", driver of CUDA " +
+         driver_text;
 }
 
 }  // namespace
@@ -44,48 +89,29 @@ CudaDevice::CudaDevice(int ordinal, const Libraries& libraries, const std::strin
   Open(ordinal, libraries, cache_directory);
 }
 
+// What may be missing is looked for first, before memory is taken.
 void CudaDevice::Open(int ordinal, const Libraries& libraries, const std::string& cache_directory) {
   Check(driver_.cuInit(0), "cuInit");
-  int count = 0;
-  Check(driver_.cuDeviceGetCount(&count), "cuDeviceGetCount");
-  if (ordinal < 0 || ordinal >= count) {
-    throw std::runtime_error("there is no " + name_ + ": this machine has " +
-                             std::to_string(count) + " GPUs of NVIDIA");
-  }
-  Device device = 0;
-  Check(driver_.cuDeviceGet(&device, ordinal), "cuDeviceGet");
-  int major = 0, minor = 0;
-  Check(driver_.cuDeviceGetAttribute(&major, kComputeCapabilityMajor, device),
-        "cuDeviceGetAttribute");
-  Check(driver_.cuDeviceGetAttribute(&minor, kComputeCapabilityMinor, device),
-        "cuDeviceGetAttribute");
-  const int capability = 10 * major + minor;
-  char model[256] = {};
-  Check(driver_.cuDeviceGetName(model, sizeof(model) - 1, device), "cuDeviceGetName");
-  if (capability < kLeastCapability) {
-    throw std::runtime_error(std::string(model) + " has compute capability " +
-                             std::to_string(major) + "." + std::to_string(minor) +
-                             ", and programs need 8.0");
-  }
-  Check(driver_.cuDevicePrimaryCtxRetain(&context_, device), "cuDevicePrimaryCtxRetain");
-  Check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
-  Check(driver_.cuStreamCreate(&stream_, kNonBlocking), "cuStreamCreate");
+  const GpuOfNumber gpu = Find(driver_, ordinal);
   const Nvrtc& nvrtc = OpenNvrtc(libraries.nvrtc.c_str());
-  const std::string code = CompileKernels(nvrtc, capability, cache_directory);
-  Check(driver_.cuModuleLoadData(&module_, code.data()), "cuModuleLoadData");
+  const CublasLt& cublaslt = OpenCublasLt(libraries.cublaslt.c_str());
+  const std::string versions = CheckVersions(driver_, nvrtc);
+  std::string code = CompileKernels(nvrtc, gpu.capability, cache_directory, true);
+
+  Check(driver_.cuDevicePrimaryCtxRetain(&context_, gpu.device), "cuDevicePrimaryCtxRetain");
+  Check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+  if (driver_.cuModuleLoadData(&module_, code.data()) != 0) {
+    code = CompileKernels(nvrtc, gpu.capability, cache_directory, false);  // the kept file is bad
+    Check(driver_.cuModuleLoadData(&module_, code.data()), "cuModuleLoadData");
+  }
+  Check(driver_.cuStreamCreate(&stream_, kNonBlocking), "cuStreamCreate");
   for (Piece& piece : pieces_) {
     Check(driver_.cuMemAllocHost_v2(&piece.data, kPieceBytes), "cuMemAllocHost");
     Check(driver_.cuEventCreate(&piece.done, kDisableTiming), "cuEventCreate");
   }
   scratch_ = std::make_unique<DeviceMemory>(this);
-  products_ = std::make_unique<Products>(OpenCublasLt(libraries.cublaslt.c_str()),
-                                         Allocate(Products::kWorkspace));
-  int driver = 0, nvrtc_major = 0, nvrtc_minor = 0;
-  Check(driver_.cuDriverGetVersion(&driver), "cuDriverGetVersion");
-  CheckLibrary(nvrtc.nvrtcVersion(&nvrtc_major, &nvrtc_minor), "nvrtcVersion");
-  description_ = std::string(model) + ", driver of CUDA " + VersionText(driver) + ", cuBLASLt " +
-                 products_->version() + ", NVRTC " + std::to_string(nvrtc_major) + "." +
-                 std::to_string(nvrtc_minor);
+  products_ = std::make_unique<Products>(cublaslt, Allocate(Products::kWorkspace));
+  description_ = gpu.model + ", cuBLASLt " + products_->version() + ", " + versions;
 }
 
 void CudaDevice::Begin() {

@@ -37,8 +37,13 @@ std::string KeyOf(int compute_capability, int major, int minor) {
 
 uint32_t ChecksumOf(const std::string& code) { return Crc32c(0, code.data(), code.size()); }
 
-// Returns the machine code that a file keeps, with its checksum in front; "" if it is not whole.
+// Returns the machine code that a file of this user keeps, with its checksum in front; "" if it is
+// not whole.
 std::string ReadCode(const std::string& path) {
+  struct stat about;
+  if (stat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != geteuid()) {
+    return "";
+  }
   std::ifstream file(path, std::ios::binary);
   uint32_t checksum = 0;
   file.read(reinterpret_cast<char*>(&checksum), sizeof(checksum));
@@ -64,10 +69,7 @@ void WriteCode(const std::string& path, const std::string& code) {
     file.write(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
     file.write(code.data(), static_cast<std::streamsize>(code.size()));
     file.close();
-    if (file) {
-      std::rename(unfinished.c_str(), path.c_str());
-      return;
-    }
+    if (file && std::rename(unfinished.c_str(), path.c_str()) == 0) return;
   }
   std::remove(unfinished.c_str());
 }
@@ -115,12 +117,12 @@ std::string Compile(const Nvrtc& nvrtc, int compute_capability) {
 }  // namespace
 
 std::string CompileKernels(const Nvrtc& nvrtc, int compute_capability,
-                           const std::string& cache_directory) {
+                           const std::string& cache_directory, bool reads_cache) {
   int major = 0, minor = 0;
   CheckLibrary(nvrtc.nvrtcVersion(&major, &minor), "nvrtcVersion");
   const std::string path = cache_directory + "/sm_" + std::to_string(compute_capability) + "-" +
                            KeyOf(compute_capability, major, minor) + ".cubin";
-  if (!cache_directory.empty()) {
+  if (reads_cache && !cache_directory.empty()) {
     std::string code = ReadCode(path);
     if (!code.empty()) return code;
   }

@@ -61,9 +61,7 @@ class DeviceMemory {
   // Returns at least that many bytes; the contents are lost if the memory grows.
   void* AtLeast(size_t bytes) {
     if (bytes <= capacity_) return data_;
-    device_->Free(data_);
-    data_ = nullptr;
-    capacity_ = 0;
+    Release();
     data_ = device_->Allocate(bytes);
     capacity_ = bytes;
     return data_;
@@ -72,6 +70,12 @@ class DeviceMemory {
     return static_cast<float*>(AtLeast(sizeof(float) * static_cast<size_t>(n)));
   }
   void* data() const { return data_; }
+  size_t bytes() const { return capacity_; }
+  void Release() {
+    device_->Free(data_);
+    data_ = nullptr;
+    capacity_ = 0;
+  }
 
  private:
   DenseDevice* const device_;

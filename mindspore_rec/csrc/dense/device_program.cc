@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -25,15 +26,16 @@ constexpr int64_t kAlignedFloats = 64;
 size_t SizeOfFloats(int64_t floats) { return sizeof(float) * static_cast<size_t>(floats); }
 
 template <typename T>
-T* MatrixOr(const std::vector<T*>& all, size_t i, T* other) {
-  return i < all.size() ? all[i] : other;
+T* MatrixOrNull(const std::vector<T*>& all, size_t i) {
+  return i < all.size() ? all[i] : nullptr;
 }
 
 // Workers would wait for each other's statistics while each keeps the device from the others.
 void RequireNoWorkers(const BatchRun& run, const DenseDevice& device) {
   if (run.share == nullptr) return;
   throw std::invalid_argument("layers on " + device.name() +
-                              " take no part of a batch that several workers share");
+                              " cannot take a part of a batch that several workers share: make "
+                              "them on the CPU, by set_dense_device('cpu')");
 }
 
 // Matrices that go to a device or come from it, as float32 or bfloat16.
@@ -63,13 +65,49 @@ DeviceProgram::DeviceProgram(const DenseProgram& program)
       gradients_(device_),
       parameter_gradients_(device_),
       inputs_(device_),
-      outputs_(device_) {}
+      outputs_(device_) {
+  // Gradients that the device makes of all rows, and the host of partial sums, are in two memories.
+  std::map<ParameterPart, bool> made_there;
+  for (const auto& stage : program.stages_) {
+    for (const auto& layer : stage) {
+      const std::vector<ParameterPart> there = layer->device_parts();
+      for (const ParameterPart& part : layer->parameters()) {
+        const bool is_there = std::any_of(there.begin(), there.end(), [&](const auto& other) {
+          return !(part < other) && !(other < part);
+        });
+        if (made_there.emplace(part, is_there).first->second == is_there) continue;
+        throw std::invalid_argument("layers of two kinds share parameter " +
+                                    std::to_string(part.parameter) + ", which " + device_->name() +
+                                    " cannot learn");
+      }
+    }
+  }
+}
+
+void DeviceProgram::Release() {
+  std::lock_guard<std::mutex> lock(device_->mutex());
+  kept_.erase(std::remove_if(kept_.begin(), kept_.end(), [](const auto& k) { return !k->waits; }),
+              kept_.end());
+  predicted_.Release();
+  for (DeviceMemory* each : {&scratch_, &temporary_, &partials_, &gradients_, &parameter_gradients_,
+                             &inputs_, &outputs_}) {
+    each->Release();
+  }
+}
+
+// Whether one more forward pass may wait.
+bool DeviceProgram::HasRoom() const {
+  if (kept_.size() < kLeastKept) return true;
+  size_t bytes = kept_.front()->bytes();  // about those of the next one
+  for (const auto& kept : kept_) bytes += kept->bytes();
+  return bytes <= kKeptBytes;
+}
 
 // Returns memory for a forward pass: that of one whose backward pass is done, or, if as many as may
 // wait do so, of the oldest.
 DeviceProgram::Kept* DeviceProgram::Keep() {
   auto at = std::find_if(kept_.rbegin(), kept_.rend(), [](const auto& k) { return !k->waits; });
-  if (at == kept_.rend() && kept_.size() < kMostKept) {
+  if (at == kept_.rend() && HasRoom()) {
     kept_.push_back(std::make_unique<Kept>(device_));
     at = kept_.rbegin();
   }
@@ -88,9 +126,10 @@ DeviceProgram::Kept* DeviceProgram::Find(const BatchRun& host) {
   const auto at = std::find_if(kept_.begin(), kept_.end(),
                                [&](const auto& kept) { return kept->name == name; });
   if (at == kept_.end()) {
-    throw std::runtime_error("the values of a forward pass are no longer on " + device_->name() +
-                             ": of each cell at most " + std::to_string(kMostKept) +
-                             " forward passes can wait for their backward pass");
+    throw std::runtime_error(
+        "the values of a forward pass are no longer on " + device_->name() +
+        ": too many later ones of this layer and its copies wait for their backward passes (" +
+        std::to_string(kLeastKept) + " can, and more while they take less than 1 GiB)");
   }
   return at->get();
 }
@@ -201,7 +240,7 @@ void DeviceProgram::Forward(const BatchRun& given, const std::vector<const float
   const std::vector<float*> staged = Stage(widths, run.batch, &inputs_);
   const std::vector<float*> results = Stage(output_widths, run.batch, &outputs_);
   for (size_t i = 0; i < widths.size(); ++i) {
-    const uint16_t* halves = MatrixOr<const uint16_t>(given.bfloat16_inputs, i, nullptr);
+    const uint16_t* halves = MatrixOrNull(given.bfloat16_inputs, i);
     const void* from = halves != nullptr ? static_cast<const void*>(halves) : inputs[i];
     device_->Upload(from, MatrixBytes(halves != nullptr, run.batch, widths[i]), staged[i]);
     if (halves != nullptr) run.bfloat16_inputs[i] = reinterpret_cast<uint16_t*>(staged[i]);
@@ -249,9 +288,7 @@ void DeviceProgram::Backward(const BatchRun& given,
     device_->Upload(output_gradients[i], MatrixBytes(false, run.batch, output_widths[i]),
                     staged[i]);
   }
-  const auto halves = [&](size_t i) {
-    return MatrixOr<uint16_t>(given.bfloat16_input_gradients, i, nullptr);
-  };
+  const auto halves = [&](size_t i) { return MatrixOrNull(given.bfloat16_input_gradients, i); };
   for (size_t i = 0; i < results.size(); ++i) {
     if (halves(i) == nullptr) continue;
     run.bfloat16_input_gradients[i] = reinterpret_cast<uint16_t*>(results[i]);

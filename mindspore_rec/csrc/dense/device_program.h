@@ -20,8 +20,10 @@ class Layer;
 
 class DeviceProgram {
  public:
-  // Forward passes that may wait for their backward pass.
-  static constexpr size_t kMostKept = 8;
+  // Forward passes that may wait for their backward pass: so many, and more while they take less
+  // than so many bytes together. Nobody says which ones will have none.
+  static constexpr size_t kLeastKept = 8;
+  static constexpr size_t kKeptBytes = size_t{1} << 30;
 
   explicit DeviceProgram(const DenseProgram& program);
 
@@ -32,11 +34,19 @@ class DeviceProgram {
   void Backward(const BatchRun& host, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients);
 
+  // Gives memory back, except that of forward passes that wait. A later run takes it anew.
+  void Release();
+
  private:
   // What a forward pass leaves for its backward pass.
   struct Kept {
     explicit Kept(DenseDevice* device)
         : saved(device), packed(device), rounded(device), parameters(device), extras(device) {}
+    size_t bytes() const { return saved.bytes() + parameters.bytes() + rounded.bytes(); }
+    void Release() {
+      for (DeviceMemory* each : {&saved, &packed, &rounded, &parameters, &extras}) each->Release();
+    }
+
     int64_t name = 0;
     bool waits = false;  // for its backward pass
     DeviceMemory saved, packed, rounded, parameters, extras;
@@ -44,6 +54,7 @@ class DeviceProgram {
     std::vector<const void*> extra_at;
   };
 
+  bool HasRoom() const;
   Kept* Keep();
   Kept* Find(const BatchRun& host);
   BatchRun RunOn(const BatchRun& host, Kept* kept);

@@ -165,6 +165,8 @@ class DenseProgram {
   // Without training, values are kept for the time of the call.
   void Forward(BatchRun* run, const std::vector<const float*>& inputs,
                const std::vector<float*>& outputs) const;
+  // Gives back what it holds of a device's memory between runs.
+  void Release() const;
   // Computes the gradients of inputs and parameters; `run` has what `Forward` filled, too.
   void Backward(BatchRun* run, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients) const;

@@ -38,12 +38,23 @@ void UnregisterProgram(int64_t id) {
 }
 
 void RetireProgram(int64_t id) {
-  std::lock_guard<std::mutex> lock(mutex);
-  std::deque<int64_t>& retired = Retired();
-  retired.push_back(id);
-  if (retired.size() <= kRetired) return;
-  Programs().erase(retired.front());
-  retired.pop_front();
+  // Both may wait for a device, and others need programs meanwhile: not with the mutex.
+  std::shared_ptr<const DenseProgram> now, oldest;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto& programs = Programs();
+    if (const auto found = programs.find(id); found != programs.end()) now = found->second;
+    std::deque<int64_t>& retired = Retired();
+    retired.push_back(id);
+    if (retired.size() > kRetired) {
+      if (const auto old = programs.find(retired.front()); old != programs.end()) {
+        oldest = std::move(old->second);
+        programs.erase(old);
+      }
+      retired.pop_front();
+    }
+  }
+  if (now != nullptr) now->Release();
 }
 
 std::shared_ptr<const DenseProgram> FindProgram(int64_t id) {

@@ -16,7 +16,8 @@ int64_t RegisterProgram(std::shared_ptr<const DenseProgram> program);
 
 void UnregisterProgram(int64_t id);
 // Unregisters a program once `kRetired` others have been retired after it: in PyNative a cell's
-// operators run behind the program that called it, which may have dropped the cell.
+// operators run behind the program that called it, which may have dropped the cell. Memory of a
+// device that nothing waits for is given back at once.
 void RetireProgram(int64_t id);
 constexpr size_t kRetired = 256;
 

@@ -153,6 +153,10 @@ void DenseProgram::ForwardSlice(const BatchRun& run, size_t stage, const SliceRu
   }
 }
 
+void DenseProgram::Release() const {
+  if (on_device_ != nullptr) on_device_->Release();
+}
+
 void DenseProgram::Backward(BatchRun* run, const std::vector<const float*>& output_gradients,
                             const std::vector<float*>& input_gradients) const {
   run->training = true;

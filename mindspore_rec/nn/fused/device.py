@@ -135,7 +135,7 @@ def read_environment() -> None:
 
 
 def describe(device: str) -> str:
-    """Return a device with what it is: 'cuda:0 (NVIDIA H100 80GB HBM3, driver 13.0, ...)'.
+    """Return a device with what it is: 'cuda:0 (NVIDIA H100 80GB HBM3, cuBLASLt 13.1, ...)'.
 
     Example:
         >>> describe("cpu")

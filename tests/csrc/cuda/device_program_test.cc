@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dense/linear.h"
+#include "dense/scale_groups.h"
 #include "dense_model.h"
 #include "emulated_device.h"
 
@@ -82,6 +83,8 @@ class Passes {
     return saved;
   }
 
+  void Release() { program_.Release(); }
+
   // Returns the gradient of the weight: the row times the gradient.
   std::vector<float> Backward(std::vector<float>* saved, float gradient) {
     std::vector<float> of_weight(2), of_input(2);
@@ -100,31 +103,64 @@ class Passes {
 };
 
 TEST_F(DevicePrograms, SeveralForwardPassesWaitForTheirBackwardPasses) {
+  constexpr size_t kPasses = 40;  // they take little memory
+  static_assert(kPasses > DeviceProgram::kLeastKept);
   Passes passes;
   std::vector<std::vector<float>> saved;
-  for (size_t i = 0; i < DeviceProgram::kMostKept; ++i) {
+  for (size_t i = 0; i < kPasses; ++i) {
     const auto a = static_cast<float>(i);
     float output = 0.0f;
     saved.push_back(passes.Forward(a, 1.0f, &output));
     EXPECT_EQ(output, 3.0f * a + 5.0f);
   }
-  for (const size_t i : {3, 0, 7, 1, 2, 6, 5, 4}) {
-    EXPECT_EQ(passes.Backward(&saved[i], 2.0f),
-              (std::vector<float>{2.0f * static_cast<float>(i), 2.0f}));
+  for (size_t i = 0; i < kPasses; ++i) {
+    const size_t at = 7 * i % kPasses;
+    EXPECT_EQ(passes.Backward(&saved[at], 2.0f),
+              (std::vector<float>{2.0f * static_cast<float>(at), 2.0f}));
   }
 }
 
 TEST_F(DevicePrograms, SayThatTheValuesOfAForwardPassAreGone) {
   Passes passes;
   float output = 0.0f;
-  std::vector<float> first = passes.Forward(1.0f, 1.0f, &output);
-  for (size_t i = 0; i < DeviceProgram::kMostKept; ++i) passes.Forward(2.0f, 2.0f, &output);
+  passes.Forward(1.0f, 1.0f, &output);
+  std::vector<float> other(16 * 16, 0.0f);  // of no forward pass
   try {
-    passes.Backward(&first, 1.0f);
-    FAIL() << "the values were overwritten";
+    passes.Backward(&other, 1.0f);
+    FAIL() << "there are no such values";
   } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find("at most 8 forward passes"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("no longer"), std::string::npos);
   }
+}
+
+TEST_F(DevicePrograms, GiveBackWhatNothingWaitsFor) {
+  const auto emulated = std::make_shared<EmulatedDevice>();
+  SetDenseDevice(emulated);
+  Passes passes;
+  float output = 0.0f;
+  std::vector<float> waits = passes.Forward(1.0f, 2.0f, &output);
+  std::vector<float> done = passes.Forward(3.0f, 4.0f, &output);
+  passes.Backward(&done, 1.0f);
+  const size_t before = emulated->allocated();
+  passes.Release();
+  EXPECT_LT(emulated->allocated(), before);
+  EXPECT_EQ(passes.Backward(&waits, 1.0f), (std::vector<float>{1.0f, 2.0f}));
+  passes.Release();
+  EXPECT_EQ(emulated->allocated(), 0u);
+  passes.Forward(1.0f, 2.0f, &output);
+  EXPECT_EQ(output, 13.0f);
+}
+
+TEST_F(DevicePrograms, RefuseAParameterOfLayersOfTwoKinds) {
+  DenseProgram program(Precision::kFloat32);
+  const int x = program.AddValue(2), y = program.AddValue(2), z = program.AddValue(4);
+  program.AddInput(program.Whole(x));
+  program.AddOutput(program.Whole(y));
+  program.AddOutput(program.Whole(z));
+  program.AddLayer(std::make_unique<Linear>(program.Whole(x), program.Whole(y), Weight{0}, Bias{},
+                                            Activation::kNone));
+  program.AddLayer(std::make_unique<ScaleVectors>(program.Whole(x), program.Whole(z), 0));
+  EXPECT_THROW(program.Finish(1, 0), std::invalid_argument);
 }
 
 // Memory that the device has not got: the pass throws, and the next one that fits goes through.

@@ -168,6 +168,12 @@ STAND_IN int64_t StandInLaunches(const char* kernel) {
   return found;
 }
 
+// Bytes of the device's memory that are in use.
+STAND_IN int64_t StandInAllocated() {
+  const Lock lock(The().mutex);
+  return static_cast<int64_t>(The().allocated);
+}
+
 // Ends the process if something wrote past a block that is still there.
 STAND_IN void StandInCheck() {
   const Lock lock(The().mutex);
