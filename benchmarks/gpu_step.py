@@ -197,7 +197,12 @@ def parse() -> argparse.Namespace:
     add("--threads", type=int, default=0, help="of the native core; 0: as many as cores")
     add("--peak-tflops", type=float, nargs=2, help="of the GPU: float32, bfloat16")
     add("--bus-gbs", type=float, help="of the bus, a way; measured by default where CUDA is")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.check and len(options.devices) != 2:
+        parser.error("--check compares two devices: --devices REFERENCE TESTED")
+    if options.cuda is None and any(device != HOST for device in options.devices):
+        parser.error("a GPU needs --cuda, the folder of CUDA's libraries; or take --devices cpu")
+    return options
 
 
 def onednn_of_mindspore() -> Path:
@@ -225,7 +230,7 @@ def main() -> int:
     }
     print({**bench_common.machine(), **about}, flush=True)
     if options.check:
-        reference, tested = options.devices[0], options.devices[-1]
+        reference, tested = options.devices
         found = check(
             core,
             (reference, tested),

@@ -186,6 +186,8 @@ def check(
             results.append(found)
             if not quiet or not found["passed"]:
                 print(_text(found), flush=True)
+    if not results:
+        print(f"no program's name contains {chosen!r}")
     failed = sum(not each["passed"] for each in results)
     worst = {
         precision: max(
