@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -99,14 +100,35 @@ def test_by_steps(make) -> None:
     assert seen[2].keys == everything
 
 
+class Times(Callback):
+    """When steps began and ended; the training's begin is step 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[float] = []
+        self.ended = [0.0]
+
+    def on_train_begin(self, run_context) -> None:
+        self.begun.append(time.monotonic())
+
+    def on_train_step_begin(self, run_context) -> None:
+        self.begun.append(time.monotonic())
+
+    def on_train_step_end(self, run_context) -> None:
+        self.ended.append(time.monotonic())
+
+
 def test_by_time(make) -> None:
     model, (table,) = make(by_callback(max_rows=3))
     train(model, [], steps=1)  # compiles
     callback = EvictCallback(evict_time_interval=1, evict_step_interval=None)
-    train(model, [callback], steps=12, pause=0.2)
+    times = Times()
+    train(model, [callback, times], steps=12, pause=0.2)
     steps = [step for step, _ in callback.evictions]
     assert {cause for _, cause in callback.evictions} == {"time"}
-    assert 1 <= len(steps) <= 3 and min(np.diff([0, *steps])) >= 4
+    # A second at least lies between the end of one eviction and the begin of the next.
+    for earlier, later in itertools.pairwise([0, *steps]):
+        assert times.ended[later] - times.begun[earlier] > 0.99
     assert 3 <= len(table) <= 3 + 4 * (12 - steps[-1])
 
 

@@ -36,12 +36,6 @@ constexpr uint64_t kLeft = 64 << 20;  // bytes that are left to other programs
   throw std::system_error(errno, std::generic_category(), std::string("shared memory: ") + what);
 }
 
-size_t StrideOf(const SharedTableSpec& spec) {
-  const QuantisedLayout layout{spec.dim, spec.bits, true, spec.aged()};
-  return spec.bits == 32 ? layout.header() + sizeof(float) * static_cast<size_t>(spec.dim)
-                         : layout.stride();
-}
-
 // Whether ages can be taken from it: far enough from the ends of int64.
 bool IsClock(int64_t at) { return at >= -kMostClock && at <= kMostClock; }
 
@@ -213,12 +207,6 @@ SharedMemory::~SharedMemory() {
   munmap(control_, kSharedControlBytes);
   munmap(base_, bytes_);
 }
-
-QuantisedLayout SharedMemory::layout(size_t table) const {
-  return {spec(table).dim, spec(table).bits, true, spec(table).aged()};
-}
-
-size_t SharedMemory::stride(size_t table) const { return StrideOf(spec(table)); }
 
 void SharedMemory::CheckRoot(uint64_t offset) const {
   const uint64_t end = arena_offset_ + arena_bytes_;

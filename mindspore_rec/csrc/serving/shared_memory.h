@@ -49,8 +49,16 @@ class SharedMemory {
   uint64_t arena_offset() const { return arena_offset_; }
   uint64_t arena_bytes() const { return arena_bytes_; }
   // Layout of a table's rows. For rows of float32 only the header is meaningful.
-  QuantisedLayout layout(size_t table) const;
-  size_t stride(size_t table) const;
+  QuantisedLayout layout(size_t table) const {
+    const SharedTableSpec& of = spec(table);
+    return {of.dim, of.bits, true, of.aged()};
+  }
+  // Bytes from a row to the next.
+  size_t stride(size_t table) const {
+    const QuantisedLayout row = layout(table);
+    return row.bits == 32 ? row.header() + sizeof(float) * static_cast<size_t>(row.dim)
+                          : row.stride();
+  }
 
   template <typename T>
   T* At(uint64_t offset) const {

@@ -62,12 +62,6 @@ void SharedSlots::Allocate(size_t n, uint32_t* out) {
   }
 }
 
-void SharedSlots::Free(uint32_t slot) {
-  words_[slot / 64] &= ~(uint64_t{1} << slot % 64);
-  look_ = std::min<uint64_t>(look_, slot / 64);
-  --used_;
-}
-
 void SharedSlots::Take(uint64_t slot) {
   if (slot >= most_ || (slot < end_ && IsUsed(slot))) {
     throw SharedDamaged("the shared memory is damaged: two keys have one row");

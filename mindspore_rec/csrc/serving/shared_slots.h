@@ -4,6 +4,7 @@
 // One thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -19,7 +20,11 @@ class SharedSlots {
 
   // Allocate n slots and write them to `out`. Throws std::bad_alloc, and then none is allocated.
   void Allocate(size_t n, uint32_t* out);
-  void Free(uint32_t slot);
+  void Free(uint32_t slot) {
+    words_[slot / 64] &= ~(uint64_t{1} << slot % 64);
+    look_ = std::min<uint64_t>(look_, slot / 64);
+    --used_;
+  }
   // Mark a slot as used. Throws SharedDamaged where it is used already or out of range.
   void Take(uint64_t slot);
   // Return memory without used slots to the system.

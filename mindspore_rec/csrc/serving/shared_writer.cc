@@ -29,12 +29,6 @@ SharedRoot* SharedWriter::Root() const {
   return memory_->At<SharedRoot>(memory_->control().roots[now % kSharedRoots].load());
 }
 
-SharedPartView SharedWriter::View(size_t table, const SharedIndexPart& part, uint64_t end) const {
-  const SharedTableSpec& spec = memory_->spec(table);
-  return {memory_->At<SharedBucket>(part.offset), part.buckets, memory_->At<char>(spec.rows_offset),
-          memory_->stride(table), end};
-}
-
 std::string SharedWriter::Copy(const SharedBlob& blob) const {
   return {memory_->At<char>(blob.offset), blob.bytes};
 }

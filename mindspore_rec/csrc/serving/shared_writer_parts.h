@@ -41,4 +41,12 @@ struct SharedWriter::Table {
 
 struct SharedWriter::Change : SharedTableChange {};
 
+// For each row of a change.
+inline SharedPartView SharedWriter::View(size_t table, const SharedIndexPart& part,
+                                         uint64_t end) const {
+  const SharedTableSpec& spec = memory_->spec(table);
+  return {memory_->At<SharedBucket>(part.offset), part.buckets, memory_->At<char>(spec.rows_offset),
+          memory_->stride(table), end};
+}
+
 }  // namespace msrec
