@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps whose dense layers run on a GPU, beside those of the same machine's cores.
+"""Training steps whose dense layers run on a GPU, beside steps on the same machine's cores.
 
     python benchmarks/gpu_step.py --onednn LIBDNNL --cuda CUDA --check
     python benchmarks/gpu_step.py --onednn LIBDNNL --cuda CUDA --json OUT
@@ -160,7 +160,7 @@ def measure(core: Core, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def ratios(results: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return samples/s on each GPU by those of the host's cores."""
+    """Return the ratio of samples/s on each GPU to samples/s on the host's cores."""
     keys = ("network", "precision", "rows", "batch")
     host = {tuple(r[k] for k in keys): r["samples_per_s"] for r in results if r["device"] == HOST}
     found = {}
@@ -175,7 +175,7 @@ def parse() -> argparse.Namespace:
     """Return the options."""
     parser = bench_common.parser(__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--native", dest="core", type=Path, help="the native core; by default that of this clone")
+    add("--native", dest="core", type=Path, help="the native core; default: the core of this clone")
     add("--onednn", type=Path, help="oneDNN's library; by default MindSpore's copy")
     add("--cuda", type=Path, help="folder below which libnvrtc and libcublasLt are")
     add("--cache", type=Path, help="folder of compiled kernels")

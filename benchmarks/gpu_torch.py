@@ -8,7 +8,8 @@ with sparse gradients and SparseAdam, and with dense ones and Adam over all rows
 measured further. The weights have fused Adam. In float32 products are of float32 (no TF32), in
 bfloat16 of autocast. Batches are on the GPU beforehand ("gpu"), or are copied from pinned memory
 in each step ("pinned"). `samples_per_s` is the median over blocks of steps, after each of which the
-host waits for the GPU; `samples_per_s_alone` that of steps that it waits for one by one.
+host waits for the GPU; `samples_per_s_alone` is the median over single
+steps, each of which the host waits for.
 """
 
 from __future__ import annotations

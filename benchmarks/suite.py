@@ -99,7 +99,7 @@ SUITE: dict[str, Benchmark] = {
         path="examples/dynamic_features/train.py",
     ),
     "gpu_step": Benchmark(
-        "training samples/s with dense layers on a GPU by those of the cores; parts of the step",
+        "training samples/s with dense layers on a GPU, by samples/s on cores; parts of the step",
         "--cuda /usr/local/cuda --batch 4096 16000 --seconds 2",
         "--devices cpu --networks dlrm --batch 64 --rows 4000 --steps 2",
         ("NVIDIA GPU",),

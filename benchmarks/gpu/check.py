@@ -101,7 +101,7 @@ def _same_bits(first: Found, second: Found) -> bool:
 def _cases(
     core: Core, devices: tuple[str, str], batches: Sequence[int], chosen: str
 ) -> Iterator[Case]:
-    """Yield the cases; all programs of a device are made before those of the other."""
+    """Yield the cases; all programs of one device are made before the programs of the other."""
     kinds = []
     for (name, build), precision in itertools.product(
         [*CASES.items(), *NETWORKS.items()], TOLERANCE
@@ -174,7 +174,7 @@ def check(
 
     Args:
         core: the native core.
-        devices: the reference, and the one that is tested.
+        devices: the reference device, and the tested device.
         batches: numbers of rows.
         chosen: only programs whose titles contain this. Default: all.
         quiet: whether to print failures only. Default: False.

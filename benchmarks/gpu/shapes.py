@@ -81,7 +81,7 @@ class Batches:
     """Batches of a network, of Zipf-distributed ids.
 
     Args:
-        ranks: int64 [K, B, F], numbers of ids below `rows`; those of a field are its own.
+        ranks: int64 [K, B, F], numbers of ids below `rows`; each field has its own ids.
         numbers: float32 [B, N].
         labels: float32 [B, 1].
     """

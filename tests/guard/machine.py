@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides bits besides the tree: the processor, the number of threads, versions."""
+"""Describe what decides bits besides the tree: the processor, the number of threads, versions."""
 
 from __future__ import annotations
 

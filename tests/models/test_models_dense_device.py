@@ -9,7 +9,6 @@ import pytest
 
 from mindspore_rec import get_dense_device
 from mindspore_rec.nn import MLP
-from mindspore_rec.nn.fused import device as module
 from models.common.commands import train_command
 from models.common.dense_device import on_dense_device
 from models.wide_deep.config import MODEL
@@ -25,11 +24,7 @@ model: {hidden: [4]}
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> StandInGpus:
     """One GPU, in a process that has chosen no device yet."""
-    found = StandInGpus(1)
-    monkeypatch.setattr(module, "_native", found)
-    monkeypatch.setattr(module, "_state", module._State())
-    monkeypatch.delenv(module.VARIABLE, raising=False)
-    return found
+    return StandInGpus(1).stand_in(monkeypatch)
 
 
 def made_on() -> str:

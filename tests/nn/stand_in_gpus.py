@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from mindspore_rec.nn.fused import device as module
+
 __all__ = ["StandInGpus"]
 
 
@@ -13,6 +17,13 @@ class StandInGpus:
         self.count = count
         self.device = "cpu"
         self.opened: list[tuple[int, dict[str, str], str]] = []
+
+    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> StandInGpus:
+        """Return these GPUs, in a process that has chosen no device yet."""
+        monkeypatch.setattr(module, "_native", self)
+        monkeypatch.setattr(module, "_state", module._State())
+        monkeypatch.delenv(module.VARIABLE, raising=False)
+        return self
 
     def open_cuda(self, ordinal: int, libraries: dict[str, str], cache_dir: str) -> None:
         if ordinal >= self.count:

@@ -29,11 +29,7 @@ WHAT_IT_TAKES = (
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> StandInGpus:
     """Two GPUs, in a process that has chosen no device yet."""
-    found = StandInGpus(2)
-    monkeypatch.setattr(module, "_native", found)
-    monkeypatch.setattr(module, "_state", module._State())
-    monkeypatch.delenv(module.VARIABLE, raising=False)
-    return found
+    return StandInGpus(2).stand_in(monkeypatch)
 
 
 @pytest.mark.parametrize(

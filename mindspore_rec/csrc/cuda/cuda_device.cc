@@ -89,7 +89,7 @@ CudaDevice::CudaDevice(int ordinal, const Libraries& libraries, const std::strin
   Open(ordinal, libraries, cache_directory);
 }
 
-// What may be missing is looked for first, before memory is taken.
+// Looks for all that may be missing before it takes memory.
 void CudaDevice::Open(int ordinal, const Libraries& libraries, const std::string& cache_directory) {
   Check(driver_.cuInit(0), "cuInit");
   const GpuOfNumber gpu = Find(driver_, ordinal);

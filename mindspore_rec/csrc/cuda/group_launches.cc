@@ -118,42 +118,33 @@ void SumRows(int64_t rows, int64_t width, Block x, Block output) {
 
 // ---------------------------------------------------------------- mixtures
 
+kernels::MixArguments MixOf(const MixtureShape& shape, const Block& output) {
+  return {shape.tasks, shape.experts, shape.width, false, {}, {}, RowsOf(output), {}};
+}
+
 void MixRows(int64_t rows, const MixtureShape& shape, Block units, Block gates, Block output) {
-  Launch("Mix", rows * shape.tasks * shape.width,
-         kernels::MixArguments{shape.tasks,
-                               shape.experts,
-                               shape.width,
-                               false,
-                               RowsOf(units),
-                               RowsOf(gates),
-                               RowsOf(output),
-                               {}});
+  kernels::MixArguments arguments = MixOf(shape, output);
+  arguments.units = RowsOf(units);
+  arguments.gates = RowsOf(gates);
+  Launch("Mix", rows * shape.tasks * shape.width, arguments);
 }
 
 void MixUnitsGradientRows(int64_t rows, const MixtureShape& shape, Block gates,
                           Block output_gradient, bool adds, Block gradient) {
-  Launch("MixUnitsGradient", rows * shape.experts * shape.width,
-         kernels::MixArguments{shape.tasks,
-                               shape.experts,
-                               shape.width,
-                               adds,
-                               {},
-                               RowsOf(gates),
-                               RowsOf(output_gradient),
-                               RowsOf(gradient)});
+  kernels::MixArguments arguments = MixOf(shape, output_gradient);
+  arguments.adds = adds;
+  arguments.gates = RowsOf(gates);
+  arguments.gradient = RowsOf(gradient);
+  Launch("MixUnitsGradient", rows * shape.experts * shape.width, arguments);
 }
 
 void MixGatesGradientRows(int64_t rows, const MixtureShape& shape, Block units,
                           Block output_gradient, bool adds, Block gradient) {
-  Launch("MixGatesGradient", rows * shape.tasks * shape.experts,
-         kernels::MixArguments{shape.tasks,
-                               shape.experts,
-                               shape.width,
-                               adds,
-                               RowsOf(units),
-                               {},
-                               RowsOf(output_gradient),
-                               RowsOf(gradient)});
+  kernels::MixArguments arguments = MixOf(shape, output_gradient);
+  arguments.adds = adds;
+  arguments.units = RowsOf(units);
+  arguments.gradient = RowsOf(gradient);
+  Launch("MixGatesGradient", rows * shape.tasks * shape.experts, arguments);
 }
 
 }  // namespace

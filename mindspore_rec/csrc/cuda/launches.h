@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the loops of a device share: arguments made of blocks, and sums of columns. The loops
+// Parts that loops of a device share: arguments made of blocks, and sums of columns. The loops
 // themselves are plain functions that start kernels on the thread's device.
 #pragma once
 

@@ -4,8 +4,8 @@
 // slice there, and its values, gradients and weights are in the device's memory. Layers are the
 // same on both: the device has its own loops (`Elementwise`) and products.
 //
-// What is asked of a device is done in the order in which it was asked for. One thread uses a
-// device at a time: who runs a program holds `mutex()`.
+// A device works in the order of the calls. One thread uses a device at a time: who runs a program
+// holds `mutex()`.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class DenseDevice {
 
   // "cuda:0"
   virtual std::string name() const = 0;
-  // What the device is: its model, driver and libraries, for reports.
+  // Model, driver and libraries of the device, for reports.
   virtual std::string description() const = 0;
 
   // The loops, over blocks of the device's memory.

@@ -25,11 +25,6 @@ constexpr int64_t kAlignedFloats = 64;
 
 size_t SizeOfFloats(int64_t floats) { return sizeof(float) * static_cast<size_t>(floats); }
 
-template <typename T>
-T* MatrixOrNull(const std::vector<T*>& all, size_t i) {
-  return i < all.size() ? all[i] : nullptr;
-}
-
 // Workers would wait for each other's statistics while each keeps the device from the others.
 void RequireNoWorkers(const BatchRun& run, const DenseDevice& device) {
   if (run.share == nullptr) return;
@@ -41,6 +36,21 @@ void RequireNoWorkers(const BatchRun& run, const DenseDevice& device) {
 // Matrices that go to a device or come from it, as float32 or bfloat16.
 size_t MatrixBytes(bool halves, int64_t rows, int64_t width) {
   return (halves ? 2 : 4) * static_cast<size_t>(rows * width);
+}
+
+std::vector<int64_t> WidthsOf(const std::vector<View>& views) {
+  std::vector<int64_t> widths;
+  for (const View& view : views) widths.push_back(view.width);
+  return widths;
+}
+
+// Returns the run on the host, with the host's memory, whose batch is cut as on the device.
+BatchRun HostOf(const BatchRun& given, const BatchRun& run) {
+  BatchRun host = given;
+  host.device = run.device;
+  host.slice_rows = run.slice_rows;
+  host.slices = run.slices;
+  return host;
 }
 
 }  // namespace
@@ -153,34 +163,27 @@ BatchRun DeviceProgram::RunOn(const BatchRun& host, Kept* kept) {
 }
 
 void DeviceProgram::UploadParameters(const BatchRun& host, Kept* kept) {
-  int64_t floats = 0;
-  for (const int64_t size : program_.parameter_sizes_) floats += RoundUp(size, kAlignedFloats);
-  float* at = kept->parameters.Floats(floats);
-  kept->parameter_at.clear();
-  for (size_t i = 0; i < host.parameters.size(); ++i) {
-    const int64_t size = program_.parameter_sizes_[i];
-    device_->Upload(host.parameters[i], SizeOfFloats(size), at);
-    kept->parameter_at.push_back(at);
-    at += RoundUp(size, kAlignedFloats);
+  const std::vector<float*> at = Stage(program_.parameter_sizes_, 1, &kept->parameters);
+  for (size_t i = 0; i < at.size(); ++i) {
+    device_->Upload(host.parameters[i], SizeOfFloats(program_.parameter_sizes_[i]), at[i]);
   }
+  kept->parameter_at.assign(at.begin(), at.end());
 }
 
-// Masks; counters are read on the host.
+// Uploads masks; counters are read on the host.
 void DeviceProgram::UploadExtras(const BatchRun& host, Kept* kept) {
-  const auto is_mask = [](const ExtraInput& extra) {
-    return std::strcmp(extra.type, "float32") == 0;
-  };
-  int64_t floats = 0;
+  std::vector<int> numbers;
+  std::vector<int64_t> sizes;
   for (const auto& [number, extra] : program_.extra_inputs_) {
-    if (is_mask(extra)) floats += RoundUp(extra.size, kAlignedFloats);
+    if (std::strcmp(extra.type, "float32") != 0) continue;
+    numbers.push_back(number);
+    sizes.push_back(extra.size);
   }
-  float* at = kept->extras.Floats(floats);
+  const std::vector<float*> at = Stage(sizes, 1, &kept->extras);
   kept->extra_at = host.extras;
-  for (const auto& [number, extra] : program_.extra_inputs_) {
-    if (!is_mask(extra)) continue;
-    device_->Upload(host.extras[number], SizeOfFloats(extra.size), at);
-    kept->extra_at[number] = at;
-    at += RoundUp(extra.size, kAlignedFloats);
+  for (size_t i = 0; i < at.size(); ++i) {
+    device_->Upload(host.extras[numbers[i]], SizeOfFloats(sizes[i]), at[i]);
+    kept->extra_at[numbers[i]] = at[i];
   }
 }
 
@@ -197,7 +200,7 @@ std::vector<float*> DeviceProgram::Stage(const std::vector<int64_t>& widths, int
   return staged;
 }
 
-// The partial sums on the host, for what layers make of them there.
+// Copies the partial sums to the host, for what layers make of them there.
 void DeviceProgram::DownloadPartials(const BatchRun& run, BatchRun* host) {
   partial_sums_.resize(static_cast<size_t>(program_.partial_width_));
   host->partial_sums = partial_sums_.data();
@@ -216,10 +219,7 @@ void DeviceProgram::Forward(const BatchRun& given, const std::vector<const float
   UploadParameters(given, kept);
   UploadExtras(given, kept);
   BatchRun run = RunOn(given, kept);
-  BatchRun host = given;  // with the host's memory, cut as on the device
-  host.device = device_;
-  host.slice_rows = run.slice_rows;
-  host.slices = run.slices;
+  BatchRun host = HostOf(given, run);
   const auto upload_packed = [&] {
     if (program_.packed_bytes_ == 0) return;
     device_->Upload(host.packed, static_cast<size_t>(program_.packed_bytes_), run.packed);
@@ -234,13 +234,12 @@ void DeviceProgram::Forward(const BatchRun& given, const std::vector<const float
   const int64_t scratch = program_.brief_width_ * run.batch + (run.training ? 0 : saved);
   const SliceRun slice(run, 0, scratch_.Floats(scratch));
 
-  std::vector<int64_t> widths, output_widths;
-  for (const View& view : program_.inputs_) widths.push_back(view.width);
-  for (const View& view : program_.outputs_) output_widths.push_back(view.width);
+  const std::vector<int64_t> widths = WidthsOf(program_.inputs_);
+  const std::vector<int64_t> output_widths = WidthsOf(program_.outputs_);
   const std::vector<float*> staged = Stage(widths, run.batch, &inputs_);
   const std::vector<float*> results = Stage(output_widths, run.batch, &outputs_);
   for (size_t i = 0; i < widths.size(); ++i) {
-    const uint16_t* halves = MatrixOrNull(given.bfloat16_inputs, i);
+    const uint16_t* halves = ElementOrNull(given.bfloat16_inputs, i);
     const void* from = halves != nullptr ? static_cast<const void*>(halves) : inputs[i];
     device_->Upload(from, MatrixBytes(halves != nullptr, run.batch, widths[i]), staged[i]);
     if (halves != nullptr) run.bfloat16_inputs[i] = reinterpret_cast<uint16_t*>(staged[i]);
@@ -273,22 +272,18 @@ void DeviceProgram::Backward(const BatchRun& given,
   BatchRun run = RunOn(given, kept);
   run.saved = static_cast<float*>(kept->saved.data());
   run.gradients = gradients_.Floats(program_.gradient_width_ * run.batch);
-  BatchRun host = given;
-  host.device = device_;
-  host.slice_rows = run.slice_rows;
-  host.slices = run.slices;
+  BatchRun host = HostOf(given, run);
   const SliceRun slice(run, 0, scratch_.Floats(program_.scratch_width_ * run.batch));
 
-  std::vector<int64_t> widths, output_widths;
-  for (const View& view : program_.inputs_) widths.push_back(view.width);
-  for (const View& view : program_.outputs_) output_widths.push_back(view.width);
+  const std::vector<int64_t> widths = WidthsOf(program_.inputs_);
+  const std::vector<int64_t> output_widths = WidthsOf(program_.outputs_);
   const std::vector<float*> results = Stage(widths, run.batch, &inputs_);
   const std::vector<float*> staged = Stage(output_widths, run.batch, &outputs_);
   for (size_t i = 0; i < staged.size(); ++i) {
     device_->Upload(output_gradients[i], MatrixBytes(false, run.batch, output_widths[i]),
                     staged[i]);
   }
-  const auto halves = [&](size_t i) { return MatrixOrNull(given.bfloat16_input_gradients, i); };
+  const auto halves = [&](size_t i) { return ElementOrNull(given.bfloat16_input_gradients, i); };
   for (size_t i = 0; i < results.size(); ++i) {
     if (halves(i) == nullptr) continue;
     run.bfloat16_input_gradients[i] = reinterpret_cast<uint16_t*>(results[i]);

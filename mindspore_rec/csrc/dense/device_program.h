@@ -3,9 +3,9 @@
 // DeviceProgram: the runs of a DenseProgram on a device. Rows of inputs and outputs, parameters and
 // their gradients come from and go to the host's memory; what is between them stays on the device.
 //
-// What a layer does once a batch with vectors as wide as itself (to pack a cross network, to join
-// the statistics of a batch normalization, to sum up a bias' gradient) it does on the host, in the
-// same code as for a program there: it takes microseconds.
+// Layers work on the host, in the same code as for a program there, where they do so once a batch
+// on vectors as wide as a layer: to pack a cross network, to join the statistics of a batch
+// normalization, to sum up a bias' gradient. That takes microseconds.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class DeviceProgram {
   void Release();
 
  private:
-  // What a forward pass leaves for its backward pass.
+  // Values and weights of a forward pass, for its backward pass.
   struct Kept {
     explicit Kept(DenseDevice* device)
         : saved(device), packed(device), rounded(device), parameters(device), extras(device) {}

@@ -68,7 +68,7 @@ struct ExtraInput {
 // The memory of one call, and its batch.
 struct BatchRun {
   const DenseProgram* program = nullptr;
-  // Where the program runs, and its loops; no device: on the host.
+  // The device that the program runs on, null on the host, and the loops there.
   DenseDevice* device = nullptr;
   const Elementwise* loops = nullptr;
   DeviceMemory* temporary = nullptr;  // of a device
@@ -96,6 +96,12 @@ struct BatchRun {
 
   int64_t padded() const { return slices * slice_rows; }
 };
+
+// Returns element i, or null if there is none.
+template <typename T>
+T* ElementOrNull(const std::vector<T*>& all, size_t i) {
+  return i < all.size() ? all[i] : nullptr;
+}
 
 // Rows of a batch's slices: at most 256, so that a slice's values stay in the cache and there are
 // enough slices for many threads. Fewer for small batches, and for batches whose slices of 256

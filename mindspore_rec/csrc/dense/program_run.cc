@@ -56,12 +56,6 @@ void DenseProgram::Cut(BatchRun* run) const {
 
 namespace {
 
-// Returns element i, null where there is none.
-template <typename T>
-T* ElementOrNull(const std::vector<T*>& all, size_t i) {
-  return i < all.size() ? all[i] : nullptr;
-}
-
 // Clears the rows that fill a slice.
 void ClearBehind(const SliceRun& slice, int64_t width, const Block& block) {
   const int64_t real = slice.real_rows();
