@@ -25,13 +25,14 @@ class KernelDevice : public DenseDevice {
 
   const Elementwise& loops() const final;
   void Begin() override;
+  void End() override;
 
  protected:
   virtual void Start(const char* kernel, int64_t threads, const void* arguments) = 0;
 };
 
 // The device whose loops this thread calls. `Elementwise` is a table of plain functions, so they
-// find their device here; set by `Begin`.
+// find their device here; set from `Begin` to `End`.
 KernelDevice& CurrentKernelDevice();
 void SetCurrentKernelDevice(KernelDevice* device);
 

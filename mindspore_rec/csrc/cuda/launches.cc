@@ -31,6 +31,7 @@ KernelDevice& CurrentKernelDevice() {
 void SetCurrentKernelDevice(KernelDevice* device) { kernel_loops::current_device = device; }
 
 void KernelDevice::Begin() { SetCurrentKernelDevice(this); }
+void KernelDevice::End() { SetCurrentKernelDevice(nullptr); }
 
 const Elementwise& KernelDevice::loops() const {
   static const Elementwise loops = kernel_loops::MakeLoops();

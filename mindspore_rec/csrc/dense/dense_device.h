@@ -41,13 +41,29 @@ class DenseDevice {
   // Copies to the host's memory, and waits for it.
   virtual void Download(const void* from, size_t bytes, void* to) = 0;
 
-  // Called before a run, by its thread.
+  // Called before and after a run, by its thread (`DeviceTurn`).
   virtual void Begin() {}
+  virtual void End() {}
 
   std::mutex& mutex() { return mutex_; }
 
  private:
   std::mutex mutex_;
+};
+
+// A thread's turn on a device, which runs one program at a time.
+class DeviceTurn {
+ public:
+  explicit DeviceTurn(DenseDevice* device) : device_(device), lock_(device->mutex()) {
+    device_->Begin();
+  }
+  ~DeviceTurn() { device_->End(); }
+  DeviceTurn(const DeviceTurn&) = delete;
+  DeviceTurn& operator=(const DeviceTurn&) = delete;
+
+ private:
+  DenseDevice* const device_;
+  const std::lock_guard<std::mutex> lock_;
 };
 
 // Memory of a device, which only ever grows.

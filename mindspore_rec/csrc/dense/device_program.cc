@@ -213,8 +213,7 @@ void DeviceProgram::DownloadPartials(const BatchRun& run, BatchRun* host) {
 void DeviceProgram::Forward(const BatchRun& given, const std::vector<const float*>& inputs,
                             const std::vector<float*>& outputs) {
   RequireNoWorkers(given, *device_);
-  std::lock_guard<std::mutex> lock(device_->mutex());
-  device_->Begin();
+  const DeviceTurn turn(device_);
   Kept* kept = given.training ? Keep() : &predicted_;
   UploadParameters(given, kept);
   UploadExtras(given, kept);
@@ -266,8 +265,7 @@ void DeviceProgram::Backward(const BatchRun& given,
                              const std::vector<const float*>& output_gradients,
                              const std::vector<float*>& input_gradients) {
   RequireNoWorkers(given, *device_);
-  std::lock_guard<std::mutex> lock(device_->mutex());
-  device_->Begin();
+  const DeviceTurn turn(device_);
   Kept* kept = Find(given);
   BatchRun run = RunOn(given, kept);
   run.saved = static_cast<float*>(kept->saved.data());

@@ -57,6 +57,13 @@ TEST_F(DevicePrograms, KeepNothingOfTheBatchOnTheHost) {
   EXPECT_EQ(program->gradient_width(), 0);
 }
 
+TEST_F(DevicePrograms, LeaveNoDeviceToTheThread) {
+  Rng rng(2);
+  const ProgramText text = RandomProgram(&rng, Precision::kFloat32);
+  RunProgram(*Build(text), RandomGiven(text, 3, &rng)->tensors);
+  EXPECT_THROW(CurrentKernelDevice(), std::logic_error);
+}
+
 // y = x W^T of one input and one output.
 class Passes {
  public:
