@@ -23,6 +23,7 @@ from mindspore_rec.checkpoint.directory import training_cell
 from mindspore_rec.checkpoint.load import check_load, load_chain
 from mindspore_rec.checkpoint.load_tables import TableShares
 from mindspore_rec.checkpoint.network_process import NetworkProcess
+from mindspore_rec.checkpoint.random_state import random_state, set_random_state
 from mindspore_rec.checkpoint.run_directory import (
     chain_of_all,
     locked,
@@ -31,7 +32,6 @@ from mindspore_rec.checkpoint.run_directory import (
 )
 from mindspore_rec.checkpoint.run_writer import RunWriter, Save
 from mindspore_rec.checkpoint.scrub import TableScrub
-from mindspore_rec.checkpoint.state_file import random_state, set_random_state
 from mindspore_rec.checkpoint.team import ALONE, Team
 from mindspore_rec.checkpoint.tier_scrub import TierScrub
 from mindspore_rec.checkpoint.worker_states import WorkerStates

@@ -8,7 +8,6 @@ workers each has its own two files, `states_<worker>.*` but for worker 0.
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,7 @@ from mindspore_rec.checkpoint.errors import CheckpointError, reading
 from mindspore_rec.checkpoint.manifest_fields import state_files
 
 __all__ = [
-    "check_random_state",
-    "derived_random_state",
-    "random_state",
     "read_states",
-    "set_random_state",
     "with_arrays",
     "without_arrays",
     "write_states",
@@ -95,79 +90,3 @@ def with_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, list):
         return [with_arrays(each, arrays) for each in value]
     return value
-
-
-def random_state() -> dict[str, Any]:
-    """Return the states of the global random generators of Python, NumPy and MindSpore.
-
-    Example:
-        >>> state = random_state()
-        >>> before = random.random()
-        >>> set_random_state(state)
-        >>> before == random.random()
-        True
-    """
-    import mindspore as ms  # reading states needs none
-
-    version, numbers, gauss = random.getstate()
-    name, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002
-    return {
-        "python": {"version": version, "numbers": np.array(numbers, np.uint64), "gauss": gauss},
-        "numpy": {"name": name, "keys": keys, "rest": [position, has_gauss, cached]},
-        "mindspore": ms.get_rng_state().asnumpy(),
-    }
-
-
-def check_random_state(state: dict[str, Any]) -> None:
-    """Try a state on unused generators, which raise an error for a wrong one."""
-    import mindspore as ms
-
-    python, numpy = _of_generators(state)
-    random.Random().setstate(python)
-    np.random.RandomState().set_state(numpy)  # noqa: NPY002
-    now, given = ms.get_rng_state().asnumpy(), state["mindspore"]
-    if not isinstance(given, np.ndarray) or (now.shape, now.dtype) != (given.shape, given.dtype):
-        raise ValueError("the state of MindSpore's generator is of another shape")
-
-
-def _of_generators(state: dict[str, Any]) -> tuple[Any, Any]:
-    python, numpy = state["python"], state["numpy"]
-    position, has_gauss, cached = numpy["rest"]
-    return (
-        (python["version"], tuple(python["numbers"].tolist()), python["gauss"]),
-        (numpy["name"], numpy["keys"], position, has_gauss, cached),
-    )
-
-
-def derived_random_state(state: dict[str, Any], worker: int) -> dict[str, Any]:
-    """Return the states of generators of a worker that was not there when `state` was saved.
-
-    Args:
-        state: of another worker, from `random_state`.
-        worker: number of the worker; different ones get different states, always the same.
-    """
-    words = [np.frombuffer(np.asarray(each).tobytes(), np.uint8) for each in _seeds(state)]
-    seeds = np.random.SeedSequence([worker, *np.concatenate(words).tolist()]).generate_state(3)
-    version, numbers, gauss = random.Random(int(seeds[0])).getstate()
-    name, keys, position, has_gauss, cached = np.random.RandomState(seeds[1]).get_state()  # noqa: NPY002
-    mindspore = np.zeros_like(state["mindspore"])
-    mindspore[:4] = np.frombuffer(seeds[2].astype("<u4").tobytes(), np.uint8)
-    return {
-        "python": {"version": version, "numbers": np.array(numbers, np.uint64), "gauss": gauss},
-        "numpy": {"name": name, "keys": keys, "rest": [position, has_gauss, cached]},
-        "mindspore": mindspore,
-    }
-
-
-def _seeds(state: dict[str, Any]) -> list[np.ndarray]:
-    return [state["python"]["numbers"], state["numpy"]["keys"], state["mindspore"]]
-
-
-def set_random_state(state: dict[str, Any]) -> None:
-    """Restore the global random generators."""
-    import mindspore as ms
-
-    python, numpy = _of_generators(state)
-    random.setstate(python)
-    np.random.set_state(numpy)  # noqa: NPY002
-    ms.set_rng_state(ms.Tensor(state["mindspore"]))

@@ -12,12 +12,9 @@ from mindspore_rec.checkpoint.data_place import NAME as DATA
 from mindspore_rec.checkpoint.data_place import PASSES
 from mindspore_rec.checkpoint.errors import CheckpointError, reading
 from mindspore_rec.checkpoint.manifest_fields import state_files, workers_of
+from mindspore_rec.checkpoint.random_state import check_random_state, derived_random_state
 from mindspore_rec.checkpoint.share import Share
-from mindspore_rec.checkpoint.state_file import (
-    check_random_state,
-    derived_random_state,
-    read_states,
-)
+from mindspore_rec.checkpoint.state_file import read_states
 from mindspore_rec.stream.worker_states import join_states, state_for
 
 __all__ = ["WorkerStates"]

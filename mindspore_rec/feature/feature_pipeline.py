@@ -17,11 +17,12 @@ from mindspore_rec.checks import check_int
 from mindspore_rec.feature.arrow_columns import to_record_batch
 from mindspore_rec.feature.batch_rows import BatchRows
 from mindspore_rec.feature.columns import event_time, time_values
+from mindspore_rec.feature.dataset_columns import ColumnsAmong, map_dataset
 from mindspore_rec.feature.feature_spec import FeatureSpec, check_specs, check_together
 from mindspore_rec.feature.outputs import MadeOutput, Output, column_of, is_single, make_output
 from mindspore_rec.feature.transforms import Feature
 
-__all__ = ["FeaturePipeline"]
+__all__ = ["FeaturePipeline", "name_taken"]
 
 Prepare = Callable[[Any], Any]
 
@@ -133,8 +134,6 @@ class FeaturePipeline:
             TypeError, ValueError: a column is missing or of a type that a feature cannot read.
         """
         if _is_dataset(rows):
-            from mindspore_rec.feature.dataset_columns import map_dataset
-
             return map_dataset(self, rows, learn=True)
         return self._made(rows, True)[0]
 
@@ -150,8 +149,6 @@ class FeaturePipeline:
             TypeError, ValueError: as for a call, or there is no such array.
         """
         if _is_dataset(rows):
-            from mindspore_rec.feature.dataset_columns import map_dataset
-
             return map_dataset(self, rows, learn=False)
         return self._made(rows, False, columns=columns)[0]
 
@@ -196,10 +193,7 @@ class FeaturePipeline:
         if self.keep_rest and view.by_place is not None:
             for name in self._rest(view):
                 if name in made:
-                    raise ValueError(
-                        f"feature '{name}' has the name of another column of the batch: give it "
-                        "another name"
-                    )
+                    raise name_taken(name)
                 made[name] = view.given(name)
         return (tuple(made.values()) if view.by_place else made), seconds
 
@@ -255,6 +249,28 @@ class FeaturePipeline:
         read = {view.name_of(each.column) for output in self._outputs for each in output.members}
         time = None if self.timestamp is None else view.name_of(self.timestamp.column)
         return [name for name in view.names if name not in read and name != time]
+
+    def columns_among(self, names: Sequence[str], with_time: bool) -> ColumnsAmong:
+        """Return the columns of batches that have these names, and of what is made of them.
+
+        Raises:
+            ValueError: a column is missing, or has the name of an array.
+        """
+        view = BatchRows({}, names)
+        read = list(names)
+        if not self._prepare:
+            members = [each for output in self._outputs for each in output.members]
+            found = [column_of(each, view) for each in members]
+            if self.timestamp is not None and (with_time or self._times_out):
+                found.append(column_of(self.timestamp, view))
+            read = list(dict.fromkeys(found)) or read
+        kept = self._rest(view) if self.keep_rest else []
+        times = [self.timestamp.name] if with_time and self.timestamp is not None else []
+        made = [*self.column_names, *times]
+        for name in made:
+            if name in kept:
+                raise name_taken(name)
+        return ColumnsAmong(read, made, kept)
 
     # ---- where it is used
 
@@ -355,6 +371,13 @@ class FeaturePipeline:
         if _COLUMNS in state:  # states of earlier versions lack them
             for output in self._outputs:
                 _check_columns_of(output, state[_COLUMNS])
+
+
+def name_taken(name: str) -> ValueError:
+    """Return the error of a feature with the name of a column that is kept."""
+    return ValueError(
+        f"feature '{name}' has the name of another column of the batch: give it another name"
+    )
 
 
 def _is_dataset(rows: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from mindspore.dataset import Dataset
 
 from mindspore_rec.feature.dataset_columns import map_dataset
-from mindspore_rec.feature.feature_pipeline import FeaturePipeline
+from mindspore_rec.feature.feature_pipeline import FeaturePipeline, name_taken
 from mindspore_rec.feature.feature_spec import check_specs
 from mindspore_rec.old_names import refuse_arguments
 
@@ -63,10 +63,7 @@ class InsertFunc:
         if isinstance(made, tuple):
             return (*made[:place], time, *made[place:])
         if self._time.name in made:
-            raise ValueError(
-                f"feature '{self._time.name}' has the name of another column of the batch: give it "
-                "another name"
-            )
+            raise name_taken(self._time.name)
         columns = list(made.items())
         return dict([*columns[:place], (self._time.name, time), *columns[place:]])
 

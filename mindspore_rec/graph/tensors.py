@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs and outputs of a network as the Open Inference Protocol describes them."""
+"""Inputs and outputs of a network as the Open Inference Protocol describes them; no MindSpore."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from mindspore import Tensor, nn
 
 __all__ = [
     "DATATYPES",
@@ -19,7 +15,6 @@ __all__ = [
     "as_input",
     "check_starts",
     "datatype_of",
-    "input_specs",
     "parsed_specs",
 ]
 
@@ -50,14 +45,6 @@ def datatype_of(dtype: np.dtype) -> str:
     if dtype not in _NAMES:
         raise TypeError(f"dtype must be one of {[str(each) for each in _NAMES]}, got {dtype}")
     return _NAMES[dtype]
-
-
-def _datatype_of_mindspore(dtype: Any) -> str:
-    names = {str(each): name for each, name in _NAMES.items()}
-    name = str(dtype).lower()  # 'Int64'
-    if name not in names:
-        raise TypeError(f"dtype must be one of {list(names)}, got {dtype}")
-    return names[name]
 
 
 @dataclass(frozen=True)
@@ -132,14 +119,6 @@ class TensorSpec:
         text = f"{self.name}:{self.datatype}:{','.join(map(str, self.shape))}"
         return text if self.offsets is None else f"{text}:offsets={self.offsets}"
 
-    def dynamic(self) -> Tensor:
-        """Return the Tensor that `Cell.set_inputs` takes."""
-        import mindspore as ms  # which a served network may do without
-
-        sizes = [None if size == -1 else size for size in self.shape]
-        dtype = ms.bool_ if self.datatype == "BOOL" else getattr(ms, str(self.dtype))
-        return ms.Tensor(shape=sizes, dtype=dtype)
-
     def zeros(self, rows: int) -> np.ndarray:
         """Return an array of that kind with so many rows; other sizes that are free are 1."""
         return np.zeros((rows, *(abs(size) for size in self.shape[1:])), self.dtype)
@@ -206,37 +185,6 @@ def check_starts(specs: Sequence[TensorSpec], arrays: Sequence[np.ndarray]) -> N
                 f"input '{spec.offsets}' must begin with 0, never fall, and end at most at the "
                 f"{len(values)} values of '{spec.name}'"
             )
-
-
-def input_specs(
-    network: nn.Cell,
-    given: Sequence[TensorSpec | str] | None,
-    recorded: Sequence[str] | None = None,
-) -> tuple[TensorSpec, ...] | None:
-    """Return what the network takes: as given, or by its `set_inputs`, or as recorded; None if
-    it is not known.
-
-    Raises:
-        TypeError, ValueError: what is given is no description of the arguments of `construct`.
-    """
-    names = list(inspect.signature(network.construct).parameters)
-    known = network.get_inputs()
-    if given is None and known is None:
-        given = recorded
-    if given is not None:
-        specs = parsed_specs(given)
-        if [spec.name for spec in specs] != names[: len(specs)]:
-            raise ValueError(
-                f"inputs must be the arguments of construct in their order, {names}, "
-                f"got {[spec.name for spec in specs]}"
-            )
-        return specs
-    if known is None:
-        return None
-    return tuple(
-        TensorSpec(name, _datatype_of_mindspore(each.dtype), tuple(each.shape))
-        for name, each in zip(names, known, strict=False)
-    )
 
 
 def as_input(spec: TensorSpec, value: Any) -> np.ndarray:

@@ -34,16 +34,17 @@ from mindspore_rec.checkpoint.network_file import (
 )
 from mindspore_rec.feature.description import describe_pipeline
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
-from mindspore_rec.graph.tensors import TensorSpec, input_specs
+from mindspore_rec.graph.network_inputs import input_specs
+from mindspore_rec.graph.tensors import TensorSpec
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.serving.network.builder import (
     add_network_arguments,
     builder_of_model,
-    cell_and_features,
     load_function,
 )
 from mindspore_rec.serving.network.export import export_network
 from mindspore_rec.serving.network.export_check import KEYS
+from mindspore_rec.serving.network.mindspore_opening import cell_and_features
 from mindspore_rec.serving.network.onnx_rewrite import NotExportableError
 
 __all__ = ["main", "write_network"]

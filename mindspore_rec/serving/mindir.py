@@ -22,16 +22,17 @@ from mindspore import Tensor, nn
 
 from mindspore_rec.checkpoint.directory import chain_at, load_checkpoint
 from mindspore_rec.graph.lock import graph_lock
-from mindspore_rec.graph.tensors import TensorSpec, input_specs
+from mindspore_rec.graph.network_inputs import dynamic_tensor, input_specs
+from mindspore_rec.graph.tensors import TensorSpec
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.serving.network.builder import (
     add_network_arguments,
     builder_of_model,
-    cell_and_features,
     load_function,
 )
 from mindspore_rec.serving.network.frozen_tables import frozen
 from mindspore_rec.serving.network.graph_runner import GraphRunner, Served
+from mindspore_rec.serving.network.mindspore_opening import cell_and_features
 
 __all__ = ["export_mindir", "main"]
 
@@ -85,7 +86,7 @@ def export_mindir(
             cell = Served(network)
             try:
                 ms.export(
-                    cell, *(spec.dynamic() for spec in specs), file_name=str(file),
+                    cell, *map(dynamic_tensor, specs), file_name=str(file),
                     file_format="MINDIR",
                 )  # fmt: skip
             except (RuntimeError, TypeError, ValueError) as error:

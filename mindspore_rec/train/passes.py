@@ -15,7 +15,7 @@ import mindspore.dataset as ds
 import numpy as np
 from mindspore import Tensor
 
-from mindspore_rec.checkpoint.state_file import (
+from mindspore_rec.checkpoint.random_state import (
     check_random_state,
     random_state,
     set_random_state,

@@ -12,8 +12,9 @@ import pytest
 
 from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.errors import CheckpointError
+from mindspore_rec.checkpoint.random_state import random_state, set_random_state
 from mindspore_rec.checkpoint.share import Share
-from mindspore_rec.checkpoint.state_file import random_state, set_random_state, write_states
+from mindspore_rec.checkpoint.state_file import write_states
 from mindspore_rec.checkpoint.worker_states import WorkerStates
 
 

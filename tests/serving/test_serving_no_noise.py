@@ -12,14 +12,15 @@ from tests.run_python import ROOT
 MADE = """
 import mindspore as ms
 from mindspore import Tensor, nn
-from mindspore_rec.graph.tensors import DATATYPES, TensorSpec, input_specs
+from mindspore_rec.graph.network_inputs import dynamic_tensor, input_specs
+from mindspore_rec.graph.tensors import DATATYPES, TensorSpec
 class Net(nn.Cell):
     def construct(self, x):
         return x
 for name in DATATYPES:
     spec = TensorSpec("x", name, (-1, 2))
     net = Net()
-    net.set_inputs(spec.dynamic())
+    net.set_inputs(dynamic_tensor(spec))
     assert input_specs(net, None) == (spec,), name
 net.set_inputs(Tensor(shape=[None], dtype=ms.bfloat16))
 try:

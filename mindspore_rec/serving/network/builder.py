@@ -8,32 +8,33 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mindspore_rec.checkpoint.chain import Entry
-from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 
 if TYPE_CHECKING:
     import argparse
 
-    from mindspore import nn
-
 __all__ = [
+    "NoBuilderError",
     "add_network_arguments",
     "builder_of",
     "builder_of_model",
-    "cell_and_features",
     "inputs_of",
     "load_function",
 ]
+
+
+class NoBuilderError(ValueError):
+    """The checkpoint does not name the builder of its network."""
 
 
 def builder_of(entry: Entry) -> Callable[[], Any]:
     """Return the function that makes the network, `builder` of `RecCheckpoint`.
 
     Raises:
-        ValueError: `RecCheckpoint` had no builder.
+        NoBuilderError: `RecCheckpoint` had no builder.
     """
     model = entry.manifest["model"]
     if model is None:
-        raise ValueError(
+        raise NoBuilderError(
             f"network must be given: {entry.path} does not name the builder of its network"
         )
     return builder_of_model(model)
@@ -42,25 +43,6 @@ def builder_of(entry: Entry) -> Callable[[], Any]:
 def builder_of_model(model: dict[str, Any]) -> Callable[[], Any]:
     """Return the function that makes the network of a manifest's entry `model`."""
     return lambda: load_function(model["builder"])(**model["arguments"])
-
-
-def cell_and_features(made: Any) -> tuple[nn.Cell, FeaturePipeline | None]:
-    """Return the Cell that a builder has made, and its FeaturePipeline where it gives both.
-
-    Raises:
-        TypeError: it is neither.
-    """
-    from mindspore import nn
-
-    features = None
-    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], FeaturePipeline):
-        made, features = made
-    if not isinstance(made, nn.Cell):
-        raise TypeError(
-            "network must give a Cell, or a Cell and its FeaturePipeline, "
-            f"got {type(made).__name__}"
-        )
-    return made, features
 
 
 def inputs_of(entry: Entry) -> list[str] | None:

@@ -14,6 +14,7 @@ from mindspore_rec.checkpoint.dense import dense_parameters
 from mindspore_rec.checkpoint.load import load_chain
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
 from mindspore_rec.graph.cell_caller import CellCaller
+from mindspore_rec.graph.network_inputs import dynamic_tensor
 from mindspore_rec.graph.spread import spread
 from mindspore_rec.graph.tensors import TensorSpec, datatype_of
 from mindspore_rec.nn.embedding import tables_of
@@ -105,7 +106,7 @@ class GraphRunner(Runner):
     def _new_caller(self) -> CellCaller:
         cell = Served(self.network)
         if self.inputs is not None:
-            cell.set_inputs(*(spec.dynamic() for spec in self.inputs))
+            cell.set_inputs(*map(dynamic_tensor, self.inputs))
         return CellCaller(cell, self.network)
 
 

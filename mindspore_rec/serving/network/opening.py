@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,8 @@ from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.network_file import NETWORK, NetworkFile, read_network
 from mindspore_rec.feature.description import described_pipeline
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
-from mindspore_rec.graph.tensors import TensorSpec, input_specs, parsed_specs
-from mindspore_rec.parameter.table_scope import own_scope
-from mindspore_rec.serving.network.builder import builder_of, cell_and_features, inputs_of
+from mindspore_rec.graph.tensors import TensorSpec, parsed_specs
+from mindspore_rec.serving.network.builder import NoBuilderError
 from mindspore_rec.serving.network.runner import Runner
 
 if TYPE_CHECKING:
@@ -73,16 +71,7 @@ class NetworkOpener:
                 self.reason, missing = str(error), True
             except (ValueError, ImportError) as error:
                 self.reason = str(error)
-        chosen = "mindspore" in sys.modules  # by whoever imported it, who may have chosen a mode
-        try:
-            import mindspore as ms
-        except ImportError as error:
-            if missing:
-                raise NotYetError(self.reason) from error
-            raise ValueError(f"{self.reason}; and MindSpore cannot be imported: {error}") from error
-        if not chosen:
-            ms.set_context(mode=ms.GRAPH_MODE)
-        return self._by_mindspore(entry)
+        return self._by_mindspore(entry, missing)
 
     def _by_file(self, entry: Entry) -> Runner:
         """Return the network of the file.
@@ -97,6 +86,23 @@ class NetworkOpener:
 
         return OnnxRunner(found, features=features_of(found, self._features))
 
+    def _by_mindspore(self, entry: Entry, missing: bool) -> Runner:
+        chosen = "mindspore" in sys.modules  # by whoever imported it, who may have chosen a mode
+        try:
+            import mindspore as ms
+        except ImportError as error:
+            if missing:
+                raise NotYetError(self.reason) from error
+            raise ValueError(f"{self.reason}; and MindSpore cannot be imported: {error}") from error
+        if not chosen:
+            ms.set_context(mode=ms.GRAPH_MODE)
+        from mindspore_rec.serving.network.mindspore_opening import open_by_mindspore
+
+        try:
+            return open_by_mindspore(entry, self._network, self._inputs)
+        except NoBuilderError as error:
+            raise ValueError(f"{error}; {self.reason}") from error
+
     def _check(self, found: NetworkFile, entry: Entry) -> None:
         model = entry.manifest["model"]
         if model is not None and found.model != model:
@@ -108,32 +114,6 @@ class NetworkOpener:
             )
         if self._inputs is not None and parsed_specs(self._inputs) != found.inputs:
             raise ValueError(f"{found.directory} takes {found.inputs}, inputs= says otherwise")
-
-    def _by_mindspore(self, entry: Entry) -> Runner:
-        from mindspore import nn
-
-        from mindspore_rec.graph.lock import graph_lock
-        from mindspore_rec.nn.embedding import tables_of
-        from mindspore_rec.serving.network.graph_runner import GraphRunner
-
-        try:
-            given = builder_of(entry) if self._network is None else self._network
-        except ValueError as error:
-            raise ValueError(f"{error}; {self.reason}") from error
-        owned = not isinstance(given, nn.Cell)
-        with graph_lock:
-            with own_scope() if owned else nullcontext():
-                made = given() if owned else given
-            cell, features = cell_and_features(made)
-            cell.set_train(False)
-            try:
-                recorded = inputs_of(entry) if self._network is None else None
-                inputs = input_specs(cell, self._inputs, recorded)
-                return GraphRunner(cell, inputs, features, owned)
-            except BaseException:
-                for table in tables_of(cell) if owned else ():
-                    table.close()
-                raise
 
 
 def features_of(network: NetworkFile, given: FeaturePipeline | None) -> FeaturePipeline | None:
