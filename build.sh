@@ -24,6 +24,9 @@ commands
              what serves models without MindSpore (this is what no command does)
   demo       prepare everything, then train Wide&Deep on synthetic Criteo data
   test       prepare everything, then lint, C++ tests, counted instructions and pytest
+  quick      prepare everything, then lint what was changed since main, and run the C++ tests of its
+             folders and the Python tests nearest to it for 45 seconds: about a minute in all where
+             no C++ was changed
   count      count the instructions of work of a fixed size (a step, lookups, reads of the SSD tier,
              a delta, the decoding of requests) under valgrind, and compare them with
              tests/counted/counts.json
@@ -39,7 +42,7 @@ options
   --jobs N   compile this many files at a time; default: the number of CPUs
   --minutes N  of `fuzz`, all targets together; default: 10
   -- ARGS    handed on: to pytest by `test`, to the training by `demo`, to the comparison by `count`
-             (--update writes the table)
+             (--update writes the table), to the choice of tests by `quick` (--seconds N)
 
 environment
   PYTHON     the Python to use; default: the first of python3.11, 3.12, 3.10 and python3 that is
@@ -503,6 +506,22 @@ run_test() {
   return "$code"
 }
 
+# What was changed since main: lint, C++ tests of its folders, and the nearest tests for a time.
+run_quick() {
+  prepare
+  say "Lint of what was changed"
+  "$VENV/bin/python" tools/quick.py lint
+  local filter
+  filter=$("$VENV/bin/python" tools/quick.py cpp)
+  if [[ -n $filter ]]; then
+    build_cpp_tests build/csrc-native -DCORE_OBJECTS="$ROOT/$NATIVE_OBJECTS"
+    say "C++ tests of what was changed"
+    run_shards build/csrc-native/msrec_tests --gtest_filter="$filter"
+  fi
+  say "The nearest tests"
+  "$VENV/bin/python" tools/quick.py pytest --jobs "$JOBS" "$@"
+}
+
 # What the names of tests that use threads have.
 THREADS='ThreadPool|Concurrent|Threads|Worker|Reader|Sums|DenseProgram|OneDnn'
 
@@ -622,6 +641,7 @@ case ${COMMAND:-wheel} in
   wheel | build) run_wheel ;;
   demo) run_demo "$@" ;;
   test) run_test "$@" ;;
+  quick) run_quick "$@" ;;
   count) run_count "$@" ;;
   sanitize) run_sanitize ;;
   fuzz) run_fuzz ;;

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `bash build.sh quick` chooses and runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import quick
+
+ROOT = Path(__file__).parents[2]
+TOOL = str(ROOT / "tools" / "quick.py")
+
+
+def nearest(*files: str) -> list[str]:
+    """Return the nearest tests of changed files."""
+    return [str(each) for each in quick.nearest_tests([Path(file) for file in files])]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("import a.b as c, d", [("a.b", ""), ("d", "")]),
+        ("def f():\n    from a import b as c, d  # why\n", [("a", "b"), ("a", "d")]),
+        ("from a.b import (\n    c,  # from x import y\n    d,\n)\n", [("a.b", "c"), ("a.b", "d")]),
+        ("    >>> from a import b\n", []),
+    ],
+)
+def test_names_imported(text: str, names: list[tuple[str, str]]) -> None:
+    assert list(quick.names_imported(text)) == names
+
+
+def test_tests_that_import_a_module_are_first() -> None:
+    files = nearest("mindspore_rec/graph/finite.py")
+    assert files[0] == "tests/train/test_finite_columns.py"
+    assert "tests/train/test_train_finite.py" in files[:3]  # by `mindspore_rec`, the face
+
+
+def test_a_changed_test_is_first() -> None:
+    assert nearest("tests/plan/test_plan_log.py")[:1] == ["tests/plan/test_plan_log.py"]
+
+
+def test_what_is_below_reaches_more_than_what_is_above() -> None:
+    below, above = nearest("mindspore_rec/checks.py"), nearest("mindspore_rec/serving/command.py")
+    assert len(below) > 3 * len(above) > 0
+
+
+@pytest.mark.parametrize(
+    ("file", "folder"),
+    [
+        ("docs/streams.md", "tests/docs"),
+        ("mindspore_rec/csrc/dense/linear.cc", "tests/nn"),
+        ("tests/csrc/tier/env_test.cc", "tests/cache"),
+    ],
+)
+def test_files_that_nothing_imports_have_a_folder_of_tests(file: str, folder: str) -> None:
+    files = nearest(file)
+    assert files
+    assert all(each.startswith(folder + "/") for each in files)
+
+
+def test_filter_of_cpp_tests() -> None:
+    suites = quick.cpp_filter([Path("mindspore_rec/csrc/tier/env.cc")])
+    assert re.search(r"(^|:)Env\.\*(:|$)", suites)
+    assert "DenseProgram" not in suites
+    assert quick.cpp_filter([Path("docs/streams.md"), Path("mindspore_rec/sync.py")]) == ""
+
+
+def test_an_unknown_base_is_an_error() -> None:
+    with pytest.raises(SystemExit, match="--base must be a commit"):
+        quick.changed_files("no-such-branch")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "body", "code", "ran"),
+    [(60, "pass", 0, 2), (60, "assert False", 1, 2), (0, "assert False", 0, 0)],
+)
+def test_runs_until_the_time_is_over(
+    tmp_path: Path, seconds: int, body: str, code: int, ran: int
+) -> None:
+    files = [tmp_path / f"test_{name}.py" for name in "ab"]
+    for file in files:
+        file.write_text(f"def test_it():\n    {body}\n")
+    command = [sys.executable, TOOL, "run", f"--seconds={seconds}", *map(str, files)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert f"quick: {ran} of 2 files of tests" in done.stdout
