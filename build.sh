@@ -419,9 +419,15 @@ build_cpp_tests() {
 
 # run_shards PROGRAM [ARGUMENTS]: the tests of a program in one process more than there are CPUs, since
 # some wait for a disk or until a time is over. Each takes the next share of them when it is done with
-# one, so that a long test holds up no other.
+# one, so that a long test holds up no other. A nightly run takes them in an order of chance, for what
+# a test leaves behind is met only by those after it in its process.
 run_shards() {
   local i shards=$((12 * JOBS))
+  if [[ ${MINDSPORE_REC_NIGHTLY:-} == 1 ]]; then
+    local seed=$((RANDOM % 10000 + 1))
+    say "In an order of chance, seed $seed"
+    set -- "$@" --gtest_shuffle --gtest_random_seed="$seed"
+  fi
   keep_outputs
   mkdir "$OUTPUTS/taken"
   for ((i = 0; i <= JOBS; ++i)); do start take_shards "$shards" "$OUTPUTS/taken" "$@"; done
