@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FIRST
-from tests.run_python import ROOT
+from tests.support.processes import ROOT
 
 SCRIPT = (ROOT / "build.sh").read_text(encoding="utf-8")
 FUNCTIONS = SCRIPT[

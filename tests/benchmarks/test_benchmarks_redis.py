@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache.redis_server import need_server
+from tests.support.redis_server import need_server
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache.redis_server import need_server
-from tests.nightly import NIGHTLY
+from tests.support.nightly import NIGHTLY
+from tests.support.redis_server import need_server
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mindspore_rec import tables_of
-from tests.nightly import nightly
+from tests.support.nightly import nightly
 
 ROOT = Path(__file__).parents[2]
 

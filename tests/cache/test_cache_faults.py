@@ -16,7 +16,7 @@ import pytest
 
 from mindspore_rec import CacheConfig, MapParameter
 from tests.cache.trained_alike import Trainer, insist
-from tests.small_disk import mounted
+from tests.support.disks import mounted
 
 
 def parameter(name: str, cache: CacheConfig, dim: int = 4) -> MapParameter:

@@ -18,7 +18,7 @@ import pytest
 from mindspore_rec import HashEmbeddingLookup, load_checkpoint, save_checkpoint
 from mindspore_rec.checkpoint import directory, write
 from mindspore_rec.stream import QuantileScale
-from tests.run_python import ROOT
+from tests.support.processes import ROOT
 
 
 def net_with(unique, value: float) -> HashEmbeddingLookup:

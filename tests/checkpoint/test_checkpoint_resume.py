@@ -43,9 +43,9 @@ from tests.checkpoint.resume_program import (
     network,
 )
 from tests.checkpoint.resume_program import main as program
-from tests.nightly import NIGHTLY
-from tests.run_python import ROOT
-from tests.run_workers import need_mpi
+from tests.support.nightly import NIGHTLY
+from tests.support.processes import ROOT
+from tests.support.workers import need_mpi
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 

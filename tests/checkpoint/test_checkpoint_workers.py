@@ -23,9 +23,9 @@ from mindspore_rec.checkpoint.chain import newest_chain, verify_chain
 from mindspore_rec.checkpoint.state_file import read_states
 from mindspore_rec.serving import Predictor
 from tests.checkpoint.workers_program import COUNT, ROWS, Net, batches, contents
-from tests.nightly import NIGHTLY, nightly
-from tests.run_python import ROOT
-from tests.run_workers import need_mpi
+from tests.support.nightly import NIGHTLY, nightly
+from tests.support.processes import ROOT
+from tests.support.workers import need_mpi
 
 PROGRAM = Path(__file__).with_name("workers_program.py")
 STEPS = 12

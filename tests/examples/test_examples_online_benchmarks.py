@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from examples.online_learning.kafka.broker import missing_tools
-from tests.missing import missing
-from tests.nightly import NIGHTLY
+from tests.support.missing import missing
+from tests.support.nightly import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
 

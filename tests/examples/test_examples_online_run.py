@@ -18,8 +18,8 @@ from examples.online_learning.kafka.broker import missing_tools
 from mindspore_rec.checkpoint.chain import Entry, newest_chain
 from mindspore_rec.checkpoint.rows import rows_at
 from mindspore_rec.checkpoint.state_file import read_states
-from tests.missing import missing
-from tests.nightly import NIGHTLY
+from tests.support.missing import missing
+from tests.support.nightly import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "online_learning"

@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 from examples.online_learning.kafka.broker import Broker
-from tests.cache.redis_server import RedisServer
 from tests.history.clock import Clock, compiled
 from tests.history.defects import DEFECTS, VARIABLE
 from tests.history.events import Producer, events_of
@@ -41,8 +40,9 @@ from tests.history.network import BATCH, KEYS
 from tests.history.predictor import Asker, Part
 from tests.history.raw_topic import RawTopic
 from tests.history.record import History
-from tests.online.lives import Lives
-from tests.small_disk import mount
+from tests.support.disks import mount
+from tests.support.lives import Lives
+from tests.support.redis_server import RedisServer
 
 __all__ = ["run"]
 
@@ -104,7 +104,7 @@ class Run:
         broker.start(PATIENCE)
         redis = RedisServer(self.directory / "redis")
         with (
-            contextlib.closing(redis),
+            redis,
             broker,
             Lives(TRAINER, self._environment("trainer")) as trainer,
             contextlib.ExitStack() as stack,

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.history.run import run
-from tests.nightly import NIGHTLY
-from tests.stream.conftest import need_broker
+from tests.support.kafka_broker import need_broker
+from tests.support.nightly import NIGHTLY
 
 pytestmark = [
     pytest.mark.kafka,

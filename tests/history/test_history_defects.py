@@ -9,8 +9,8 @@ import pytest
 
 from tests.history.defects import DEFECTS
 from tests.history.run import run
-from tests.nightly import NIGHTLY
-from tests.stream.conftest import need_broker
+from tests.support.kafka_broker import need_broker
+from tests.support.nightly import NIGHTLY
 
 SECONDS = 20.0
 PATIENCE = 60.0  # seconds without progress

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_workers import PATIENCE, environment, launch, need_mpi
+from tests.support.workers import PATIENCE, environment, launch, need_mpi
 
 RESTARTED = """
 import os, pathlib, sys, time

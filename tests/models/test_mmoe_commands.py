@@ -18,8 +18,8 @@ import pytest
 from datasets.census_income.schema import FILES
 from models.common.commands import evaluate_command, train_command
 from models.mmoe.config import MODEL
-from tests.missing import missing
 from tests.models.census_file import write_census
+from tests.support.missing import missing
 
 ROOT = Path(__file__).parents[2]
 

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from mindspore_rec.stream import pack
 from mindspore_rec.stream.kafka_client import KafkaWriter
-from tests.run_python import ROOT
-from tests.run_workers import PATIENCE, need_mpi
+from tests.support.processes import ROOT
+from tests.support.workers import PATIENCE, need_mpi
 
 __all__ = ["BATCH", "PARTITIONS", "SCHEMA", "Job", "Run", "fill", "messages"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.http_server import Server
+from tests.support.http_server import Server
 
 ROOT = Path(__file__).parents[2]
 

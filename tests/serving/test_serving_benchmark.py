@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.nightly import NIGHTLY
+from tests.support.nightly import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from tests.run_python import ROOT
+from tests.support.processes import ROOT
 
 MADE = """
 import mindspore as ms

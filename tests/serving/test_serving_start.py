@@ -21,9 +21,10 @@ from mindspore_rec.serving.__main__ import main
 from mindspore_rec.serving.following.tiers import ServedTiers
 from mindspore_rec.serving.network.own_directory import OwnDirectory
 from mindspore_rec.serving.server.held_port import hold_port
-from tests.cache.redis_server import free_port
-from tests.missing import need_package
-from tests.serving.http_server import ROOT, Server
+from tests.support.http_server import Server
+from tests.support.missing import need_package
+from tests.support.processes import ROOT
+from tests.support.redis_server import free_port
 
 LIMIT = 100  # seconds
 

@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from tests.nightly import NIGHTLY
 from tests.simulation.run import first_finding
 from tests.simulation.world import simulate
+from tests.support.nightly import NIGHTLY
 
 SCHEDULES = 1200
 PARTS = 4  # for processes of pytest-xdist

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.nightly import NIGHTLY
 from tests.simulation.defects import with_defect
 from tests.simulation.run import first_finding
 from tests.simulation.worker_defects import WORKER_DEFECTS
 from tests.simulation.worker_world import simulate_workers
+from tests.support.nightly import NIGHTLY
 
 SCHEDULES = 120
 NIGHTLY_SECONDS = 600.0

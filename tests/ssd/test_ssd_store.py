@@ -17,7 +17,7 @@ import pytest
 
 from mindspore_rec.ssd import SsdCorruptionError, SsdStore
 from mindspore_rec.ssd.__main__ import main
-from tests.missing import missing
+from tests.support.missing import missing
 
 ROW = 192
 

@@ -14,8 +14,8 @@ import pytest
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.stream import DataReceiver, StopWhen
 from tests.history.clock import Clock, compiled
-from tests.missing import missing
-from tests.run_python import ROOT
+from tests.support.missing import missing
+from tests.support.processes import ROOT
 
 pytestmark = [
     pytest.mark.kafka,

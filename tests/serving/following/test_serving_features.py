@@ -24,7 +24,7 @@ from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.messages import RawColumns, RequestError, parse_request
 from mindspore_rec.stream import FeaturePipeline, MinMaxScale, Number
 from tests.serving.features_network import INPUTS, Network, asked, build, pipeline, train
-from tests.serving.http_server import Server
+from tests.support.http_server import Server
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 

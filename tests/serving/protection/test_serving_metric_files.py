@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from mindspore_rec.serving.protection.metric_files import give_back, reserve
-from tests.serving.http_server import ROOT
+from tests.support.processes import ROOT
 
 COUNT = """
 import os

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = Path(__file__).with_name("trainer_script.py")
+from tests.support.processes import ROOT
+
+SCRIPT = ROOT / "tests" / "online" / "trainer_script.py"
 PATIENCE = 300.0  # seconds; tests may have to share a machine
 
 

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.missing import missing
+from tests.support.missing import missing
 
 
 def mount(path: Path, mebibytes: int) -> str:

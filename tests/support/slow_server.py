@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server process with all protection around an application that is as slow as a request says.
 
-`python tests/serving/slow_server.py [OPTIONS OF PROTECTION]` prints its port. A prediction waits
+`python tests/support/slow_server.py [OPTIONS OF PROTECTION]` prints its port. A prediction waits
 for as many seconds as its body says, and answers with it; /big answers with 32 MiB; /wait/SECONDS
 does not look at the body before so many seconds are over.
 """
@@ -19,10 +19,10 @@ import socket
 import ssl
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT
+
 INFER = "/v2/models/slow/infer"
 
 
@@ -53,7 +53,7 @@ class SlowServer:
 
     def __init__(self, *options: str, **environment: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.serving.slow_server", *options],
+            [sys.executable, "-m", "tests.support.slow_server", *options],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
             stdout=subprocess.PIPE,

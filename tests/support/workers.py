@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mindspore_rec.parallel.start import SHIM, find_mpi
-from tests.missing import missing
-from tests.run_python import ROOT
+from tests.support.missing import missing
+from tests.support.processes import ROOT
 
 # A machine that is busy takes a minute to import MindSpore several times.
 PATIENCE = 400

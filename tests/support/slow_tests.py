@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from tests.nightly import NIGHTLY
+from tests.support.nightly import NIGHTLY
 
 __all__ = ["EVERY_RUN", "skip_nightly_cases"]
 
@@ -423,4 +423,4 @@ def skip_nightly_cases(config: pytest.Config, items: Iterable[pytest.Item]) -> N
     for name, cases in found.items():
         for kept in EVERY_RUN[name]:
             if not any(fnmatchcase(case, kept) for case in cases):
-                raise pytest.UsageError(f"tests/nightly_cases.py: {name} has no case {kept!r}")
+                raise pytest.UsageError(f"tests/support/slow_tests.py: {name} has no case {kept!r}")
