@@ -21,7 +21,6 @@ import contextlib
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -40,7 +39,7 @@ from tests.history.network import BATCH, KEYS
 from tests.history.predictor import Asker, Part
 from tests.history.raw_topic import RawTopic
 from tests.history.record import History
-from tests.support.disks import mount
+from tests.support.disks import mount, unmount
 from tests.support.lives import Lives
 from tests.support.redis_server import RedisServer
 
@@ -96,7 +95,7 @@ class Run:
         """Take the small disk away."""
         self.history.close()
         if self.small:
-            subprocess.run(["umount", "-l", str(self.disk)], check=True)
+            unmount(self.disk)
 
     def live(self) -> None:
         """Do it all."""

@@ -12,16 +12,14 @@ import argparse
 import asyncio
 import http.client
 import json
-import os
 import re
 import signal
 import socket
 import ssl
 import subprocess
-import sys
 from typing import Any
 
-from tests.support.processes import ROOT
+from tests.support.processes import start_python
 
 INFER = "/v2/models/slow/infer"
 
@@ -52,14 +50,8 @@ class SlowServer:
     """The process, at a free port."""
 
     def __init__(self, *options: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.slow_server", *options],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = ["-m", "tests.support.slow_server", *options]
+        self.process = start_python(*command, stderr=subprocess.PIPE, variables=environment)
         assert self.process.stdout is not None
         found = re.match(r"(\d+)", self.process.stdout.readline())
         assert found, self.process.communicate()
