@@ -21,7 +21,7 @@ from hypothesis import settings
 from tests.support.lives import Lives
 from tests.support.missing import summary
 from tests.support.redis_server import RedisServer
-from tests.support.slow_tests import skip_nightly_cases
+from tests.support.slow_tests import put_slow_files_first, skip_nightly_cases
 
 if TYPE_CHECKING:
     from examples.online_learning.kafka.broker import Broker
@@ -56,36 +56,9 @@ def old_objects_are_not_searched() -> None:
     gc.freeze()
 
 
-# Files that come first, in order: processes take files in the order of the collection.
-FIRST = (
-    # They search all memory of their process, of which there is little at first.
-    "tests/serving/following/test_serving_scrub.py",
-    "tests/serving/following/test_serving_scrub_faults.py",
-    "tests/parameter/test_digest.py",
-    "tests/checkpoint/test_checkpoint_scrub.py",
-    # They take longest: one at the end would leave the other processes without work.
-    "tests/examples/test_examples_online_workers.py",
-    "tests/parallel/test_parallel_networks.py",
-    "tests/online/test_online_effectively_once.py",
-    "tests/online/test_online_workers.py",
-    "tests/simulation/test_simulation.py",
-    "tests/parallel/test_parallel_loop_train.py",
-    "tests/cache/test_cache_device.py",
-    "tests/nn/test_nn_cross_fused.py",
-    "tests/serving/network/test_serving_onnx.py",
-    "tests/optim/test_optim_dense_step.py",
-    "tests/optim/test_over_workers.py",
-    "tests/checkpoint/test_checkpoint_workers.py",
-    "tests/parallel/test_parallel_failures.py",
-    "tests/models/test_mmoe_commands.py",
-    "tests/online/test_online_combination.py",
-)
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Puts some files first, and leaves cases to a nightly run."""
-    places = {name: place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(FIRST)))
+    """Puts slow files first, and leaves cases to a nightly run."""
+    put_slow_files_first(items)
     skip_nightly_cases(config, items)
 
 

@@ -248,7 +248,6 @@ if sys.argv[2] == "true":
 """
 
 
-@pytest.mark.slow
 def test_a_restart_says_nothing_of_parameters_that_are_not_loaded(tmp_path):
     def run(alarm):
         command = ["-c", RESTART, str(tmp_path / "run"), alarm]

@@ -16,7 +16,6 @@ from tests.support.nightly import NIGHTLY
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.slow,
     pytest.mark.skipif(not NIGHTLY, reason="two minutes; the judge has tests of its own"),
     pytest.mark.filterwarnings("ignore:read_text is deprecated"),
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),

@@ -26,7 +26,6 @@ def test_what_it_replaces_is_there(name: str) -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.slow
 @pytest.mark.skipif(not NIGHTLY, reason="one to five minutes for each defect")
 @pytest.mark.filterwarnings("ignore:read_text is deprecated")
 @pytest.mark.filterwarnings("ignore:open_text is deprecated")

@@ -181,7 +181,6 @@ def test_help_of_both_commands(capsys):
         assert "--json" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_census_income_auc(tmp_path):
     if "MINDSPORE_REC_CENSUS_DIR" not in os.environ:
         missing("census", "MINDSPORE_REC_CENSUS_DIR does not name the Census-Income files")

@@ -16,7 +16,6 @@ from tests.support.lives import Lives, assert_same
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:read_text is deprecated"),
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]

@@ -31,7 +31,6 @@ from tests.support.nightly import NIGHTLY
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.slow,
     pytest.mark.distributed,
     pytest.mark.filterwarnings("ignore:read_text is deprecated"),
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),

@@ -36,7 +36,6 @@ def test_schedules_keep_all_promises(part: int) -> None:
     assert all(counts[name] >= most for name, most in least.items()), counts
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not NIGHTLY, reason="a quarter of an hour")
 def test_other_schedules_keep_all_promises() -> None:
     first = time.time_ns() % (1 << 31)

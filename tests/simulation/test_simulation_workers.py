@@ -38,7 +38,6 @@ def test_workers_lose_and_double_nothing() -> None:
     assert all(counts[name] >= most for name, most in least.items()), counts
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not NIGHTLY, reason="ten minutes")
 def test_other_workers_lose_and_double_nothing() -> None:
     first = time.time_ns() % (1 << 31)
