@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of every room share: modes of execution, table names, the number of threads."""
+"""What tests of every room share: modes of execution, table names, the number of threads, servers.
+
+What tests start, and how, is in tests/support.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,19 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-from tests.missing import summary
-from tests.nightly_cases import skip_nightly_cases
+from tests.support.lives import Lives
+from tests.support.missing import summary
+from tests.support.redis_server import RedisServer
+from tests.support.slow_tests import put_slow_files_first, skip_nightly_cases
+
+if TYPE_CHECKING:
+    from examples.online_learning.kafka.broker import Broker
 
 os.environ.setdefault("GLOG_v", "3")  # before MindSpore is imported: no deprecation noise
 
@@ -46,36 +56,9 @@ def old_objects_are_not_searched() -> None:
     gc.freeze()
 
 
-# Files that come first, in order: processes take files in the order of the collection.
-FIRST = (
-    # They search all memory of their process, of which there is little at first.
-    "tests/serving/following/test_serving_scrub.py",
-    "tests/serving/following/test_serving_scrub_faults.py",
-    "tests/parameter/test_digest.py",
-    "tests/checkpoint/test_checkpoint_scrub.py",
-    # They take longest: one at the end would leave the other processes without work.
-    "tests/examples/test_examples_online_workers.py",
-    "tests/parallel/test_parallel_networks.py",
-    "tests/online/test_online_effectively_once.py",
-    "tests/online/test_online_workers.py",
-    "tests/simulation/test_simulation.py",
-    "tests/parallel/test_parallel_loop_train.py",
-    "tests/cache/test_cache_device.py",
-    "tests/nn/test_nn_cross_fused.py",
-    "tests/serving/network/test_serving_onnx.py",
-    "tests/optim/test_optim_dense_step.py",
-    "tests/optim/test_over_workers.py",
-    "tests/checkpoint/test_checkpoint_workers.py",
-    "tests/parallel/test_parallel_failures.py",
-    "tests/models/test_mmoe_commands.py",
-    "tests/online/test_online_combination.py",
-)
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Puts some files first, and leaves cases to a nightly run."""
-    places = {name: place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(FIRST)))
+    """Puts slow files first, and leaves cases to a nightly run."""
+    put_slow_files_first(items)
     skip_nightly_cases(config, items)
 
 
@@ -130,3 +113,65 @@ def threads() -> Iterator[Callable[[int], None]]:
     before = get_num_threads()
     yield set_num_threads
     set_num_threads(before)
+
+
+@pytest.fixture
+def start_redis(tmp_path: Path) -> Iterator[Callable[..., RedisServer]]:
+    """Starts Redis servers that the test may kill; the arguments are lines of the configuration."""
+    servers: list[RedisServer] = []
+
+    def start(*options: str, cli: tuple[str, ...] = ()) -> RedisServer:
+        servers.append(RedisServer(tmp_path / f"redis{len(servers)}", *options, cli=cli))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis server that the tests of a module share: each uses its own table."""
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def redis_url(shared_redis: RedisServer) -> str:
+    return shared_redis.url
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One Kafka broker for the tests of a module that leave it as it is.
+
+    A start takes 6 seconds of a processor, and so do two minutes in which nothing is asked of it.
+    """
+    from tests.support.kafka_broker import started_broker
+
+    with started_broker(tmp_path_factory.mktemp("kafka")) as started:
+        yield started
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Broker]:
+    """A Kafka broker that the test may kill."""
+    from tests.support.kafka_broker import started_broker
+
+    with started_broker(tmp_path / "kafka") as started:
+        yield started
+
+
+@pytest.fixture
+def topic(broker: Broker) -> Callable[..., str]:
+    """Makes topics of the broker that no other test has."""
+    from tests.support.kafka_broker import make_topic
+
+    return lambda partitions=1: make_topic(broker.address, partitions)
+
+
+@pytest.fixture
+def lives() -> Iterator[Lives]:
+    """Runs and kills lives of the online tests' trainer."""
+    with Lives() as started:
+        yield started

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_python import ROOT
+from tests.support.processes import ROOT
 
 SCRIPT = (ROOT / "build.sh").read_text(encoding="utf-8")
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.missing import need_package
-from tests.run_python import ROOT
-from tests.run_workers import need_mpi
+from tests.support.missing import need_package
+from tests.support.processes import ROOT
+from tests.support.workers import need_mpi
 
 
 @pytest.fixture

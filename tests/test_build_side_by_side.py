@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import FIRST
-from tests.run_python import ROOT
+from tests.support.processes import ROOT
+from tests.support.slow_tests import FIRST
 
 SCRIPT = (ROOT / "build.sh").read_text(encoding="utf-8")
 FUNCTIONS = SCRIPT[

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.processes import ROOT
+
 FOLDERS = ("mindspore_rec", "models", "datasets", "examples", "benchmarks")
 ASKS = {"startswith", "endswith", "find", "search", "match", "fullmatch"}
 

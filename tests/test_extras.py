@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 import mindspore_rec
 from mindspore_rec import leftovers
 from mindspore_rec.extras import EXTRAS, pip_install
-from tests.run_python import ROOT
+from tests.support.processes import ROOT
 
 TEXTS = [
     path

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.processes import ROOT
+
 PACKAGE = ROOT / "mindspore_rec"
 RULE = ROOT / "docs" / "architecture.md"
 USERS = ("models", "examples", "benchmarks", "datasets")

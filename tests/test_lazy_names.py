@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.run_python import ROOT, run_python
+from tests.support.processes import ROOT, run_python
 
 PACKAGES = [
     f"mindspore_rec{room}"

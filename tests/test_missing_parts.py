@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_python import ROOT
+from tests.support.processes import ROOT
 
 TESTS = """
 import pytest
-from tests.missing import missing, need_package
+from tests.support.missing import missing, need_package
 
 def test_broker(): missing("kafka", "mvn is not in the path")
 def test_other_broker(): missing("kafka", "mvn is not in the path")

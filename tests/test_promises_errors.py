@@ -27,7 +27,7 @@ from mindspore_rec import (
     optim,
     set_num_threads,
 )
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 KEYS = np.array([1, 2, -1], np.int64)
 ROWS = np.ones((3, 2), np.float32)

@@ -25,7 +25,7 @@ from mindspore_rec import (
     optim,
 )
 from mindspore_rec.train import EvictedKeysCallback
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 from tests.test_promises_errors import KEYS, ROWS, snapshot
 
 NAN, INF = float("nan"), float("inf")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mindspore import Tensor, nn
 
 from mindspore_rec import HashEmbeddingLookup, _native, optim, set_num_threads
-from tests.native_table import native_of
 from tests.parameter.table_model import EDGE_KEYS, INT64_MAX, INT64_MIN
+from tests.support.native_table import native_of
 
 DIM = 5
 INITIALIZERS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from tests.run_python import ROOT, run_python
+from tests.support.processes import ROOT, run_python
 
 
 def test_readme_example_learns(tmp_path):

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from mindspore_rec import native_core
-from tests.missing import need_package
-from tests.nightly import nightly
-from tests.run_python import ROOT
+from tests.support.missing import need_package
+from tests.support.nightly import nightly
+from tests.support.processes import ROOT
 
 PACKAGE = ROOT / "mindspore_rec"
 PROGRAMS = ("models", "examples", "benchmarks", "datasets")

@@ -14,7 +14,7 @@ from mindspore_rec.extras import pip_install
 from models.common.baselines import BASELINES
 from models.common.data import Data
 from models.common.model import build, read_config
-from tests.missing import need_package
+from tests.support.missing import need_package
 
 
 def planted(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

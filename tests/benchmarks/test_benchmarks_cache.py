@@ -4,27 +4,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT, run_python
 
 
 @pytest.mark.parametrize("setup", ["ssd", pytest.param("redis", marks=pytest.mark.redis), "disk"])
 def test_multi_level_cache(tmp_path, setup):
     out = tmp_path / "cache.json"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
-    command = [
-        sys.executable, str(ROOT / "benchmarks" / "multi_level_cache.py"), "--rows", "20000",
-        "--batch", "64", "--steps", "8", "--rounds", "1", "--fio-seconds", "0",
-        "--ssd-path", str(tmp_path / "disk"), "--only", setup, "--json", str(out),
-    ]  # fmt: skip
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
+    run_python(
+        ROOT / "benchmarks" / "multi_level_cache.py", "--rows", "20000", "--batch", "64", "--steps",
+        "8", "--rounds", "1", "--fio-seconds", "0", "--ssd-path", tmp_path / "disk", "--only",
+        setup, "--json", out,
+    )  # fmt: skip
     figures = json.loads(out.read_text())["setups"][setup]
     assert figures["memory_samples_per_s"] > 0
     assert figures["prefetch"]["samples_per_s"] > 0

@@ -4,21 +4,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT, run_program
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
-    command = [sys.executable, str(ROOT / "benchmarks" / "dynamic_features.py"), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    return run_program(ROOT / "benchmarks" / "dynamic_features.py", *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -4,23 +4,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT, run_python
 
 
 def run(script: str, *arguments: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
-    command = [sys.executable, str(ROOT / "benchmarks" / script), *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_python(ROOT / "benchmarks" / script, *arguments)
 
 
 SCRIPTS = sorted(
@@ -53,11 +46,8 @@ print("HELP", json.dumps(found))
 
 @pytest.fixture(scope="module")
 def helps() -> dict[str, tuple[object, str]]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
-    command = [sys.executable, "-c", HELP, str(ROOT / "benchmarks"), *SCRIPTS]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.rpartition("HELP ")[2])
+    printed = run_python("-c", HELP, ROOT / "benchmarks", *SCRIPTS, seconds=600)
+    return json.loads(printed.rpartition("HELP ")[2])
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT
+
 BENCHMARKS = ROOT / "benchmarks"
 # They need PyTorch or a GPU, which are no parts of the environment for development.
 NOT_STORED = {"accuracy_twin", "gpu_step", "gpu_torch"}

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.processes import NO_MINDSPORE
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
@@ -21,15 +23,8 @@ from gpu.shapes import SHAPES, products  # noqa: E402
 
 sys.path.remove(str(BENCHMARKS))
 
-BLOCK = """
-import runpy, sys
-
-class Block:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "mindspore":
-            raise ImportError(f"{name} is blocked")
-
-sys.meta_path.insert(0, Block())
+BLOCK = f"""{NO_MINDSPORE}
+import runpy
 sys.argv[:] = sys.argv[1:]
 sys.path[0] = sys.argv[0].rpartition("/")[0]
 runpy.run_path(sys.argv[0], run_name="__main__")

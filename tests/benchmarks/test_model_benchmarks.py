@@ -4,27 +4,18 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from mindspore_rec import tables_of
-from tests.nightly import nightly
-
-ROOT = Path(__file__).parents[2]
+from tests.support.nightly import nightly
+from tests.support.processes import ROOT, run_program, run_python
 
 
 def test_data_pipeline(tmp_path):
     out = tmp_path / "pipeline.json"
-    done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "data_pipeline.py", "--rows", "50000",
-         "--rounds", "1", "--json", out],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    script = ROOT / "benchmarks" / "data_pipeline.py"
+    done = run_program(script, "--rows", "50000", "--rounds", "1", "--json", out)
     assert done.returncode in (0, 1), done.stderr
     readers = json.loads(out.read_text())["readers"]
     assert len(readers) == 6
@@ -39,14 +30,10 @@ def test_data_pipeline(tmp_path):
 def test_model_step(tmp_path):
     names = ["dlrm", *nightly("mmoe")]
     out = tmp_path / "steps.json"
-    done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "model_step.py", "--rows", "2600", "--batch", "64",
-         "--rounds", "2", "--models", *names, "--precision", "float32,float16",
-         "--json", out],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
-        capture_output=True, text=True, timeout=300,
+    printed = run_python(
+        ROOT / "benchmarks" / "model_step.py", "--rows", "2600", "--batch", "64", "--rounds", "2",
+        "--models", *names, "--precision", "float32,float16", "--json", out,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     models = json.loads(out.read_text())["models"]
     assert list(models) == names
     for name, batches in models.items():
@@ -57,7 +44,7 @@ def test_model_step(tmp_path):
         parts, whole = found["float32"]["parts_ms"], found["float32"]["runs_ms"]["ours"]
         assert sum(parts.values()) == pytest.approx(whole, abs=0.01)
         assert found["float32"]["by_bare"] > 0 and "by_bare" not in found["float16"]
-        assert f"| {name} | 64 | float16 |" in done.stdout
+        assert f"| {name} | 64 | float16 |" in printed
     products = [
         (p["layer"], p["product"]) for p in models["dlrm"]["64"]["float32"]["bare_products"]
     ]

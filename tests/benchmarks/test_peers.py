@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT
+
 SETTINGS = {
     "fields": 2, "columns": 3, "hidden": [4], "dim": 5, "rows": 6, "threads": 1,
     "precision": "float32",

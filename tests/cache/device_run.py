@@ -12,7 +12,7 @@ from mindspore import Tensor, nn, ops
 
 from mindspore_rec import CacheConfig, HashEmbeddingLookup, MapParameter, optim
 from mindspore_rec.train import TrainStep
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 DIM = 4
 KEYS = 120

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,8 @@ import pytest
 
 from mindspore_rec import CacheConfig, MapParameter
 from tests.cache.trained_alike import Trainer, insist
-from tests.small_disk import mounted
+from tests.support.disks import mounted, remount
+from tests.support.processes import start_python
 
 
 def parameter(name: str, cache: CacheConfig, dim: int = 4) -> MapParameter:
@@ -51,7 +51,7 @@ def test_full_disk(small_disk, unique):
     # So they can go into a checkpoint on another disk.
     np.testing.assert_array_equal(np.sort(trainer.tables[-1].export_rows()["keys"]), np.sort(keys))
     filler.unlink()
-    subprocess.run(["mount", "-o", "remount,size=700m", str(small_disk)], check=True)
+    remount(small_disk, "size=700m")
     insist(trainer.tables[-1].flush)
     trainer.train_all(10)
     trainer.tables[-1].flush()
@@ -75,7 +75,7 @@ def test_ssd_directory_removed(tmp_path, unique):
 
 
 def test_read_only_file_system(small_disk, unique):
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    remount(small_disk, "ro")
     cache = CacheConfig(host_rows=2000, ssd_path=small_disk / "rows", ssd_direct=False)
     with pytest.raises(OSError, match="Read-only file system"):
         parameter(unique(), cache)
@@ -112,8 +112,7 @@ def held(tmp_path_factory) -> Iterator[Callable[[], Path]]:
 
     def start() -> Path:
         if not processes:
-            command = [sys.executable, "-c", _HOLDER, str(path)]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            process = start_python("-c", _HOLDER, path)
             processes.append(process)
             assert process.stdout is not None and process.stdout.readline() == "here\n"
         return path

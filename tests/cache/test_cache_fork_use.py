@@ -6,14 +6,13 @@ from __future__ import annotations
 import errno
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cache.native_calls import CALLS, FIXED
+from tests.support.processes import run_program
 
 
 @pytest.fixture
@@ -26,13 +25,7 @@ def place(request: pytest.FixtureRequest, tier: str, tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("tier", ["python", "ssd", "redis"])
 def test_a_table_used_in_a_forked_child(tier: str, place: str) -> None:
-    found = subprocess.run(
-        [sys.executable, "-m", "tests.cache.fork_script", tier, place],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        timeout=200,
-    )
+    found = run_program("-m", "tests.cache.fork_script", tier, place)
     assert found.returncode == 0, found.stderr + found.stdout
     lines: list[dict[str, Any]] = [json.loads(line) for line in found.stdout.splitlines()]
     assert len(lines) == 2, found.stderr + found.stdout

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from tests.cache.native_calls import CALLS, public_names, small_table
+from tests.support.processes import run_program
 
 NAMES = [*public_names(), "(drop)"]
 
@@ -26,13 +23,7 @@ def said() -> list[str]:
     lines: list[str] = []
     left = NAMES
     while left:
-        found = subprocess.run(
-            [sys.executable, "-m", "tests.cache.gil_script", *left],
-            capture_output=True,
-            text=True,
-            cwd=Path(__file__).parents[2],
-            timeout=300,
-        )
+        found = run_program("-m", "tests.cache.gil_script", *left)
         lines += found.stdout.splitlines()
         if found.returncode == 0:
             break

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from mindspore_rec import _native
 from tests.cache.dying_trainer import NAME, SEED, SETTINGS, open_table, train_one
 from tests.cache.table_twins import Arrays, hash_of_name
+from tests.support.processes import start_python
 
 ROUNDS = 20
 _FIELDS = ("keys", "values", "states", "counts", "last_steps", "last_times")
@@ -30,13 +30,7 @@ class Lives:
     """The process that forks lives, and the lines it writes."""
 
     def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cache.dying_trainer"],
-            cwd=Path(__file__).parents[2],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self.process = start_python("-m", "tests.cache.dying_trainer", stdin=subprocess.PIPE)
 
     def next(self) -> tuple[str, int]:
         assert self.process.stdout is not None

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
 import time
@@ -16,7 +17,7 @@ import redis
 from mindspore_rec.cache.redis.link import RemoteError, RemoteUnavailableError
 from mindspore_rec.cache.redis.tier import RedisTier
 from mindspore_rec.cache.redis.wire import bucket_names
-from tests.cache.redis_server import RedisServer
+from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.redis
 
@@ -55,13 +56,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServ
         "appendonly yes",
         "appendfsync always",  # everysec may lose what it has confirmed
     )
-    nodes = [RedisServer(root / str(number), *options) for number in range(3)]
-    addresses = [f"127.0.0.1:{node.port}" for node in nodes]
-    nodes[0].cli("--cluster", "create", *addresses, "--cluster-yes")
-    settle(nodes)
-    yield nodes
-    for node in nodes:
-        node.kill()
+    with contextlib.ExitStack() as stack:
+        nodes = [
+            stack.enter_context(RedisServer(root / str(number), *options)) for number in range(3)
+        ]
+        addresses = [f"127.0.0.1:{node.port}" for node in nodes]
+        nodes[0].cli("--cluster", "create", *addresses, "--cluster-yes")
+        settle(nodes)
+        yield nodes
 
 
 def settle(nodes: list[RedisServer]) -> None:

@@ -22,7 +22,7 @@ from mindspore_rec.cache.redis.link import (
 from mindspore_rec.cache.redis.nodes import Nodes
 from mindspore_rec.cache.redis.tier import RedisTier
 from mindspore_rec.cache.redis.wire import bucket_names, bucket_of, pack
-from tests.cache.redis_server import RedisServer
+from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.redis
 

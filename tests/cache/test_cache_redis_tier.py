@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Literal
@@ -21,6 +19,7 @@ from mindspore_rec import _native
 from mindspore_rec.cache.redis.link import RemoteError, RowsLostError
 from mindspore_rec.cache.redis.tier import RedisTier
 from mindspore_rec.cache.redis.wire import bucket_names, bucket_of
+from tests.support.processes import run_program
 
 pytestmark = pytest.mark.redis
 
@@ -435,7 +434,7 @@ def test_a_missing_package_says_what_to_install() -> None:
         "from mindspore_rec.cache.redis.tier import RedisTier\n"
         "RedisTier('redis://localhost', 't', 8)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = run_program("-c", code)
     assert done.stderr.strip().splitlines()[-1] == (
         "ImportError: The remote tier needs the package redis: pip install 'redis[hiredis]>=5.1,<9'"
     )

@@ -15,8 +15,8 @@ from mindspore import nn
 from mindspore.train import Callback
 
 from mindspore_rec import CacheConfig, HashEmbeddingLookup, LazyAdam, RecModel
-from tests.cache.redis_server import RedisServer
 from tests.cache.trained_alike import Trainer, insist
+from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.redis
 

@@ -14,7 +14,7 @@ import pytest
 from mindspore_rec import _native
 from tests.cache.table_twins import DictTier, Stores
 from tests.cache.test_cache_table_machine import KEYS, Life
-from tests.nightly import NIGHTLY
+from tests.support.nightly import NIGHTLY
 
 
 class Scrub:

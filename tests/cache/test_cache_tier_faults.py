@@ -16,8 +16,8 @@ import pytest
 from mindspore_rec import CacheConfig, MapParameter, _native
 from mindspore_rec.checkpoint.tier_scrub import TierScrub
 from mindspore_rec.ssd import SsdStore
-from tests.cache.redis_server import RedisServer
-from tests.nightly import NIGHTLY
+from tests.support.nightly import NIGHTLY
+from tests.support.redis_server import RedisServer
 
 FAULTS = 1000 if NIGHTLY else 30
 BETWEEN = 25  # faults, then the training goes on

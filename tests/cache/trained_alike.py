@@ -10,7 +10,7 @@ import mindspore as ms
 import numpy as np
 
 from mindspore_rec import CacheConfig, MapParameter
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 DIM = 64
 

@@ -24,7 +24,7 @@ from mindspore_rec import (
 )
 from mindspore_rec.checkpoint.manifest import _checksum, _own_checksum
 from tests.checkpoint.test_checkpoint_deltas import Training
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 DIM = 3
 MANIFEST = "manifest.json"

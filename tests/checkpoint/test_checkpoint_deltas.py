@@ -28,7 +28,7 @@ from mindspore_rec import (
 from mindspore_rec.checkpoint.chain import entries, newest_chain
 from mindspore_rec.checkpoint.load_tables import TableUpdate
 from mindspore_rec.checkpoint.merge import merge_chain
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 DIM = 3
 EVICTIONS: list[dict[str, Any] | None] = [

@@ -42,8 +42,8 @@ from tests.checkpoint.hostile_checkpoint import (
     write_manifest,
 )
 from tests.fuzz.mutate import mutate_bytes, mutate_json
-from tests.native_table import native_of
-from tests.nightly import NIGHTLY
+from tests.support.native_table import native_of
+from tests.support.nightly import NIGHTLY
 
 FULL, DELTA, LAST = "000000000000.full", "000000000002.delta", "000000000004.delta"
 COUNT = int(os.environ.get("MINDSPORE_REC_CHANGES", "60" if NIGHTLY else "30"))  # to a file

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,34 +26,19 @@ from mindspore_rec.checkpoint.__main__ import main
 from mindspore_rec.checkpoint.chain import entries, newest_chain
 from mindspore_rec.checkpoint.digests import saved_digest, table_digest_at
 from mindspore_rec.checkpoint.merge import merge_chain
-from tests.cache.redis_server import RedisServer, need_server
+from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
 
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[Callable[[], str]]:
-    """Function that starts a server, which the test's end ends, and returns its URL."""
-    servers: list[RedisServer] = []
-
-    def start() -> str:
-        need_server()
-        servers.append(RedisServer(tmp_path / "redis"))
-        return servers[-1].url
-
-    yield start
-    for server in servers:
-        server.close()
-
-
-def lookup_of(kind: str, name: str, path: Path, redis: Callable[[], str]) -> Any:
+def lookup_of(kind: str, name: str, path: Path, start_redis: Callable[..., RedisServer]) -> Any:
     if kind == "static":
         return EmbeddingLookup(400, 16, name=name)
     if kind == "aged":
         eviction = Eviction(max_idle_steps=8)
         return HashEmbeddingLookup(16, ms.int64, name=name, eviction=eviction)
     if kind == "redis":
-        cache = CacheConfig(host_rows=64, remote=redis())
+        cache = CacheConfig(host_rows=64, remote=start_redis().url)
     elif kind == "static_ssd":
         cache = CacheConfig(host_rows=64, ssd_path=path / "ssd")
         return EmbeddingLookup(400, 16, name=name, cache=cache)
@@ -67,11 +52,12 @@ def test_deltas_have_the_digest_of_their_state(
     tmp_path: Path,
     unique: Any,
     kind: str,
-    redis: Callable[[], str],
+    start_redis: Callable[..., RedisServer],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = unique()
-    net = nn.SequentialCell(lookup_of(kind, name, tmp_path, redis), nn.Flatten(), nn.Dense(32, 1))
+    lookup = lookup_of(kind, name, tmp_path, start_redis)
+    net = nn.SequentialCell(lookup, nn.Flatten(), nn.Dense(32, 1))
     model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params(), 0.1))
     rng = np.random.default_rng(5)
     batches = [(rng.integers(0, 400, (16, 2)), np.ones((16, 1), np.float32)) for _ in range(60)]

@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import warnings
 
 import mindspore as ms
@@ -26,6 +23,7 @@ from mindspore_rec import (
 )
 from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.parameter import anchor
+from tests.support.processes import run_program
 
 IDS = np.arange(12).reshape(4, 3)
 BATCH = (IDS, np.array([[0], [1], [0], [1]], np.float32))
@@ -250,16 +248,10 @@ if sys.argv[2] == "true":
 """
 
 
-@pytest.mark.slow
 def test_a_restart_says_nothing_of_parameters_that_are_not_loaded(tmp_path):
     def run(alarm):
-        done = subprocess.run(
-            [sys.executable, "-c", RESTART, str(tmp_path / "run"), alarm],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env={**os.environ, "GLOG_v": "2", "PYTHONPATH": ":".join(sys.path)},
-        )
+        command = ["-c", RESTART, str(tmp_path / "run"), alarm]
+        done = run_program(*command, variables={"GLOG_v": "2"})
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 

@@ -4,10 +4,7 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -18,7 +15,7 @@ import pytest
 from mindspore_rec import HashEmbeddingLookup, load_checkpoint, save_checkpoint
 from mindspore_rec.checkpoint import directory, write
 from mindspore_rec.stream import QuantileScale
-from tests.run_python import ROOT
+from tests.support.processes import start_python
 
 
 def net_with(unique, value: float) -> HashEmbeddingLookup:
@@ -132,12 +129,7 @@ for value in range(1, 1_000_000):
 def test_a_kill_leaves_the_old_or_the_new_one(tmp_path):
     path, last = tmp_path / "saved", 0.0
     for saves in (1, 2, 7, 20):
-        process = subprocess.Popen(
-            [sys.executable, "-c", SAVER, str(path)],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        process = start_python("-c", SAVER, path)
         assert process.stdout is not None
         for _ in range(saves):
             last = float(process.stdout.readline())

@@ -31,7 +31,7 @@ from mindspore_rec.checkpoint.snapshot import Delta, write_full
 from mindspore_rec.checkpoint.team import ALONE, Team
 from mindspore_rec.checkpoint.write import write_checkpoint
 from tests.checkpoint.thread_workers import run_workers
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 NAME = "shared"
 POLICIES: dict[str, dict[str, Any]] = {

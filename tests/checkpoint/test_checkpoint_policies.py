@@ -18,7 +18,7 @@ from mindspore_rec import (
     load_checkpoint,
     save_checkpoint,
 )
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 POLICIES: dict[str, dict[str, Any]] = {
     "count and steps": {

@@ -19,7 +19,7 @@ from mindspore_rec.checkpoint.chain import entry_at
 from mindspore_rec.checkpoint.export import export_table
 from mindspore_rec.optim import LazyAdam
 from mindspore_rec.parameter import from_bfloat16
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 NAME = "checkpoint.precision"
 DTYPES = [(ms.bfloat16, ms.bfloat16), (ms.float16, ms.bfloat16), (ms.bfloat16, ms.float32)]

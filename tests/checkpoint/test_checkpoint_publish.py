@@ -4,11 +4,8 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -28,8 +25,8 @@ from mindspore_rec.checkpoint.rows import rows_at
 from mindspore_rec.checkpoint.table_file import to_arrays
 from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.quantise import dequantise, quantise
+from tests.support.processes import start_python
 
-ROOT = Path(__file__).parents[2]
 INPUTS = ["ids:INT64:-1,4"]
 
 
@@ -315,11 +312,8 @@ def test_it_harms_nobody_else(run: Path, trained: Path, tmp_path: Path) -> None:
 
 def test_a_publisher_that_is_killed_goes_on(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    command = [sys.executable, "-m", "mindspore_rec.checkpoint", "publish", str(run)]
-    process = subprocess.Popen(
-        [*command, "--to", str(copy), "--rows", "int8", "--follow"],
-        stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    command = ["-m", "mindspore_rec.checkpoint", "publish", str(run), "--to", str(copy)]
+    process = start_python(*command, "--rows", "int8", "--follow")
     assert process.stdout is not None
     assert process.stdout.readline().endswith("000000000005.full\n")
     process.send_signal(signal.SIGKILL)

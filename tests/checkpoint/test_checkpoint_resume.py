@@ -4,12 +4,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,9 +40,9 @@ from tests.checkpoint.resume_program import (
     network,
 )
 from tests.checkpoint.resume_program import main as program
-from tests.nightly import NIGHTLY
-from tests.run_python import ROOT
-from tests.run_workers import need_mpi
+from tests.support.nightly import NIGHTLY
+from tests.support.processes import run_program
+from tests.support.workers import need_mpi
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -194,19 +191,11 @@ def test_random_stops_change_nothing(
     assert sorted(set(ended)) == epochs
 
 
-def run_program(root: Path, workers: int = 1, kill_at: int | None = None) -> Any:
+def run_apart(root: Path, workers: int = 1, kill_at: int | None = None) -> Any:
     """Run the program in processes of its own; return what the workers have at its end."""
     launcher = ["-m", "mindspore_rec.launch", "-n", str(workers)] if workers > 1 else []
     step = [] if kill_at is None else [str(kill_at)]
-    ended = subprocess.run(
-        [sys.executable, *launcher, str(PROGRAM), str(root), *step],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    ended = run_program(*launcher, PROGRAM, root, *step)
     if kill_at is not None:
         assert ended.returncode != 0
         assert workers > 1 or ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
@@ -219,8 +208,8 @@ def test_a_kill(tmp_path: Path) -> None:
     whole = program(str(tmp_path / "whole"), -1)
     kill_at = 2 * BATCHES + 8
     for step in (kill_at, kill_at + 15):
-        run_program(tmp_path / "run", kill_at=step)
-    (again,) = run_program(tmp_path / "run")
+        run_apart(tmp_path / "run", kill_at=step)
+    (again,) = run_apart(tmp_path / "run")
     assert kill_at <= again["began"] < kill_at + 15
     assert again["steps"] == ALL - again["began"]
     assert again["contents"] == whole["contents"]
@@ -229,16 +218,16 @@ def test_a_kill(tmp_path: Path) -> None:
 def test_a_kill_of_two_workers(tmp_path: Path) -> None:
     """They go on, and so does one alone."""
     need_mpi()
-    whole = run_program(tmp_path / "whole", workers=2)
+    whole = run_apart(tmp_path / "whole", workers=2)
     kill_at = 2 * BATCHES + 8
-    run_program(tmp_path / "run", workers=2, kill_at=kill_at)
+    run_apart(tmp_path / "run", workers=2, kill_at=kill_at)
     shutil.copytree(tmp_path / "run", tmp_path / "alone")
-    again = run_program(tmp_path / "run", workers=2)
+    again = run_apart(tmp_path / "run", workers=2)
     assert 2 * BATCHES < again[0]["began"] < kill_at
     assert again[0]["steps"] == ALL - again[0]["began"]
     for one, other in zip(again, whole, strict=True):
         assert one["contents"] == other["contents"]
-    (alone,) = run_program(tmp_path / "alone")
+    (alone,) = run_apart(tmp_path / "alone")
     assert (alone["began"], alone["steps"]) == (again[0]["began"], again[0]["steps"])
 
 

@@ -42,7 +42,7 @@ from mindspore_rec.stream import (
     StreamSource,
     pack,
 )
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 SCHEMA = pa.schema({"user": pa.int64(), "views": pa.float32(), "click": pa.int8()})
 BATCHES = 40

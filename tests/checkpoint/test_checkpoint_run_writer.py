@@ -23,8 +23,8 @@ from mindspore_rec.checkpoint.load import load_chain
 from mindspore_rec.checkpoint.run_writer import RunWriter
 from mindspore_rec.checkpoint.share import Shares
 from mindspore_rec.sync import sync
-from tests.native_table import native_of
 from tests.parallel.loop_workers import Exchange, ThreadGroup, run_workers
+from tests.support.native_table import native_of
 
 _numbers = itertools.count()
 ONE: Any = mock.Mock(rank=0, size=1)

@@ -19,7 +19,7 @@ from mindspore_rec.checkpoint.share import Share
 from mindspore_rec.checkpoint.sketch_parts import joined_sketch
 from mindspore_rec.checkpoint.team import Team
 from tests.checkpoint.thread_workers import run_workers
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 _numbers = itertools.count()
 _WIDTHS = {4: 15, 8: 200, 16: 60000}

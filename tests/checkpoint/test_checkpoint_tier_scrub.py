@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,12 @@ import pytest
 
 from mindspore_rec import CacheConfig, MapParameter, RecModel
 from mindspore_rec.checkpoint.tier_scrub import TierScrub
-from tests.cache.redis_server import RedisServer
 from tests.cache.test_cache_tier_faults import flip, records
 from tests.checkpoint.test_checkpoint_scrub import After, checkpoint_at, model_of, rows_of, train
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
 OTHERS = np.arange(1000, 4000)  # which no batch has
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
-    made = RedisServer(tmp_path / "redis")
-    yield made
-    made.kill()
 
 
 def over(name: str, leftover: Any, **tier: Any) -> RecModel:
@@ -62,12 +54,12 @@ def ends_and_goes_on(
 
 @pytest.mark.redis
 def test_a_damaged_row_on_redis_ends_a_training(
-    tmp_path: Path, unique: Any, server: RedisServer
+    tmp_path: Path, unique: Any, redis_url: str
 ) -> None:
     import redis
 
     name = unique()
-    client: Any = redis.Redis.from_url(server.url)
+    client: Any = redis.Redis.from_url(redis_url)
 
     def damage() -> int:
         for bucket in client.keys(f"emb{{{name}/*}}v"):
@@ -80,7 +72,7 @@ def test_a_damaged_row_on_redis_ends_a_training(
         raise AssertionError("no row")
 
     named = r"remote tier redis://\S*, table '\S*': the rows of keys"
-    ends_and_goes_on(tmp_path / "run", name, {"remote": server.url}, damage, named)
+    ends_and_goes_on(tmp_path / "run", name, {"remote": redis_url}, damage, named)
     client.close()
 
 

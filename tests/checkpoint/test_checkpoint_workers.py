@@ -4,10 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -23,9 +20,9 @@ from mindspore_rec.checkpoint.chain import newest_chain, verify_chain
 from mindspore_rec.checkpoint.state_file import read_states
 from mindspore_rec.serving import Predictor
 from tests.checkpoint.workers_program import COUNT, ROWS, Net, batches, contents
-from tests.nightly import NIGHTLY, nightly
-from tests.run_python import ROOT
-from tests.run_workers import need_mpi
+from tests.support.nightly import NIGHTLY, nightly
+from tests.support.processes import run_program
+from tests.support.workers import need_mpi
 
 PROGRAM = Path(__file__).with_name("workers_program.py")
 STEPS = 12
@@ -34,17 +31,8 @@ INPUTS = ["user:INT64:-1,2", "item:INT64:-1,2"]
 
 def run(workers: int, directory: Path, steps: int, **settings: Any) -> tuple[int, str]:
     """Run the program with so many workers; return its exit code and what it printed."""
-    command = [sys.executable, "-m", "mindspore_rec.launch", "-n", str(workers), str(PROGRAM)]
-    given = [str(directory), str(steps), json.dumps(settings)]
-    ended = subprocess.run(
-        [*command, *given],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = ["-m", "mindspore_rec.launch", "-n", str(workers), str(PROGRAM)]
+    ended = run_program(*command, directory, str(steps), json.dumps(settings))
     return ended.returncode, ended.stdout + ended.stderr
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from mindspore_rec import cuda_libraries
 from mindspore_rec.cuda_libraries import find_cuda_libraries, kernel_cache
-from tests.run_python import ROOT, run_python
+from tests.support.processes import ROOT, run_python
 
 NEW = ("cu13/lib/libnvrtc.so.13", "cu13/lib/libcublasLt.so.13")
 OLD = ("cuda_nvrtc/lib/libnvrtc.so.12", "cublas/lib/libcublasLt.so.12")

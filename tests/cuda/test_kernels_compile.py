@@ -10,7 +10,7 @@ import pytest
 from mindspore_rec import _native
 from mindspore_rec.cuda_libraries import find_cuda_libraries
 from tests.cuda.nvrtc import Nvrtc
-from tests.missing import missing
+from tests.support.missing import missing
 
 ROOT_SOURCE = "cuda/kernels.inl"
 KERNEL = re.compile(r"^MSREC_KERNEL\(\s*(\w+)\s*,", re.MULTILINE)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.missing import missing
-from tests.run_python import ROOT
+from tests.support.missing import missing
+from tests.support.processes import ROOT
 
 HERE = Path(__file__).parent / "stand_in"
 NAMES = ("libcuda.so.1", "libcublasLt.so.13", "libnvrtc.so.13")

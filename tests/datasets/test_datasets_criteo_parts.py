@@ -28,8 +28,7 @@ from datasets.criteo.convert import convert, main
 from datasets.criteo.lines import pieces
 from datasets.criteo.reader import CriteoReader
 from datasets.criteo.schema import PARQUET_FIELDS
-
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT
 
 
 def lines(rows: int, seed: int = 0) -> list[bytes]:

@@ -14,7 +14,7 @@ import pytest
 from datasets.movielens import download, load
 from datasets.movielens.data import FIELDS, GENRES, read_ratings
 from mindspore_rec.feature.hashing import category_keys
-from tests.missing import missing
+from tests.support.missing import missing
 
 MOVIES = """movieId,title,genres
 1,Toy Story (1995),Adventure|Animation|Children|Comedy|Fantasy

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT
 
 
 def test_the_walk_goes_from_file_to_file_and_never_back() -> None:

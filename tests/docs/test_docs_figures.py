@@ -6,12 +6,11 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT
 
 
 def table_below(page: str, heading: str) -> list[list[str]]:

@@ -11,7 +11,7 @@ import pytest
 
 import mindspore_rec
 from mindspore_rec import CacheConfig, HashEmbeddingLookup, RecModel
-from tests.run_python import ROOT, run_python
+from tests.support.processes import ROOT, run_python
 
 PAGE = (ROOT / "docs" / "from_mindrec.md").read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import mindspore_rec
-from tests.run_python import ROOT, run_python
+from tests.support.processes import ROOT, run_python
 
 PAGE = (ROOT / "docs" / "from_rec_sdk.md").read_text(encoding="utf-8")
 

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import mindspore_rec
+from tests.support.processes import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "maturity.md").read_text(encoding="utf-8")
 KILLED = [
     "tests/online/trainer_script.py",

@@ -12,7 +12,7 @@ import pytest
 
 import mindspore_rec
 from mindspore_rec.old_names import ALIASES, ARGUMENTS, SENTENCES
-from tests.run_python import ROOT
+from tests.support.processes import ROOT
 
 REC_SDK = (ROOT / "docs" / "from_rec_sdk.md").read_text(encoding="utf-8")
 MINDREC = (ROOT / "docs" / "from_mindrec.md").read_text(encoding="utf-8")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.missing import missing
-from tests.run_python import ROOT, run_python
+from tests.support.missing import missing
+from tests.support.processes import ROOT, run_python
 
 PAGE = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.run_python import ROOT, run_python
+from tests.support.processes import ROOT, run_python
 
 GUIDE = ROOT / "docs" / "your_first_model.md"
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.run_python import ROOT, run_python
+from tests.support.processes import ROOT, run_python
 
 SCRIPT = ROOT / "examples" / "dynamic_features" / "train.py"
 

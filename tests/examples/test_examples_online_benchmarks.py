@@ -4,18 +4,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from examples.online_learning.kafka.broker import missing_tools
-from tests.missing import missing
-from tests.nightly import NIGHTLY
-
-ROOT = Path(__file__).parents[2]
+from tests.support.missing import missing
+from tests.support.nightly import NIGHTLY
+from tests.support.processes import ROOT, run_python
 
 
 def need_kafka() -> None:
@@ -25,14 +21,7 @@ def need_kafka() -> None:
 
 
 def benchmark(name: str, out: Path, *arguments: str) -> dict:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / name), "--json", str(out), *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_python(ROOT / "benchmarks" / name, "--json", out, *arguments, seconds=400)
     return json.loads(out.read_text())
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.run_python import run_python
+from tests.support.processes import run_python
 
 DOCS = Path(__file__).parents[2] / "docs"
 

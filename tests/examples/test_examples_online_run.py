@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,21 +16,15 @@ from examples.online_learning.kafka.broker import missing_tools
 from mindspore_rec.checkpoint.chain import Entry, newest_chain
 from mindspore_rec.checkpoint.rows import rows_at
 from mindspore_rec.checkpoint.state_file import read_states
-from tests.missing import missing
-from tests.nightly import NIGHTLY
+from tests.support.missing import missing
+from tests.support.nightly import NIGHTLY
+from tests.support.processes import ROOT, run_program
 
-ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "online_learning"
 
 
 def command(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(EXAMPLE / script), *arguments],
-        env={**os.environ, "GLOG_v": "3"},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
+    return run_program(EXAMPLE / script, *arguments, seconds=400)
 
 
 @pytest.fixture(scope="module")

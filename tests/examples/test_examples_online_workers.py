@@ -22,9 +22,9 @@ from mindspore_rec.metrics import functional
 from mindspore_rec.stream import DataReceiver, MemoryTopic, StopWhen
 from tests.examples.test_examples_online_benchmarks import benchmark
 from tests.examples.test_examples_online_run import command
-from tests.missing import missing
-from tests.nightly import NIGHTLY, nightly
-from tests.run_workers import need_mpi
+from tests.support.missing import missing
+from tests.support.nightly import NIGHTLY, nightly
+from tests.support.workers import need_mpi
 
 WORKERS = 2
 KILLS = 2 if NIGHTLY else 1  # of workers in turn

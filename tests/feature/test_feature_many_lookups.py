@@ -11,7 +11,7 @@ import pytest
 from mindspore import Tensor, nn
 
 from mindspore_rec import SGD, SparseLookup, TrainStep, create_table
-from tests.nightly import NIGHTLY
+from tests.support.nightly import NIGHTLY
 
 # MindSpore compiles a graph of 300 lookups for 18 seconds.
 LOOKUPS = {"graph": 300 if NIGHTLY else 90, "pynative": 300}

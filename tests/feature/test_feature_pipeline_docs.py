@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mindspore_rec
 from mindspore_rec.old_names import ARGUMENTS
-from tests.run_python import run_python
+from tests.support.processes import run_python
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from mindspore_rec import FeatureSpec, category_keys
 from mindspore_rec.stream import Category, FeaturePipeline, Key, Number, QuantileScale, TimePart
 from tests.feature.test_feature_hashing import model_key
-from tests.nightly import examples
+from tests.support.nightly import examples
 
 NAMES = st.sampled_from(["user", "col 1", "naïve'", "ids[0]"])
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4)

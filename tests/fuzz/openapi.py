@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.serving.http_server import Server
+from tests.support.http_server import Server
 
 ROOT = Path(__file__).parents[2]
 MOST_GROWTH = 64 << 20

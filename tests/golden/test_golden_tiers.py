@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ import pytest
 from mindspore_rec.ssd import SsdStore
 from mindspore_rec.ssd.__main__ import main
 from mindspore_rec.stream import Journal
-from tests.cache.redis_server import RedisServer
 from tests.golden.golden_run import FILES
 from tests.golden.golden_tiers import STORE_ROW, cache_of, load_redis, open_table, rows_of
+from tests.support.redis_server import RedisServer
 
 VERSIONS = sorted(path.name for path in FILES.iterdir())
 
@@ -24,13 +24,6 @@ VERSIONS = sorted(path.name for path in FILES.iterdir())
 @pytest.fixture(params=VERSIONS)
 def files(request: pytest.FixtureRequest) -> Path:
     return FILES / str(request.param)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
-    made = RedisServer(tmp_path / "redis")
-    yield made
-    made.kill()
 
 
 def expect_rows(table: Any, path: Path) -> None:
@@ -62,9 +55,10 @@ def test_a_store_that_nobody_closed(files: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.redis
-def test_a_table_over_redis(files: Path, server: RedisServer) -> None:
+def test_a_table_over_redis(files: Path, start_redis: Callable[..., RedisServer]) -> None:
     import redis
 
+    server = start_redis()
     with redis.Redis.from_url(server.url) as client:
         load_redis(client, files / "redis.json")
     expect_rows(open_table(cache_of("keep", remote=server.url)), files / "redis.npz")

@@ -35,7 +35,6 @@ from mindspore_rec.parameter.quantise import quantise
 from mindspore_rec.serving import Predictor
 from mindspore_rec.ssd import SsdStore
 from mindspore_rec.stream.journal import Decision, Journal
-from tests.cache.redis_server import RedisServer
 from tests.golden.golden_run import (
     FILES,
     INPUTS,
@@ -47,6 +46,7 @@ from tests.golden.golden_run import (
     questions,
 )
 from tests.golden.golden_tiers import STORE_ROW, cache_of, dump_redis, open_table, rows_of, train
+from tests.support.redis_server import RedisServer
 
 
 def write_run(target: Path, name: str) -> Training:
@@ -121,18 +121,17 @@ def write_ssd(target: Path) -> None:
 
 
 def write_redis(target: Path) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        server = RedisServer(Path(directory) / "redis")
-        try:
-            table = open_table(cache_of("refuse", remote=server.url))
-            train(table)
-            np.savez_compressed(target / "redis.npz", **rows_of(table))
-            table.flush()
-            table.close()
-            with redis.Redis.from_url(server.url) as client:
-                dump_redis(client, target / "redis.json")
-        finally:
-            server.kill()
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        RedisServer(Path(directory) / "redis") as server,
+    ):
+        table = open_table(cache_of("refuse", remote=server.url))
+        train(table)
+        np.savez_compressed(target / "redis.npz", **rows_of(table))
+        table.flush()
+        table.close()
+        with redis.Redis.from_url(server.url) as client:
+            dump_redis(client, target / "redis.json")
 
 
 def write_journal(target: Path) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.guard.runs import RUNS, Run
-from tests.run_python import ROOT
+from tests.support.processes import ROOT
 
 __all__ = ["Record", "RunFailedError", "record", "records"]
 

@@ -17,8 +17,8 @@ from mindspore_rec import (
     SketchAdmission,
     optim,
 )
-from tests.cache.redis_server import RedisServer
 from tests.guard.clicks import EventTimes, trained
+from tests.support.redis_server import RedisServer
 
 __all__ = [
     "counted_with_capacity",
@@ -76,11 +76,8 @@ def on_ssd(folder: Path) -> dict[str, str]:
 
 def in_redis(folder: Path) -> dict[str, str]:
     """Half of the rows on a Redis server."""
-    server = RedisServer(folder / "redis")
-    try:
+    with RedisServer(folder / "redis") as server:
         return trained(cache=CacheConfig(host_rows=_HOST_ROWS, remote=server.url))
-    finally:
-        server.kill()
 
 
 def on_device(folder: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from tests.guard import processes, zoo
 from tests.guard.comparison import compare, machine_lines
 from tests.guard.processes import record
 from tests.guard.runs import RUNS, Run
-from tests.run_python import ROOT, run_python
+from tests.support.processes import ROOT, run_python
 
 
 def guard(*arguments: object) -> str:

@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from examples.online_learning.kafka.broker import Broker
-from tests.cache.redis_server import RedisServer
 from tests.history.clock import Clock
 from tests.history.events import Producer, events_of
 from tests.history.feature_workers import FeatureWorkers
 from tests.history.predictor import Part
 from tests.history.raw_topic import RawTopic
 from tests.history.record import History
-from tests.online.lives import Lives
-from tests.small_disk import fill_up
+from tests.support.disks import fill_up
+from tests.support.lives import Lives
+from tests.support.redis_server import RedisServer
 
 __all__ = ["Faults"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.history.record import History
-from tests.online.lives import Lives
+from tests.support.lives import Lives
 
 __all__ = ["FeatureWorkers"]
 

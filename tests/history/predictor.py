@@ -15,7 +15,7 @@ import numpy as np
 from tests.history.clock import Clock
 from tests.history.network import KEYS, WIDTH
 from tests.history.record import History
-from tests.serving.http_server import Client, Server, children
+from tests.support.http_server import Client, Server, children
 
 __all__ = ["Asker", "Part"]
 

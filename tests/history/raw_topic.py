@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 
 from tests.history.network import KEYS_OF
-from tests.stream.conftest import make_topic
+from tests.support.kafka_broker import make_topic
 
 __all__ = ["RawTopic"]
 

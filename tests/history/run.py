@@ -21,7 +21,6 @@ import contextlib
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 from examples.online_learning.kafka.broker import Broker
-from tests.cache.redis_server import RedisServer
 from tests.history.clock import Clock, compiled
 from tests.history.defects import DEFECTS, VARIABLE
 from tests.history.events import Producer, events_of
@@ -41,8 +39,9 @@ from tests.history.network import BATCH, KEYS
 from tests.history.predictor import Asker, Part
 from tests.history.raw_topic import RawTopic
 from tests.history.record import History
-from tests.online.lives import Lives
-from tests.small_disk import mount
+from tests.support.disks import mount, unmount
+from tests.support.lives import Lives
+from tests.support.redis_server import RedisServer
 
 __all__ = ["run"]
 
@@ -96,7 +95,7 @@ class Run:
         """Take the small disk away."""
         self.history.close()
         if self.small:
-            subprocess.run(["umount", "-l", str(self.disk)], check=True)
+            unmount(self.disk)
 
     def live(self) -> None:
         """Do it all."""
@@ -104,7 +103,7 @@ class Run:
         broker.start(PATIENCE)
         redis = RedisServer(self.directory / "redis")
         with (
-            contextlib.closing(redis),
+            redis,
             broker,
             Lives(TRAINER, self._environment("trainer")) as trainer,
             contextlib.ExitStack() as stack,

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.history.run import run
-from tests.nightly import NIGHTLY
-from tests.stream.conftest import need_broker
+from tests.support.kafka_broker import need_broker
+from tests.support.nightly import NIGHTLY
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.slow,
     pytest.mark.skipif(not NIGHTLY, reason="two minutes; the judge has tests of its own"),
     pytest.mark.filterwarnings("ignore:read_text is deprecated"),
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),

@@ -9,8 +9,8 @@ import pytest
 
 from tests.history.defects import DEFECTS
 from tests.history.run import run
-from tests.nightly import NIGHTLY
-from tests.stream.conftest import need_broker
+from tests.support.kafka_broker import need_broker
+from tests.support.nightly import NIGHTLY
 
 SECONDS = 20.0
 PATIENCE = 60.0  # seconds without progress
@@ -26,7 +26,6 @@ def test_what_it_replaces_is_there(name: str) -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.slow
 @pytest.mark.skipif(not NIGHTLY, reason="one to five minutes for each defect")
 @pytest.mark.filterwarnings("ignore:read_text is deprecated")
 @pytest.mark.filterwarnings("ignore:open_text is deprecated")

@@ -28,8 +28,8 @@ from mindspore_rec.stream import (
 from mindspore_rec.stream.claims import ReplacedError
 from tests.history.defects import put_back
 from tests.history.network import BATCH, INPUTS, KEYS, SCHEMA, Counting, NegativeSum
-from tests.native_table import native_of
 from tests.online.trainer_script import say, serve_lives
+from tests.support.native_table import native_of
 
 
 class Features:

@@ -12,7 +12,7 @@ from mindspore_rec.launch import Job, mpirun_command, worker_environment
 from mindspore_rec.launch import __main__ as command
 from mindspore_rec.launch import mpirun as mpirun_module
 from mindspore_rec.launch.mpirun import parse_hosts
-from tests.run_python import run_python
+from tests.support.processes import run_python
 
 MPIRUN = Path("/env/bin/mpirun")
 

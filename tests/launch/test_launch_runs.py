@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_workers import PATIENCE, environment, launch, need_mpi
+from tests.support.processes import environment
+from tests.support.workers import PATIENCE, launch, need_mpi
 
 RESTARTED = """
 import os, pathlib, sys, time

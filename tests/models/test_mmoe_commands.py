@@ -18,8 +18,8 @@ import pytest
 from datasets.census_income.schema import FILES
 from models.common.commands import evaluate_command, train_command
 from models.mmoe.config import MODEL
-from tests.missing import missing
 from tests.models.census_file import write_census
+from tests.support.missing import missing
 
 ROOT = Path(__file__).parents[2]
 
@@ -181,7 +181,6 @@ def test_help_of_both_commands(capsys):
         assert "--json" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_census_income_auc(tmp_path):
     if "MINDSPORE_REC_CENSUS_DIR" not in os.environ:
         missing("census", "MINDSPORE_REC_CENSUS_DIR does not name the Census-Income files")

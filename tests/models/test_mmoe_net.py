@@ -21,7 +21,7 @@ from models.common.model import build, read_config, train
 from models.common.task_lines import report
 from models.mmoe.config import MODEL, Config
 from models.mmoe.net import MMoENet
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 CENSUS = {"data": {"kind": "census_income", "tasks": ["income", "never_married"]}}
 

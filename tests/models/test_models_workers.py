@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.run_python import run_python
-from tests.run_workers import launch
+from tests.support.processes import run_python
+from tests.support.workers import launch
 
 SCRIPT = Path(__file__).with_name("evaluation_script.py")
 

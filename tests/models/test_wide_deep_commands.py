@@ -14,8 +14,8 @@ import pytest
 
 from models.common.commands import evaluate_command, train_command
 from models.wide_deep.config import MODEL
-from tests.missing import missing
-from tests.nightly import NIGHTLY
+from tests.support.missing import missing
+from tests.support.nightly import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from mindspore_rec import get_num_threads, set_num_threads
 from mindspore_rec.nn import CrossNet, CrossNetMix, CrossNetV2
 from mindspore_rec.nn.fused.library import has_onednn
 from mindspore_rec.nn.mlp import ACTIVATIONS
-from tests.nightly import examples
+from tests.support.nightly import examples
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="no oneDNN")
 

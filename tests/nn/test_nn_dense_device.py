@@ -18,7 +18,7 @@ from mindspore_rec.nn import MLP, FusedGraph
 from mindspore_rec.nn.fused import device as module
 from mindspore_rec.train import placement_report
 from tests.nn.stand_in_gpus import StandInGpus
-from tests.run_python import ROOT
+from tests.support.processes import ROOT
 
 WHAT_IT_TAKES = (
     "It takes a GPU of compute capability 8.0 or more, NVIDIA's driver, and the libraries of: pip "

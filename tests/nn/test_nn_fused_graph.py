@@ -22,8 +22,8 @@ from mindspore_rec.nn import (
     FusedGraph,
     NumberEmbedding,
 )
-from tests.nightly import examples
 from tests.nn.fused_cells import MODES, close, rows_of, run, unfuse
+from tests.support.nightly import examples
 
 F, N, D = 3, 2, 4
 WIDTHS = (F * D, N * D)

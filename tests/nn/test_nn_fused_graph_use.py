@@ -19,8 +19,8 @@ from mindspore import Tensor, nn
 
 from mindspore_rec import get_num_threads, set_num_threads
 from mindspore_rec.nn import MLP, FactorizationMachine, FusedGraph, NumberEmbedding, Sum
-from tests.nightly import examples
 from tests.nn.fused_cells import MODES, close, rows_of, run, unfuse
+from tests.support.nightly import examples
 
 ROOT = Path(__file__).parents[2]
 F, N, D = 3, 2, 10  # vectors of 10 floats fill no register

@@ -15,8 +15,8 @@ from mindspore import Tensor, nn
 
 from mindspore_rec.nn import MMoE
 from mindspore_rec.nn.mlp import ACTIVATIONS
-from tests.nightly import examples
 from tests.nn.fused_cells import MODES, close, rows_of, run, unfuse
+from tests.support.nightly import examples
 
 
 def weights_of(cell: MMoE, batch: int) -> list[np.ndarray]:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mindspore import Tensor
 
 from mindspore_rec.nn import DotInteraction, FactorizationMachine
-from tests.nightly import examples
 from tests.nn.fused_cells import MODES, close, rows_of, run, unfuse
+from tests.support.nightly import examples
 
 BATCHES = st.sampled_from([1, 2, 7, 33, 300, 1000])
 

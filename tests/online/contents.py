@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mindspore_rec import RecModel, tables_of
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 __all__ = ["rows_of", "weights_of"]
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from mindspore_rec.stream import pack
 from mindspore_rec.stream.kafka_client import KafkaWriter
 from tests.online.combined_trainer import BATCH, SCHEMA
-from tests.online.lives import Lives
+from tests.support.lives import Lives
 
 BATCHES = 200
 BEGIN = 1.7e9  # of events

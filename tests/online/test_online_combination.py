@@ -22,14 +22,13 @@ import pytest
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.checkpoint.chain import entries
 from mindspore_rec.stream import KafkaWriter
-from tests.nightly import NIGHTLY
 from tests.online.combined_trainer import BATCH, SCHEMA
-from tests.online.lives import Lives, assert_same
 from tests.online.setting import BEGIN, PARTITIONS, packed
+from tests.support.lives import Lives, assert_same
+from tests.support.nightly import NIGHTLY
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:read_text is deprecated"),
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]

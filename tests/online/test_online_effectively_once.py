@@ -17,8 +17,6 @@ import pytest
 
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.checkpoint.chain import entries
-from tests.nightly import NIGHTLY
-from tests.online.lives import Lives, assert_same
 from tests.online.setting import (
     BATCHES,
     PARTITIONS,
@@ -27,12 +25,13 @@ from tests.online.setting import (
     messages,
     uninterrupted,
 )
-from tests.stream.conftest import make_topic
 from tests.stream.test_stream_kafka import read_all
+from tests.support.kafka_broker import make_topic
+from tests.support.lives import Lives, assert_same
+from tests.support.nightly import NIGHTLY
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:read_text is deprecated"),
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]

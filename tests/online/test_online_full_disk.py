@@ -11,13 +11,12 @@ import pytest
 
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.checkpoint.chain import entries, newest_chain, verify
-from tests.online.lives import Lives, assert_same
 from tests.online.setting import PARTITIONS, Setting, begin_filling, uninterrupted
-from tests.small_disk import fill_up, mounted
+from tests.support.disks import fill_up, mounted
+from tests.support.lives import Lives, assert_same
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:read_text is deprecated"),
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]

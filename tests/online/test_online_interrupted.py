@@ -11,12 +11,11 @@ import pytest
 
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.checkpoint.chain import newest_chain
-from tests.online.lives import Lives, assert_same
 from tests.online.setting import BATCHES, PARTITIONS, Setting, begin_filling, uninterrupted
+from tests.support.lives import Lives, assert_same
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:read_text is deprecated"),
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]

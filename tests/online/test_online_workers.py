@@ -24,14 +24,13 @@ import pytest
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.checkpoint.chain import entries, newest_chain, verify_chain
 from mindspore_rec.checkpoint.state_file import read_states
-from tests.nightly import NIGHTLY
-from tests.online.lives import assert_same
 from tests.online.workers_setting import BATCH, PARTITIONS, Job, Run, fill, messages
 from tests.stream.test_stream_kafka import read_all
+from tests.support.lives import assert_same
+from tests.support.nightly import NIGHTLY
 
 pytestmark = [
     pytest.mark.kafka,
-    pytest.mark.slow,
     pytest.mark.distributed,
     pytest.mark.filterwarnings("ignore:read_text is deprecated"),
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),

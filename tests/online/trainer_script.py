@@ -51,10 +51,10 @@ from mindspore_rec.stream import (
     StopWhen,
     StreamingDataset,
 )
-from tests.native_table import native_of
 from tests.online import combined_trainer
 from tests.online.combined_trainer import BATCH, SCHEMA
 from tests.online.contents import weights_of
+from tests.support.native_table import native_of
 
 SHARDS = 2
 

@@ -10,7 +10,6 @@ import queue
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ import pyarrow as pa
 
 from mindspore_rec.stream import pack
 from mindspore_rec.stream.kafka_client import KafkaWriter
-from tests.run_python import ROOT
-from tests.run_workers import PATIENCE, need_mpi
+from tests.support.processes import start_python
+from tests.support.workers import PATIENCE, need_mpi
 
 __all__ = ["BATCH", "PARTITIONS", "SCHEMA", "Job", "Run", "fill", "messages"]
 
@@ -193,15 +192,9 @@ class Job:
         self.restored: list[int] = []
         self._heard: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
-        command = [sys.executable, "-m", "mindspore_rec.launch", "-n", str(workers)]
+        command = ["-m", "mindspore_rec.launch", "-n", str(workers)]
         command += ["--restarts", str(restarts), "--no-bind", "--threads-per-worker", "1"]
-        self._process = subprocess.Popen(
-            [*command, str(SCRIPT), run.options(steps)],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        self._process = start_python(*command, SCRIPT, run.options(steps), stderr=subprocess.STDOUT)
         threading.Thread(target=self._read, daemon=True).start()
 
     def __enter__(self) -> Job:

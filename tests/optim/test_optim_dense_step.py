@@ -17,7 +17,7 @@ from mindspore import Parameter, Tensor, nn
 
 from mindspore_rec import get_num_threads, optim, set_num_threads
 from mindspore_rec.parameter import MapParameter
-from tests.nightly import examples
+from tests.support.nightly import examples
 
 _names = itertools.count()
 

@@ -15,7 +15,7 @@ from mindspore import Parameter, Tensor, nn
 from mindspore_rec import optim
 from mindspore_rec.nn import HashEmbeddingLookup
 from mindspore_rec.parameter import MapParameter
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 _names = itertools.count()
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import mindspore_rec
-from tests.nightly import NIGHTLY, nightly
-from tests.run_workers import need_mpi
+from tests.support.nightly import NIGHTLY, nightly
+from tests.support.workers import need_mpi
 
 SCRIPT = Path(__file__).parent / "over_workers_script.py"
 MPIRUN = Path(sys.prefix) / "bin" / "mpirun"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_workers import launch
+from tests.support.workers import launch
 
 SCRIPT = str(Path(__file__).parent / "pending_script.py")
 

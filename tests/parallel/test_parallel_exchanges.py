@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.run_workers import launch, mpirun
+from tests.support.workers import launch, mpirun
 
 SCRIPT = str(Path(__file__).parent / "exchange_script.py")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.nightly import nightly
-from tests.run_workers import launch, mpirun
+from tests.support.nightly import nightly
+from tests.support.workers import launch, mpirun
 
 SCRIPT = str(Path(__file__).parent / "failing_script.py")
 WAITED = r"mindspore_rec: worker 0 of 2: waited \d+ s for worker 1 on channel 'step'; "

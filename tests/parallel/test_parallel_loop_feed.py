@@ -38,7 +38,7 @@ from tests.parallel.loop_workers import (  # noqa: F401
     short_grace,
     this_worker,
 )
-from tests.parallel.topics import stream_of, topic_of
+from tests.support.topics import stream_of, topic_of
 
 
 class Lists(BatchSource):

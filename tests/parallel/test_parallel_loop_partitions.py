@@ -19,7 +19,7 @@ from mindspore_rec.stream import source as source_module
 from mindspore_rec.stream.journal import Decision
 from mindspore_rec.stream.partition_split import partitions_of
 from mindspore_rec.stream.worker_states import join_states, state_for, states_in
-from tests.parallel.topics import stream_of, topic_of
+from tests.support.topics import stream_of, topic_of
 
 PARTITIONS = 4
 

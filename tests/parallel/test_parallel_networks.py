@@ -16,8 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cache.redis_server import RedisServer
-from tests.nightly import NIGHTLY
 from tests.parallel.networks.comparison import (
     Saved,
     assert_same_bits,
@@ -27,7 +25,9 @@ from tests.parallel.networks.comparison import (
     run,
 )
 from tests.parallel.networks.random_case import SHRUNK, Case, draw_case
-from tests.run_workers import need_mpi
+from tests.support.nightly import NIGHTLY
+from tests.support.redis_server import RedisServer
+from tests.support.workers import need_mpi
 
 FIRST = count("MINDSPORE_REC_NETWORKS_FIRST", 97)
 COUNT = count("MINDSPORE_REC_NETWORKS", 6 if NIGHTLY else 1)  # these six have it all
@@ -43,9 +43,8 @@ A_START = 25  # networks in one start: each leaves memory behind in MindSpore
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     need_mpi()
-    server = RedisServer(tmp_path_factory.mktemp("redis"))
-    yield server.url
-    server.kill()
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
 
 
 Results = dict[int, list[Saved]]

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.missing import missing
-from tests.run_workers import environment, launch, mpirun, need_mpi
+from tests.support.missing import missing
+from tests.support.processes import environment
+from tests.support.workers import launch, mpirun, need_mpi
 
 PROGRAM = "from mindspore_rec.parallel import worker_group\nprint(worker_group().size)\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_workers import launch
+from tests.support.workers import launch
 
 SCRIPT = Path(__file__).parent / "rows_script.py"
 

@@ -27,7 +27,7 @@ from mindspore_rec import (
     convert,
     create_table,
 )
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 DIM = 4
 # Field by field what differs from a plain table; `name` and `dim` differ in every test.

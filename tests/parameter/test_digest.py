@@ -15,8 +15,8 @@ from mindspore_rec import _native
 from mindspore_rec.parameter.digest import DigestSum, TableDigest
 from mindspore_rec.parameter.quantise import to_bytes
 from tests.cache.native_calls import MemoryTier
-from tests.nightly import NIGHTLY
 from tests.parameter.digest_model import part_of, row_digest, table_digest
+from tests.support.nightly import NIGHTLY
 
 INT64 = np.iinfo(np.int64)
 NAMES = iter(range(1 << 30))

@@ -15,8 +15,8 @@ from mindspore_rec import CacheConfig, Eviction, HashEmbeddingLookup, MapParamet
 from mindspore_rec.optim import LazyAdam
 from mindspore_rec.parameter import from_bfloat16, to_bfloat16
 from mindspore_rec.plan import row_bytes
-from tests.native_table import native_of
 from tests.parameter.rounding_reference import TrainedRow, round_to
+from tests.support.native_table import native_of
 
 DTYPES = {"bfloat16": ms.bfloat16, "float16": ms.float16}
 SPECIAL = np.array(

@@ -28,7 +28,6 @@ from mindspore_rec import (
     convert,
     create_table,
 )
-from tests.native_table import native_of
 from tests.parameter.table_configs import (
     CONFIGS,
     DIM,
@@ -48,6 +47,7 @@ from tests.parameter.table_configs import (
     plain,
     renamed,
 )
+from tests.support.native_table import native_of
 
 
 @pytest.fixture

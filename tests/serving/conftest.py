@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.serving.http_server import Server
-
-ROOT = Path(__file__).parents[2]
+from tests.support.http_server import Server
+from tests.support.processes import start_python
 
 
 @pytest.fixture(scope="session")
@@ -66,15 +63,9 @@ def trainer(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     started = []
 
     def start(root: Path, pause: float = 0.05, fulls: int = 10, keys: int = 50) -> Any:
-        command = [sys.executable, "-m", "tests.serving.serving_network"]
-        process = subprocess.Popen(
-            [*command, str(root), str(pause), str(fulls), str(keys)],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-            },
-            stderr=subprocess.PIPE,
+        arguments = map(str, (root, pause, fulls, keys))
+        process = start_python(
+            "-m", "tests.serving.serving_network", *arguments, stdout=None, stderr=subprocess.PIPE
         )
         started.append(process)
         return process

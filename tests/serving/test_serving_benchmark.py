@@ -4,28 +4,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.nightly import NIGHTLY
-
-ROOT = Path(__file__).parents[2]
+from tests.support.nightly import NIGHTLY
+from tests.support.processes import ROOT, run_program, run_python
 
 
 def test_serving_load_runs(tmp_path: Path) -> None:
-    command = [
-        sys.executable, "benchmarks/serving_load.py", "--json", str(tmp_path / "load.json"),
+    run_python(
+        "benchmarks/serving_load.py", "--json", str(tmp_path / "load.json"),
         "--keys", "5000", "--batch", "64", "--rate", "20", "--rounds", "1", "--seconds", "3",
-    ]  # fmt: skip
-    path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, check=True, timeout=200
-    )
+    )  # fmt: skip
     figures = json.loads((tmp_path / "load.json").read_text())
     assert figures["failed_requests"] == 0 and figures["error"] is None
     assert figures["deltas_released"] == figures["deltas_applied"] == 5
@@ -37,13 +29,10 @@ def test_serving_load_runs(tmp_path: Path) -> None:
 @pytest.mark.skipif(not NIGHTLY, reason="test_serving_strangers.py asks what the strangers get")
 def test_serving_soak_runs(tmp_path: Path) -> None:
     out = tmp_path / "soak.json"
-    command = [
-        sys.executable, "tools/serving_soak.py", "--json", str(out), "--seconds", "15",
+    done = run_program(
+        "tools/serving_soak.py", "--json", str(out), "--seconds", "15",
         "--every", "1", "--keys", "2000", "--receive-seconds", "2", "--hidden", "16",
-    ]  # fmt: skip
-    path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    )  # fmt: skip
     figures = json.loads(out.read_text())
     assert figures["requests"] > 200 and figures["failed_requests"] == 0, figures["failures"]
     assert len(figures["strangers"]) >= 12

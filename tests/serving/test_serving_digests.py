@@ -27,10 +27,9 @@ from mindspore_rec.checkpoint.publish import Publisher
 from mindspore_rec.serving import Predictor
 from mindspore_rec.ssd import SsdStore
 from mindspore_rec.ssd.__main__ import verify as verify_ssd
-from tests.cache.redis_server import RedisServer
-from tests.nightly import NIGHTLY
-from tests.serving.http_server import Server
 from tests.serving.serving_network import Marked
+from tests.support.http_server import Server
+from tests.support.nightly import NIGHTLY
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -162,13 +161,12 @@ def flip_in_redis(client: Any, bucket: bytes, field: bytes, at: int, bit: int) -
     client.hset(bucket, field, row[:at] + bytes([row[at] ^ 1 << bit]) + row[at + 1 :])
 
 
-def test_faults_of_one_bit_in_redis_are_found_and_named(run: Path, tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    server = RedisServer(tmp_path / "redis")
+def test_faults_of_one_bit_in_redis_are_found_and_named(run: Path, redis_url: str) -> None:
     import redis
 
-    client: Any = redis.Redis.from_url(server.url)
-    tiers = CacheConfig(host_rows=16, remote=server.url)
+    rng = np.random.default_rng(4)
+    client: Any = redis.Redis.from_url(redis_url)
+    tiers = CacheConfig(host_rows=16, remote=redis_url)
     with Predictor(run, Marked, inputs=INPUTS, follow=False, tiers=tiers) as predictor:
         ask = asker(predictor)
         assert all(table.same and table.served.row_count == 50 for table in compare_live(run, ask))
@@ -193,7 +191,6 @@ def test_faults_of_one_bit_in_redis_are_found_and_named(run: Path, tmp_path: Pat
             flip_in_redis(client, *place, *fault)
         assert all(table.same for table in compare_live(run, ask))
     client.close()
-    server.kill()
 
 
 def test_it_says_when_the_server_is_elsewhere(run: Path, tmp_path: Path) -> None:

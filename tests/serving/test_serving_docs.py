@@ -7,8 +7,8 @@ import json
 import re
 from pathlib import Path
 
-from tests.run_python import ROOT, run_python
-from tests.serving.http_server import Server
+from tests.support.http_server import Server
+from tests.support.processes import ROOT, run_python
 
 GUIDE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 

@@ -3,11 +3,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
-from tests.run_python import ROOT
+from tests.support.processes import run_program
 
 MADE = """
 import mindspore as ms
@@ -31,14 +27,7 @@ except TypeError as error:
 
 
 def test_specs_and_tensors_say_nothing(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", MADE],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "2"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_program("-c", MADE, cwd=tmp_path, variables={"GLOG_v": "2"})
     assert done.returncode == 0, done.stderr
     assert "must be one of" in done.stdout and "BFloat16" in done.stdout
     assert "deprecated" not in done.stderr

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT
+
 MODULES = (ROOT / "tools" / "serving_modules.txt").read_text().split()
 WRONG_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal",
                  "shelve", "yaml", "xmlrpc", "jsonpickle"}  # fmt: skip

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -21,9 +20,10 @@ from mindspore_rec.serving.__main__ import main
 from mindspore_rec.serving.following.tiers import ServedTiers
 from mindspore_rec.serving.network.own_directory import OwnDirectory
 from mindspore_rec.serving.server.held_port import hold_port
-from tests.cache.redis_server import free_port
-from tests.missing import need_package
-from tests.serving.http_server import ROOT, Server
+from tests.support.http_server import Server
+from tests.support.missing import need_package
+from tests.support.processes import start_python
+from tests.support.redis_server import free_port
 
 LIMIT = 100  # seconds
 
@@ -149,14 +149,7 @@ def test_workers_do_not_share_a_port_of_grpc_with_another_server(
 def run_patched(code: str, *arguments: str) -> subprocess.Popen[str]:
     """A server in a process where some code comes first."""
     run = f"{code}\nfrom mindspore_rec.serving import __main__ as it\nit._exit(it.main())"
-    return subprocess.Popen(
-        [sys.executable, "-c", run, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return start_python("-c", run, *arguments, stderr=subprocess.PIPE)
 
 
 def test_workers_that_cannot_listen_end_the_server(tmp_path: Path) -> None:

@@ -18,20 +18,9 @@ from mindspore_rec.checkpoint.state_file import read_states
 from tests.serving.features_network import asked
 from tests.serving.features_network import pipeline as features
 from tests.serving.features_network import train as train_features
+from tests.support.processes import NO_MINDSPORE, ROOT
 
-ROOT = Path(__file__).parents[2]
 MODULES = ROOT / "tools" / "serving_modules.txt"
-
-BLOCK = """
-import sys
-
-class Block:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "mindspore":
-            raise ImportError(f"{name} is blocked")
-
-sys.meta_path.insert(0, Block())
-"""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +45,7 @@ def run(where: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[
     others = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p != str(ROOT)]
     paths = os.pathsep.join([str(where), *others])
     return subprocess.run(
-        [sys.executable, "-c", BLOCK + code, *arguments],
+        [sys.executable, "-c", NO_MINDSPORE + code, *arguments],
         capture_output=True,
         text=True,
         timeout=60,

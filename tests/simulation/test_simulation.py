@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from tests.nightly import NIGHTLY
 from tests.simulation.run import first_finding
 from tests.simulation.world import simulate
+from tests.support.nightly import NIGHTLY
 
 SCHEDULES = 1200
 PARTS = 4  # for processes of pytest-xdist
@@ -36,7 +36,6 @@ def test_schedules_keep_all_promises(part: int) -> None:
     assert all(counts[name] >= most for name, most in least.items()), counts
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not NIGHTLY, reason="a quarter of an hour")
 def test_other_schedules_keep_all_promises() -> None:
     first = time.time_ns() % (1 << 31)

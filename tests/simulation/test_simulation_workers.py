@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.nightly import NIGHTLY
 from tests.simulation.defects import with_defect
 from tests.simulation.run import first_finding
 from tests.simulation.worker_defects import WORKER_DEFECTS
 from tests.simulation.worker_world import simulate_workers
+from tests.support.nightly import NIGHTLY
 
 SCHEDULES = 120
 NIGHTLY_SECONDS = 600.0
@@ -38,7 +38,6 @@ def test_workers_lose_and_double_nothing() -> None:
     assert all(counts[name] >= most for name, most in least.items()), counts
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not NIGHTLY, reason="ten minutes")
 def test_other_workers_lose_and_double_nothing() -> None:
     first = time.time_ns() % (1 << 31)

@@ -16,7 +16,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,8 @@ import pytest
 from mindspore_rec import _native
 from mindspore_rec.ssd import SsdCorruptionError, SsdStore
 from mindspore_rec.ssd.__main__ import main
-from tests.missing import missing
+from tests.support.disks import mounted, mounted_ext4, remount
+from tests.support.missing import missing
 
 ROW = 48
 RECORD = ROW + 16
@@ -157,37 +157,9 @@ def test_verify_lists_every_file_that_is_damaged(tmp_path):
         SsdStore.verify_files(tmp_path / "open")
 
 
-@contextlib.contextmanager
-def mounted(directory: Path, mebibytes: int, *, disk: bool) -> Iterator[Path]:
-    """A small file system: ext4 in a file, or tmpfs."""
-    mount = directory / "mount"
-    mount.mkdir(exist_ok=True)
-    commands = [["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(mount)]]
-    if disk:
-        image = directory / "image"
-        if not image.exists():
-            image.write_bytes(b"")
-            os.truncate(image, mebibytes << 20)
-            commands = [["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", str(image)]]
-        else:
-            commands = []
-        commands += [["mount", "-o", "loop", str(image), str(mount)]]
-    for command in commands:
-        if (
-            os.geteuid() != 0
-            or shutil.which(command[0]) is None
-            or subprocess.run(command, capture_output=True).returncode != 0
-        ):
-            missing("root", f"{' '.join(command)}: needs root and a system that allows it")
-    try:
-        yield mount
-    finally:
-        subprocess.run(["umount", "-l", str(mount)], check=True)
-
-
 def test_a_full_disk_refuses_writes_and_keeps_every_row(tmp_path):
     keys = np.arange(400_000)
-    with mounted(tmp_path, 32, disk=True) as mount:
+    with mounted_ext4(tmp_path, 32) as mount:
         ballast = mount / "ballast"
         ballast.write_bytes(bytes(12 << 20))
         with SsdStore(mount / "tier", ROW, segment_bytes=1 << 20) as store:  # O_DIRECT
@@ -215,7 +187,7 @@ def test_a_full_disk_refuses_writes_and_keeps_every_row(tmp_path):
 def test_a_disk_that_goes_away_is_an_error_and_what_was_flushed_comes_back(tmp_path):
     keys = np.arange(60_000)
     shut_down = 0x8004587D  # ext4's ioctl: from here on every access fails with EIO
-    with mounted(tmp_path, 32, disk=True) as mount:
+    with mounted_ext4(tmp_path, 32) as mount:
         store = SsdStore(mount / "tier", ROW, segment_bytes=1 << 20)
         store.write(keys, rows_of(keys, 1))
         store.flush()
@@ -238,7 +210,10 @@ def test_a_disk_that_goes_away_is_an_error_and_what_was_flushed_comes_back(tmp_p
                 assert found.all() and (versions >= 1).all() and (versions < 30).all()
         with pytest.raises(OSError):
             store.close()
-    with mounted(tmp_path, 32, disk=True) as mount, SsdStore(mount / "tier") as store:
+    with (
+        mounted_ext4(tmp_path, 32) as mount,
+        SsdStore(mount / "tier") as store,
+    ):
         expect(store, keys[100:], 1)
         rows, found = store.read(keys[:100])
         assert found.all()
@@ -247,11 +222,11 @@ def test_a_disk_that_goes_away_is_an_error_and_what_was_flushed_comes_back(tmp_p
 
 def test_a_read_only_file_system(tmp_path):
     keys = np.arange(1000)
-    with mounted(tmp_path, 8, disk=False) as mount:
+    with mounted(tmp_path / "mount", 8) as mount:
         path = mount / "tier"
         with SsdStore(path, ROW, segment_bytes=1 << 20, direct=False) as store:
             store.write(keys, rows_of(keys, 1))
-        subprocess.run(["mount", "-o", "remount,ro", str(mount)], check=True)
+        remount(mount, "ro")
         for place in (path, mount / "new"):
             with pytest.raises(OSError, match="Read-only file system") as raised:
                 SsdStore(place, ROW, direct=False)

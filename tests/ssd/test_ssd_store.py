@@ -6,10 +6,8 @@ from __future__ import annotations
 import errno
 import json
 import multiprocessing
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,9 @@ import pytest
 
 from mindspore_rec.ssd import SsdCorruptionError, SsdStore
 from mindspore_rec.ssd.__main__ import main
-from tests.missing import missing
+from tests.support.disks import mounted
+from tests.support.missing import missing
+from tests.support.processes import run_program
 
 ROW = 192
 
@@ -144,12 +144,7 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path):
 
 
 def test_full_disk_is_an_error_and_reading_goes_on(tmp_path):
-    mount = tmp_path / "small"
-    mount.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(mount)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
-        missing("root", "mounting a small file system needs it")
-    try:
+    with mounted(tmp_path / "small", 8) as mount:
         keys = np.arange(40_000)
         ballast = mount / "ballast"
         ballast.write_bytes(bytes(4 << 20))
@@ -168,8 +163,6 @@ def test_full_disk_is_an_error_and_reading_goes_on(tmp_path):
             expect(store, keys[written // 2 : written], 1)
         with SsdStore(mount / "tier", direct=False) as store:
             expect(store, keys[written // 2 : written], 1)
-    finally:
-        subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
 def test_read_only(tmp_path):
@@ -262,13 +255,9 @@ def test_command_line(tmp_path):
         for version in range(3):
             store.write(keys, rows_of(keys, version))
         store.erase(keys[:5000])
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "GLOG_v": "3"}
 
-    def run(*arguments: str) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            [sys.executable, "-m", "mindspore_rec.ssd", *arguments],
-            capture_output=True, text=True, env=environment,
-        )  # fmt: skip
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return run_program("-m", "mindspore_rec.ssd", *arguments)
 
     before = json.loads(run("inspect", str(path), "--json").stdout)
     assert before["rows"] == 15_000

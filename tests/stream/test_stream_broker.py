@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from examples.online_learning.kafka.broker import Broker
+from tests.support.processes import start_python
 
 pytestmark = pytest.mark.kafka
 
-ROOT = Path(__file__).parents[2]
 
 PARENT = """
 import sys, time
@@ -54,9 +52,7 @@ def test_messages_survive_kill_and_restart(own_broker: Broker) -> None:
 
 @pytest.mark.usefixtures("broker")  # skips where there is no Java; the jars are there then
 def test_no_orphan_after_kill_of_the_parent(tmp_path: Path) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
+    parent = start_python("-c", PARENT, tmp_path)
     try:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline().split()[0])

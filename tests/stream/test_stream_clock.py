@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,8 +11,8 @@ import pytest
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.stream import DataReceiver, StopWhen
 from tests.history.clock import Clock, compiled
-from tests.missing import missing
-from tests.run_python import ROOT
+from tests.support.missing import missing
+from tests.support.processes import run_python
 
 pytestmark = [
     pytest.mark.kafka,
@@ -46,15 +43,8 @@ def test_a_sender_whose_clock_is_wrong(broker: Broker, tmp_path: Path, days: int
     clock = Clock(tmp_path / "clock", library)
     clock.move(days * DAY)
     name = f"clock{days}"
-    done = subprocess.run(
-        [sys.executable, "-c", SENDER, broker.address, name],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3", **clock.environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert abs(float(done.stdout) - time.time() - days * DAY) < 3600  # the sender's clock was moved
+    printed = run_python("-c", SENDER, broker.address, name, variables=clock.environment)
+    assert abs(float(printed) - time.time() - days * DAY) < 3600  # the sender's clock was moved
     with DataReceiver(
         broker.address, shard_id=None, dataset_name=name, batch_size=5, stop=StopWhen(batches=1)
     ) as receiver:

@@ -15,7 +15,7 @@ import pytest
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.stream import KafkaSource, StopWhen, pack
 from mindspore_rec.stream.kafka_client import KafkaClient, KafkaWriter
-from tests.stream.conftest import make_topic
+from tests.support.kafka_broker import make_topic
 
 pytestmark = [
     pytest.mark.kafka,

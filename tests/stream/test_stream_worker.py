@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,23 +15,13 @@ from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.stream import DataReceiver, DataSender, StopWhen, to_arrays
 from mindspore_rec.stream.kafka_client import KafkaClient
 from tests.stream.test_stream_kafka import read_all, write
+from tests.support.processes import start_python
 
 pytestmark = pytest.mark.kafka
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("worker_script.py")
 ROWS = 20_000  # whole turns of both partitions, whole batches of 50 and of 60 good rows
 GOOD = ROWS - ROWS // 100
-
-
-def start(*arguments: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
-    return subprocess.Popen(
-        [sys.executable, str(SCRIPT), *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
 
 
 def kill_when_it_has_sent(worker: subprocess.Popen[str], channel: KafkaClient, more: int) -> None:
@@ -70,15 +58,15 @@ def test_kills_lose_and_double_nothing(
     ]
     write(broker.address, name, lines, 2)
     whole, killed = f"{name}-whole", f"{name}-killed"
-    assert start(broker.address, name, whole, str(tmp_path / "whole")).wait(60) == 0
+    assert start_python(SCRIPT, broker.address, name, whole, str(tmp_path / "whole")).wait(60) == 0
     state = tmp_path / "killed"
     DataSender(broker.address, num_shards=2, dataset_name=killed).close()  # makes the channel
     channel = KafkaClient(broker.address, f"default.{killed}")
     for _ in range(2):
-        worker = start(broker.address, name, killed, str(state))
+        worker = start_python(SCRIPT, broker.address, name, killed, str(state))
         kill_when_it_has_sent(worker, channel, int(rng.integers(10, 150)))
     channel.close()
-    assert start(broker.address, name, killed, str(state)).wait(60) == 0
+    assert start_python(SCRIPT, broker.address, name, killed, str(state)).wait(60) == 0
     expected, none = received(broker, whole)
     got, dropped = received(broker, killed)
     assert (none, dropped > 0) == (0, True)

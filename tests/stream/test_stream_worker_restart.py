@@ -32,7 +32,7 @@ from mindspore_rec.stream import (
 )
 from mindspore_rec.stream.claims import ReplacedError
 from mindspore_rec.stream.kafka_client import KafkaClient
-from tests.nightly import examples
+from tests.support.nightly import examples
 
 ROWS = 80
 

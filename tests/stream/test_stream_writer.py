@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,6 @@ import pytest
 from examples.online_learning.kafka.broker import Broker
 from mindspore_rec.stream import DataReceiver, DataSender, KafkaSource, StopWhen, pack
 from mindspore_rec.stream.kafka_writer import KafkaWriter, Unsent
-from tests.stream.conftest import need_broker
 from tests.stream.test_stream_kafka import read_all, write
 
 pytestmark = [
@@ -24,14 +23,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:read_text is deprecated"),
     pytest.mark.filterwarnings("ignore:open_text is deprecated"),
 ]
-
-
-@pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that a test may kill, if it starts it again."""
-    need_broker()
-    with Broker(tmp_path_factory.mktemp("kafka")) as started:
-        yield started
 
 
 def impatient(sender: DataSender, stall: float, give_up: float = 120.0) -> KafkaWriter:
@@ -81,36 +72,36 @@ def received(brokers: str, name: str, rows: int) -> tuple[list[int], int]:
     return got, receiver.state_dict()["order"]["duplicates"]
 
 
-def test_a_broker_that_dies_and_comes_back(mortal: Broker) -> None:
+def test_a_broker_that_dies_and_comes_back(broker: Broker) -> None:
     """Soon, while the client lives on; and later, where it is replaced."""
-    sender = DataSender(mortal.address, num_shards=2, dataset_name="killed", message_rows=2)
+    sender = DataSender(broker.address, num_shards=2, dataset_name="killed", message_rows=2)
     writer = impatient(sender, 2.0)
     with Sending(sender) as sending:
         for pause in (0.0, 3.0):
             time.sleep(0.5)
-            mortal.kill()
+            broker.kill()
             time.sleep(pause)
-            mortal.start()
+            broker.start()
         time.sleep(0.5)
     assert sending.error is None
     assert writer.replaced >= 1
-    assert received(mortal.address, "killed", sending.sent)[0] == list(range(sending.sent))
+    assert received(broker.address, "killed", sending.sent)[0] == list(range(sending.sent))
     sender.close()
 
 
-def test_a_broker_that_answers_late(mortal: Broker) -> None:
+def test_a_broker_that_answers_late(broker: Broker) -> None:
     """What the first client sent gets in too, when the broker wakes up."""
-    sender = DataSender(mortal.address, num_shards=2, dataset_name="frozen", message_rows=2)
+    sender = DataSender(broker.address, num_shards=2, dataset_name="frozen", message_rows=2)
     writer = impatient(sender, 0.5)
     with Sending(sender) as sending:
         time.sleep(0.5)
-        assert mortal.pid is not None
-        os.kill(mortal.pid, signal.SIGSTOP)
+        assert broker.pid is not None
+        os.kill(broker.pid, signal.SIGSTOP)
         time.sleep(3.0)
-        os.kill(mortal.pid, signal.SIGCONT)
+        os.kill(broker.pid, signal.SIGCONT)
         time.sleep(1.0)
     assert sending.error is None
-    rows, duplicates = received(mortal.address, "frozen", sending.sent)
+    rows, duplicates = received(broker.address, "frozen", sending.sent)
     assert rows == list(range(sending.sent))
     assert writer.replaced >= 1 and duplicates > 0
     sender.close()
@@ -140,12 +131,12 @@ def test_letters_are_not_doubled_by_a_new_producer(
     assert len(keys) == len(set(keys)) == 39 * 50
 
 
-def test_a_broker_that_stays_away_is_an_error_in_time(mortal: Broker) -> None:
-    sender = DataSender(mortal.address, dataset_name="gone")
+def test_a_broker_that_stays_away_is_an_error_in_time(broker: Broker) -> None:
+    sender = DataSender(broker.address, dataset_name="gone")
     impatient(sender, 0.5, 2.0)
     sender.send({"x": np.arange(5)})
     sender.flush()
-    mortal.kill()
+    broker.kill()
     sender.send({"x": np.arange(5)})
     begin = time.monotonic()
     with pytest.raises(RuntimeError, match="not get into Kafka: nothing was confirmed for 2 s"):
@@ -155,7 +146,7 @@ def test_a_broker_that_stays_away_is_an_error_in_time(mortal: Broker) -> None:
         sender.send({"x": np.arange(5)})
     with pytest.raises(RuntimeError, match="did not get into Kafka"):
         sender.close()
-    mortal.start()
+    broker.start()
 
 
 def test_a_message_that_is_refused_is_an_error(broker: Broker, topic: Callable[..., str]) -> None:

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 import mindspore_rec
-from tests.run_python import ROOT
+from tests.support.processes import ROOT
 from tools import public_names
 from tools.public_names import command, differences
 

@@ -37,7 +37,7 @@ from mindspore_rec.stream import (
     StreamingDataset,
     batch_source,
 )
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 pytestmark = pytest.mark.usefixtures("pynative")
 

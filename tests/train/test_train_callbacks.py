@@ -13,7 +13,7 @@ from mindspore_rec import EarlyStopping, EvalCallback, HashEmbeddingLookup, RecM
 from mindspore_rec.metrics import AUC
 from mindspore_rec.optim import LazyAdam
 from mindspore_rec.train import ProgressBar, StopOnNaN, TimeMonitor
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 

@@ -15,7 +15,7 @@ from mindspore.train import Callback
 
 from mindspore_rec import EvictCallback, Eviction, HashEmbeddingLookup, LazyAdam, RecModel
 from mindspore_rec.train import EvictedKeysCallback
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 DIM = 2

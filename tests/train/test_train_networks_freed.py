@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nightly import nightly
+from tests.support.nightly import nightly
 
 SCRIPT = Path(__file__).with_name("freed_script.py")
 TRIALS = 20

@@ -25,7 +25,7 @@ from mindspore_rec import (
     RecModel,
     tables_of,
 )
-from tests.native_table import native_of
+from tests.support.native_table import native_of
 
 FIELDS = 3
 ROWS = 8

@@ -17,7 +17,7 @@ from mindspore.train import Callback
 from mindspore_rec import HashEmbeddingLookup, RecModel, TrainStep
 from mindspore_rec.metrics import AUC
 from mindspore_rec.optim import LazyAdam
-from tests.nightly import examples
+from tests.support.nightly import examples
 
 FIELDS, NUMBERS = 3, 2
 

@@ -18,7 +18,7 @@ from mindspore_rec.serving.protocol.open_inference import METHODS, SERVICE
 from mindspore_rec.serving.server.grpc_front import GrpcFront
 from mindspore_rec.serving.server.http import Front
 from tests.fuzz.harness import Target, scratch
-from tests.serving.asgi_client import ask_bytes
+from tests.support.asgi_client import ask_bytes
 
 __all__ = ["TARGETS", "front_of_requests"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.parallel.networks.random_case import Case
-from tests.run_workers import environment
+from tests.support.processes import environment
 
 SCRIPT = Path(__file__).with_name("random_script.py")
 CLOSE = 1e-6  # relative to the greater of a number and 1

@@ -14,9 +14,9 @@ from mindspore_rec import RecCheckpoint
 from mindspore_rec.serving import Predictor
 from mindspore_rec.stream import AnnouncementReader, Announcer
 from tests.serving.following.test_serving_chain import INPUTS, delta, hide
-from tests.serving.http_server import Server
 from tests.serving.serving_network import Marked, ids, train
-from tests.stream.conftest import broker, topic  # noqa: F401  fixtures
+from tests.support.http_server import Server
+from tests.support.kafka_broker import need_broker
 
 pytestmark = pytest.mark.kafka
 
@@ -76,8 +76,6 @@ def test_what_is_no_announcement_is_passed_over(news, wait, caplog) -> None:
 
 
 def test_training_goes_on_without_a_broker(tmp_path: Path, caplog, graph_mode) -> None:
-    from tests.stream.conftest import need_broker
-
     need_broker()
     options = {"bootstrap_timeout_ms": 500}
     announcer = Announcer("127.0.0.1:9", "nowhere", options)

@@ -4,10 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,11 +21,11 @@ from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.messages import RawColumns, RequestError, parse_request
 from mindspore_rec.stream import FeaturePipeline, MinMaxScale, Number
 from tests.serving.features_network import INPUTS, Network, asked, build, pipeline, train
-from tests.serving.http_server import Server
+from tests.support.http_server import Server
+from tests.support.processes import start_python
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
-ROOT = Path(__file__).parents[3]
 STEPS = 8
 
 
@@ -92,9 +89,8 @@ def test_a_delta_brings_rows_and_what_was_learned_together(learned: Path, tmp_pa
 
 def test_whole_states_while_a_trainer_goes_on_and_is_killed(tmp_path: Path, wait: Any) -> None:
     root = tmp_path / "run"
-    command = [sys.executable, "-m", "tests.serving.features_network", str(root), "0.03"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment)
+    command = ["-m", "tests.serving.features_network", str(root), "0.03"]
+    process = start_python(*command, stdout=None)
     stop = threading.Event()
     failures: list[BaseException] = []
     seen: set[int] = set()
@@ -124,7 +120,7 @@ def test_whole_states_while_a_trainer_goes_on_and_is_killed(tmp_path: Path, wait
                 wait(lambda: failures or predictor.status().version >= 12, 240)
                 process.kill()
                 process.wait()
-                process = subprocess.Popen(command, cwd=ROOT, env=environment)
+                process = start_python(*command, stdout=None)
                 at = predictor.status().version
                 wait(lambda: failures or predictor.status().version >= at + 12, 240)
             finally:

@@ -18,11 +18,11 @@ from mindspore_rec.checkpoint.chain import entries
 from mindspore_rec.parameter.served_table import ServedTable
 from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.following.scrub import Scrubber, TableRows
-from tests.cache.redis_server import RedisServer, need_server
-from tests.nightly import NIGHTLY
 from tests.parameter.test_digest import addresses_of, flip
 from tests.serving.serving_network import Marked, ids, train
 from tests.serving.test_serving_digests import flip_in_redis
+from tests.support.nightly import NIGHTLY
+from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -146,16 +146,19 @@ def test_a_delta_mends_a_row(run: Path, wait: Wait, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", ["float32", "int8", "int4", "ssd", "redis"])
 def test_nothing_is_found_while_deltas_come(
-    rows: str, trainer: Any, tmp_path: Path, wait: Wait, caplog: pytest.LogCaptureFixture
+    rows: str,
+    trainer: Any,
+    tmp_path: Path,
+    wait: Wait,
+    caplog: pytest.LogCaptureFixture,
+    start_redis: Callable[..., RedisServer],
 ) -> None:
-    root, server = tmp_path / "run", None
+    root = tmp_path / "run"
     settings: dict[str, Any] = {"rows": rows}
     if rows == "ssd":
         settings = {"tiers": CacheConfig(host_rows=500, ssd_path=tmp_path / "ssd")}
     elif rows == "redis":
-        need_server()
-        server = RedisServer(tmp_path / "redis")
-        settings = {"tiers": CacheConfig(host_rows=500, remote=server.url)}
+        settings = {"tiers": CacheConfig(host_rows=500, remote=start_redis().url)}
     trainer(root, 0.0, 7, 3000)
     with Predictor(root, Marked, inputs=INPUTS, scrub_seconds=0.01, **settings) as predictor:
         stop, answered, wrong = threading.Event(), [0], []
@@ -182,15 +185,14 @@ def test_nothing_is_found_while_deltas_come(
             thread.join()
         assert damaged(predictor) == {} and answered[0] > 0 and not wrong
         assert not [each for each in caplog.records if each.levelno == logging.ERROR]
-    if server is not None:
-        server.kill()
 
 
-def test_rows_that_changed_on_redis_are_named(run: Path, tmp_path: Path, wait: Wait) -> None:
-    need_server()
+def test_rows_that_changed_on_redis_are_named(
+    run: Path, start_redis: Callable[..., RedisServer], wait: Wait
+) -> None:
     import redis
 
-    server = RedisServer(tmp_path / "redis")
+    server = start_redis()
     client: Any = redis.Redis.from_url(server.url)
     tiers = CacheConfig(host_rows=16, remote=f"{server.url}?retry_seconds=1")
     with Predictor(

@@ -32,11 +32,10 @@ from mindspore_rec.parameter.quantise import to_bytes
 from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.network.export import export_network
 from mindspore_rec.serving.shared.run import PublishedRun, SharedOpener
-from tests.cache.redis_server import RedisServer, need_server
 from tests.cache.test_cache_tier_faults import flip as flip_in_file
 from tests.cache.test_cache_tier_faults import records
-from tests.nightly import NIGHTLY
 from tests.parameter.test_digest import addresses_of, flip, keys_alike
+from tests.support.nightly import NIGHTLY
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -132,14 +131,12 @@ def test_in_memory(rows_and_run: tuple[np.ndarray, Path], rows: str) -> None:
             all_are_named(lambda: report(predictor), NAME, fault)
 
 
-def test_on_redis(rows_and_run: tuple[np.ndarray, Path], tmp_path: Path) -> None:
-    need_server()
+def test_on_redis(rows_and_run: tuple[np.ndarray, Path], redis_url: str) -> None:
     import redis
 
     rng = np.random.default_rng(2)
-    server = RedisServer(tmp_path / "redis")
-    client: Any = redis.Redis.from_url(server.url)
-    tiers = CacheConfig(host_rows=64, remote=server.url)
+    client: Any = redis.Redis.from_url(redis_url)
+    tiers = CacheConfig(host_rows=64, remote=redis_url)
     with Predictor(
         rows_and_run[1], network, inputs=["input_data:INT64:-1,2"], follow=False, tiers=tiers,
         scrub_seconds=1e-3,
@@ -176,7 +173,6 @@ def test_on_redis(rows_and_run: tuple[np.ndarray, Path], tmp_path: Path) -> None
 
         all_are_named(lambda: report(predictor), NAME, fault)
     client.close()
-    server.kill()
 
 
 def test_on_an_ssd(rows_and_run: tuple[np.ndarray, Path], tmp_path: Path) -> None:

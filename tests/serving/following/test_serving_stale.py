@@ -15,8 +15,8 @@ import pytest
 
 from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.following.pulse import Pulse
-from tests.serving.http_server import Server, children
 from tests.serving.serving_network import ids
+from tests.support.http_server import Server, children
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.__main__ import main
 from mindspore_rec.serving.network.export import export_network
 from mindspore_rec.serving.protection.metrics import Metrics
-from tests.cache.redis_server import RedisServer
-from tests.serving.http_server import Server
 from tests.serving.serving_network import FIELDS, UNKNOWN, Marked, ids, train
+from tests.support.http_server import Server
+from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -43,19 +42,12 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path_factory.mktemp("redis"))
-    yield server
-    server.kill()
-
-
-def tiers(kind: str, path: Path, redis: RedisServer) -> CacheConfig:
+def tiers(kind: str, path: Path, redis_url: str) -> CacheConfig:
     below: dict[str, Any] = {"ssd_path": path / "ssd"}
     if kind == "redis":
-        below = {"remote": redis.url}
+        below = {"remote": redis_url}
     if kind == "both":
-        below |= {"remote": redis.url, "remote_rows": KEYS // 2}
+        below |= {"remote": redis_url, "remote_rows": KEYS // 2}
     return CacheConfig(host_rows=HOST, policy="lfu", **below)
 
 
@@ -91,7 +83,7 @@ def asked(rng: np.random.Generator, rows: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["ssd", "redis", "both"])
 def test_answers_are_of_whole_states_while_deltas_arrive(
-    big: Path, tmp_path: Path, redis: RedisServer, kind: str
+    big: Path, tmp_path: Path, shared_redis: RedisServer, kind: str
 ) -> None:
     root = first_half(big, tmp_path)
     wrong: list[Any] = []
@@ -108,7 +100,7 @@ def test_answers_are_of_whole_states_while_deltas_arrive(
                 wrong.append((keys, found, step))
                 return
 
-    with Predictor(root, follow=False, tiers=tiers(kind, tmp_path, redis)) as predictor:
+    with Predictor(root, follow=False, tiers=tiers(kind, tmp_path, shared_redis.url)) as predictor:
         assert predictor.status().runtime == "onnxruntime"
         threads = [threading.Thread(target=predict, args=(seed,)) for seed in range(3)]
         for thread in threads:
@@ -134,12 +126,12 @@ def test_answers_are_of_whole_states_while_deltas_arrive(
         for tier in ["host", *kinds]:
             assert f'table_hits_total{{model="model",table="serving.one",tier="{tier}"}}' in text
     assert sorted(each.name for each in tmp_path.glob("ssd/*")) in ([], ["predictors.lock"])
-    assert redis.cli("dbsize") == "0"
+    assert shared_redis.cli("dbsize") == "0"
 
 
-def test_mindspore_reads_rows_from_tiers_too(big: Path, tmp_path: Path, redis: RedisServer) -> None:
+def test_mindspore_reads_rows_from_tiers_too(big: Path, tmp_path: Path, redis_url: str) -> None:
     root = first_half(big, tmp_path, network=False)
-    wanted = tiers("ssd", tmp_path, redis)
+    wanted = tiers("ssd", tmp_path, redis_url)
     inputs = [f"ids:INT64:-1,{FIELDS}"]
     with Predictor(root, Marked, inputs=inputs, follow=False, tiers=wanted) as predictor:
         assert predictor.status().runtime == "mindspore"
@@ -151,12 +143,12 @@ def test_mindspore_reads_rows_from_tiers_too(big: Path, tmp_path: Path, redis: R
 
 
 def test_predictors_share_a_path_and_what_a_killed_one_left_is_removed(
-    big: Path, tmp_path: Path, redis: RedisServer
+    big: Path, tmp_path: Path, redis_url: str
 ) -> None:
     training = tmp_path / "ssd" / "serving.one" / "rows-0"
     training.mkdir(parents=True)
     (training / "MANIFEST").write_text("of a training")
-    wanted = tiers("ssd", tmp_path, redis)
+    wanted = tiers("ssd", tmp_path, redis_url)
     options = ["--ssd-path", str(tmp_path / "ssd"), "--host-rows", str(HOST)]
     with Predictor(big, follow=False, tiers=wanted) as one:
         with Server(big, *options) as server:

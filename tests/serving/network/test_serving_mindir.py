@@ -13,7 +13,7 @@ from mindspore import Tensor, nn, ops
 from mindspore_rec import EmbeddingLookup, HashEmbeddingLookup, TableConfig, save_checkpoint
 from mindspore_rec.nn import MLP, EmbeddingBag, GroupedEmbedding, tables_of
 from mindspore_rec.serving import mindir
-from tests.run_python import run_python
+from tests.support.processes import run_python
 
 READER = """
 import sys

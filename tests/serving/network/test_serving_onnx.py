@@ -41,8 +41,8 @@ from models.deepfm.net import DeepFM
 from models.dlrm.net import DLRM
 from models.mmoe.net import MMoENet
 from models.wide_deep.net import WideDeep
-from tests.run_python import ROOT
 from tests.serving.serving_network import Marked, ids
+from tests.support.processes import ROOT
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 

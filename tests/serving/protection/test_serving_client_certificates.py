@@ -14,8 +14,8 @@ import grpc
 import pytest
 
 from mindspore_rec.serving.protection.tls import Tls
-from tests.serving.http_server import Server
 from tests.serving.protection.test_serving_protection import certificate
+from tests.support.http_server import Server
 
 READY = "/inference.GRPCInferenceService/ServerLive"
 

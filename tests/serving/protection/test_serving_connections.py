@@ -13,7 +13,7 @@ import uvicorn
 from mindspore_rec.serving.protection.connections import bounded_protocol
 from mindspore_rec.serving.protection.guard import Bounds
 from mindspore_rec.serving.protection.metrics import Metrics
-from tests.serving.slow_server import slow
+from tests.support.slow_server import slow
 
 
 class Counting(asyncio.SelectorEventLoop):

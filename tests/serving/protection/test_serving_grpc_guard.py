@@ -18,7 +18,7 @@ from mindspore_rec.serving.protection.grpc_guard import GuardInterceptor
 from mindspore_rec.serving.protection.guard import Bounds
 from mindspore_rec.serving.protection.metrics import Metrics
 from mindspore_rec.serving.protection.tokens import Tokens
-from tests.serving.http_server import Server
+from tests.support.http_server import Server
 
 SERVICE = "inference.GRPCInferenceService"
 TOKEN = "0123456789abcdef"

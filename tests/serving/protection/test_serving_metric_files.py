@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from mindspore_rec.serving.protection.metric_files import give_back, reserve
-from tests.serving.http_server import ROOT
+from tests.support.processes import run_python
 
 COUNT = """
 import os
@@ -37,14 +35,7 @@ def test_no_page_is_missing_and_what_is_not_used_is_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
-    done = subprocess.run(
-        [sys.executable, "-c", COUNT],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    printed = run_python("-c", COUNT, cwd=tmp_path)
     sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
     assert len(sizes) == 3 and min(sizes.values()) >= 1 << 16
 
@@ -55,12 +46,12 @@ def test_no_page_is_missing_and_what_is_not_used_is_given_back(
         return sum(each.value for each in samples if each.name.endswith("_serving_requests_total"))
 
     assert counted() == 80
-    give_back(int(done.stdout))
+    give_back(int(printed))
     after = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
     assert len(after) == 2  # those that count what is under way are gone with the process
     assert all(size < sizes[name] // 2 for name, size in after.items())
     assert counted() == 80
-    give_back(int(done.stdout))
+    give_back(int(printed))
     assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == after
 
 

@@ -22,7 +22,7 @@ import pytest
 from mindspore_rec.serving.protection.options import add_protection_arguments
 from mindspore_rec.serving.protection.tls import Tls
 from mindspore_rec.serving.server.protection import Protection
-from tests.serving.slow_server import INFER, SlowServer
+from tests.support.slow_server import INFER, SlowServer
 
 HEAD = f"POST {INFER} HTTP/1.1\r\nHost: x\r\n"
 TOKENS = ["first-0123456789abcdef", "second-0123456789abcd"]

@@ -23,8 +23,8 @@ from mindspore_rec.serving.protection.roles import (
 )
 from mindspore_rec.serving.protocol.open_inference import METHODS, message
 from mindspore_rec.serving.server.http import Front
-from tests.serving.http_server import Server
 from tests.serving.serving_network import ids
+from tests.support.http_server import Server
 
 TOKENS = {role: f"{role}-0123456789abcdef" for role in (INFER, OBSERVE, CONTROL)}
 SERVICE = "inference.GRPCInferenceService"

@@ -18,7 +18,8 @@ import pytest
 from benchmarks.raw_http2 import RawHttp2
 from benchmarks.raw_http2 import message as framed
 from mindspore_rec.serving.protocol.open_inference import message
-from tests.serving.http_server import ROOT, Server
+from tests.support.http_server import Server
+from tests.support.processes import ROOT
 
 TOKEN = "0123456789abcdef"
 AUTHORIZED = ("authorization", f"Bearer {TOKEN}")

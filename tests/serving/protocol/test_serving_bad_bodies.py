@@ -20,9 +20,9 @@ from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.messages import RequestError, parse_request
 from mindspore_rec.serving.server.http import Front
-from tests.serving.asgi_client import INFER, ask
-from tests.serving.http_server import Server
 from tests.serving.serving_network import FIELDS, UNKNOWN, Marked
+from tests.support.asgi_client import INFER, ask
+from tests.support.http_server import Server
 
 INPUT = f"ids:INT64:-1,{FIELDS}"
 NETWORK = "tests.serving.serving_network:Marked"

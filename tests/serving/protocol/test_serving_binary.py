@@ -19,10 +19,10 @@ from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.messages import RequestError, parse_request
 from mindspore_rec.serving.server.http import Front
-from tests.missing import need_package
-from tests.serving.asgi_client import ask_bytes
-from tests.serving.http_server import Server
 from tests.serving.serving_network import ids
+from tests.support.asgi_client import ask_bytes
+from tests.support.http_server import Server
+from tests.support.missing import need_package
 
 HEADER = "inference-header-content-length"
 SPECS = [TensorSpec("x", "INT64", (-1, 2)), TensorSpec("y", "FP32", (-1,))]

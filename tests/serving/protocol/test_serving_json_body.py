@@ -17,7 +17,7 @@ from mindspore_rec.serving.protocol import json_body
 from mindspore_rec.serving.protocol.json_body import dump_json, read_json
 from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.messages import RawColumns, RequestError, parse_request
-from tests.missing import need_package
+from tests.support.missing import need_package
 
 LIMITS = Limits()
 SPECS = [TensorSpec("x", "INT64", (-1,)), TensorSpec("y", "FP32", (-1,))]

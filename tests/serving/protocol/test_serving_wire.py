@@ -6,8 +6,6 @@ from __future__ import annotations
 import math
 import random
 import resource
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -25,6 +23,7 @@ from mindspore_rec.serving.protocol.wire import (
     numbers_of,
     split_infer,
 )
+from tests.support.processes import run_python
 
 REQUEST = message("ModelInferRequest")
 FIELDS = {
@@ -191,8 +190,6 @@ def test_other_threads_run_while_numbers_are_decoded() -> None:
         thread.join()
         print(took, longest)
     """
-    found = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    took, longest = map(float, found.stdout.split())
-    assert longest < max(0.1, took / 3), found.stdout
+    printed = run_python("-c", script)
+    took, longest = map(float, printed.split())
+    assert longest < max(0.1, took / 3), printed

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.http_server import Server
 from tests.serving.protection.test_serving_protection import certificate
-from tests.serving.slow_server import SlowServer
+from tests.support.http_server import Server
+from tests.support.slow_server import SlowServer
 
 FORGED = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
 

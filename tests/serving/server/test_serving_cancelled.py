@@ -20,8 +20,8 @@ from mindspore_rec.graph.lock import graph_lock
 from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.server.batcher import Batcher
 from mindspore_rec.serving.server.http import Front
-from tests.serving.asgi_client import ask
 from tests.serving.serving_network import FIELDS, UNKNOWN, Marked
+from tests.support.asgi_client import ask
 
 INPUTS = [f"ids:INT64:-1,{FIELDS}"]
 

@@ -21,9 +21,10 @@ from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.open_inference import METHODS, POOL, SERVICE, message
 from mindspore_rec.serving.protocol.request_error import RequestError
 from mindspore_rec.serving.server.grpc_messages import read_asked, read_infer
-from tests.missing import need_package
-from tests.serving.http_server import ROOT, Server
 from tests.serving.serving_network import ids
+from tests.support.http_server import Server
+from tests.support.missing import need_package
+from tests.support.processes import ROOT
 
 REQUEST = message("ModelInferRequest")
 CODE = grpc.StatusCode

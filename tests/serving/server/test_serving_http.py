@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import mindspore_rec
-from tests.serving.http_server import Client, Server
 from tests.serving.serving_network import FIELDS, UNKNOWN, ids
+from tests.support.http_server import Client, Server
 
 INPUT = "ids:INT64:-1,3"
 NETWORK = "tests.serving.serving_network:Marked"

@@ -10,9 +10,9 @@ import pytest
 
 from mindspore_rec.graph.tensors import DATATYPES
 from mindspore_rec.serving.protocol.open_inference import POOL
-from tests.missing import need_package
-from tests.serving.http_server import Server
 from tests.serving.serving_network import ids
+from tests.support.http_server import Server
+from tests.support.missing import need_package
 
 
 def clients(server: Server) -> dict[str, Any]:

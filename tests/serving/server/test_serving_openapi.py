@@ -10,8 +10,8 @@ from starlette.routing import Route
 
 from mindspore_rec.serving.server.http import Front
 from mindspore_rec.serving.server.openapi import openapi_page
-from tests.missing import need_package
-from tests.serving.http_server import Server
+from tests.support.http_server import Server
+from tests.support.missing import need_package
 
 
 def test_every_route_is_on_the_page() -> None:

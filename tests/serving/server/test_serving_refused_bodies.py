@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.http_server import Server
+from tests.support.http_server import Server
 
 INPUT = "ids:INT64:-1,3"
 NETWORK = "tests.serving.serving_network:Marked"

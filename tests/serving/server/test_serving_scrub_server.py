@@ -15,9 +15,9 @@ import pytest
 
 from mindspore_rec.parameter.quantise import to_bytes
 from tests.parameter.test_digest import flip
-from tests.serving.http_server import Server, children
 from tests.serving.serving_network import UNKNOWN, ids
 from tests.serving.shared.test_serving_shared_scrub import flip_rows
+from tests.support.http_server import Server, children
 
 OPTIONS = ["--scrub-seconds=0.2", "--wait-seconds=300"]
 ROWS = {"float32": [], "int8": ["--rows=int8"]}

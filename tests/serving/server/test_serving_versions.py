@@ -17,8 +17,8 @@ from mindspore_rec.checkpoint.__main__ import main as checkpoint
 from mindspore_rec.parameter import MapParameter
 from mindspore_rec.parameter.table_scope import own_scope
 from mindspore_rec.serving import Predictor
-from tests.serving.http_server import Server
 from tests.serving.serving_network import Marked, ids
+from tests.support.http_server import Server
 
 
 @pytest.fixture(scope="module")

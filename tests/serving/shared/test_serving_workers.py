@@ -25,11 +25,11 @@ from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.network.export import export_network
 from mindspore_rec.serving.shared.predictor import SharedPredictor
 from mindspore_rec.serving.shared.run import PublishedRun, SharedOpener
-from tests.missing import need_package
 from tests.serving.features_network import asked
 from tests.serving.features_network import train as train_features
-from tests.serving.http_server import Server, children
 from tests.serving.serving_network import UNKNOWN, Marked, ids
+from tests.support.http_server import Server, children
+from tests.support.missing import need_package
 
 WORKERS = 2
 NAMES = {"rec writer", "rec worker 0", "rec worker 1"}

@@ -16,9 +16,9 @@ import pytest
 from mindspore_rec.graph.tensors import parsed_specs
 from mindspore_rec.serving.__main__ import main
 from mindspore_rec.serving.network.export import export_network
-from tests.cache.redis_server import free_port
-from tests.serving.http_server import Server
 from tests.serving.serving_network import FIELDS, Marked, ids
+from tests.support.http_server import Server
+from tests.support.redis_server import free_port
 
 TOKEN = "0123456789abcdef"
 WORKERS = 2

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.nightly_cases import EVERY_RUN
-from tests.run_python import ROOT
+from tests.support.processes import ROOT
+from tests.support.slow_tests import EVERY_RUN
 
 
 def test_all_are_there() -> None:
@@ -22,10 +22,10 @@ def test_a_case_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         "import pytest\n\n\n@pytest.mark.parametrize('n', [1, 2])\ndef test_y(n): pass\n"
     )
     (tmp_path / "conftest.py").write_text(
-        "from tests import nightly_cases\n\n"
-        "nightly_cases.EVERY_RUN['test_x.py::test_y'] = CASES\n\n\n"
+        "from tests.support import slow_tests\n\n"
+        "slow_tests.EVERY_RUN['test_x.py::test_y'] = CASES\n\n\n"
         "def pytest_collection_modifyitems(config, items):\n"
-        "    nightly_cases.skip_nightly_cases(config, items)\n"
+        "    slow_tests.skip_nightly_cases(config, items)\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_x.py"]
     text = (tmp_path / "conftest.py").read_text()

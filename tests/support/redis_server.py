@@ -11,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.missing import missing
+from tests.support.missing import missing
 
 
 def need_server() -> None:
@@ -34,7 +34,7 @@ def free_port() -> int:
 
 
 class RedisServer:
-    """A server process.
+    """A server process, killed at the end of a context.
 
     Args:
         options: lines of its configuration; PORT in them is the port.
@@ -96,14 +96,16 @@ class RedisServer:
         return done.stdout.strip()
 
     def kill(self) -> None:
-        """As kill -9 does."""
+        """End it as kill -9 does, also where it hangs."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
 
-    def close(self) -> None:
-        """End it, also where it hangs."""
+    def __enter__(self) -> RedisServer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self.kill()
 
     def hang(self) -> None:

