@@ -22,7 +22,7 @@ import mindspore_rec.nn.fused.layer as fused_layer
 from mindspore_rec.nn import MLP
 from tests.missing import missing
 from tests.nightly import nightly
-from tests.nn.fused_cells import Gradients
+from tests.support.networks import Gradients
 
 ROOT = Path(__file__).parents[2]
 
