@@ -17,6 +17,7 @@ from mindspore import Tensor, nn
 from mindspore_rec import HashEmbeddingLookup, _native, optim, set_num_threads
 from tests.parameter.table_model import EDGE_KEYS, INT64_MAX, INT64_MIN
 from tests.support.native_table import native_of
+from tests.support.networks import Quadratic
 
 DIM = 5
 INITIALIZERS = [
@@ -135,22 +136,12 @@ def test_a_key_that_comes_back_starts_anew(how) -> None:
         assert (restart["states"] == 0).all()
 
 
-class Net(nn.Cell):
-    def __init__(self, embedding: nn.Cell) -> None:
-        super().__init__()
-        self.embedding = embedding
-
-    def construct(self, ids):
-        rows = self.embedding(ids)
-        return (rows * rows).sum()
-
-
 def test_evaluation_only_reads(mode, unique) -> None:
     """In a network: no insert, count or touch, unknown and not admitted ids read the default."""
     embedding = HashEmbeddingLookup(
         4, param_init=2.0, permit_filter_value=2, evict_filter_value=50, name=unique()
     )
-    net = Net(embedding)
+    net = Quadratic(embedding)
     step = nn.TrainOneStepCell(net, optim.Adam(net.trainable_params(), 0.1)).set_train()
     step(Tensor([1, 1, 2], ms.int32))
     step(Tensor([1, 3], ms.int32))

@@ -157,7 +157,7 @@ def nearest_tests(changed: Sequence[Path]) -> list[Path]:
     If two are equally near, the one of a folder with a changed file is first. Those that take
     longest are last.
     """
-    from tests.conftest import FIRST  # the files that take longest
+    from tests.support.slow_tests import SLOW
 
     distances = Imports(python_files()).distances(changed)
     near = {file: distance for file, distance in distances.items() if _is_test(file)}
@@ -167,7 +167,7 @@ def nearest_tests(changed: Sequence[Path]) -> list[Path]:
             near.setdefault(file.relative_to(ROOT), 2)
     return sorted(
         near,
-        key=lambda file: (str(file) in FIRST, near[file], file.parent not in folders, str(file)),
+        key=lambda file: (str(file) in SLOW, near[file], file.parent not in folders, str(file)),
     )
 
 

@@ -8,27 +8,18 @@ from pathlib import Path
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn
+from mindspore import Tensor
 
 from mindspore_rec import CacheConfig, HashEmbeddingLookup, TrainStep
 from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
 from mindspore_rec.checkpoint.key_sort import KeySort
 from mindspore_rec.optim import LazyAdam
+from tests.support.networks import Quadratic
 
 
-class _Net(nn.Cell):
-    def __init__(self, cache: CacheConfig | None) -> None:
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(4, name="checkpoint.tiers", cache=cache)
-
-    def construct(self, ids: Tensor) -> Tensor:
-        rows = self.embedding(ids)
-        return (rows * rows + rows).sum()
-
-
-def _trained(cache: CacheConfig | None, steps: int) -> tuple[_Net, TrainStep]:
+def _trained(cache: CacheConfig | None, steps: int) -> tuple[Quadratic, TrainStep]:
     ms.set_context(mode=ms.GRAPH_MODE)
-    net = _Net(cache)
+    net = Quadratic(HashEmbeddingLookup(4, name="checkpoint.tiers", cache=cache))
     step = TrainStep(net, LazyAdam(net.trainable_params(), learning_rate=0.1)).set_train()
     rng = np.random.default_rng(0)
     for _ in range(steps):

@@ -8,29 +8,18 @@ import weakref
 
 import mindspore as ms
 import pytest
-from mindspore import Tensor, nn
+from mindspore import Tensor
 
 from mindspore_rec import SGD, SparseLookup, TrainStep, create_table
+from tests.support.networks import SumOfLookups
 from tests.support.nightly import NIGHTLY
 
 # MindSpore compiles a graph of 300 lookups for 18 seconds.
 LOOKUPS = {"graph": 300 if NIGHTLY else 90, "pynative": 300}
 
 
-class SumOfLookups(nn.Cell):
-    def __init__(self, lookups):
-        super().__init__()
-        self.lookups = nn.CellList(lookups)
-
-    def construct(self, ids):
-        total = self.lookups[0](ids).sum()
-        for lookup in self.lookups[1:]:
-            total = total + lookup(ids).sum()
-        return total
-
-
 def train_once(table, lookups):
-    net = SumOfLookups([SparseLookup(table) for _ in range(lookups)])
+    net = SumOfLookups(*(SparseLookup(table) for _ in range(lookups)))
     step = TrainStep(net, SGD(net.trainable_params(), learning_rate=1.0)).set_train()
     step(Tensor([7, 7, 8], ms.int64)).asnumpy()
     return net
@@ -58,7 +47,7 @@ def test_networks_made_again_and_again_leave_nothing_behind(unique, pynative, tr
     table = create_table(ms.int64, 1, unique(), "zeros")
     networks, objects = [], [0] * 8
     for i in range(8):
-        net = train_once(table, 3) if train else SumOfLookups([SparseLookup(table)])
+        net = train_once(table, 3) if train else SumOfLookups(SparseLookup(table))
         net.set_train(False)(Tensor([7], ms.int64)).asnumpy()
         networks.append(weakref.ref(net))
         del net
@@ -72,7 +61,7 @@ def test_evaluating_networks_in_graph_mode_leave_nothing_behind(unique, graph_mo
     table = create_table(ms.int64, 1, unique(), "zeros")
     networks = []
     for _ in range(4):
-        net = SumOfLookups([SparseLookup(table) for _ in range(3)]).set_train(False)
+        net = SumOfLookups(*(SparseLookup(table) for _ in range(3))).set_train(False)
         net(Tensor([7], ms.int64)).asnumpy()
         networks.append(weakref.ref(net))
         del net

@@ -22,21 +22,10 @@ from mindspore_rec import (
     get_dense_and_sparse_variable,
     sparse_lookup,
 )
+from tests.support.networks import SumOfLookups
 
 BIG = (1 << 60) + 1  # next to it are numbers that a float, or an int32, cannot tell from it
 KEYS = [0, 7, -5, BIG - 1, BIG, BIG + 1, -(1 << 63), (1 << 63) - 1]
-
-
-class SumOfLookups(nn.Cell):
-    def __init__(self, *lookups):
-        super().__init__()
-        self.lookups = nn.CellList(list(lookups))
-
-    def construct(self, ids):
-        total = self.lookups[0](ids).sum()
-        for lookup in self.lookups[1:]:
-            total = total + lookup(ids).sum()
-        return total
 
 
 def trained(net):

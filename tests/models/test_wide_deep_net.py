@@ -16,6 +16,7 @@ from models.common.data import Criteo
 from models.common.embedding import EmbeddingConfig
 from models.wide_deep.config import Config, FtrlConfig, WideDeepOptimizer, make_optimizer
 from models.wide_deep.net import WideDeep
+from tests.support.clicks import clicks
 
 PLACES: dict[str, dict[str, Any]] = {
     "hash": {"kind": "hash"},
@@ -29,10 +30,7 @@ def optimizer_of(net: WideDeep, wide: FtrlConfig | None, rate: float = 1e-3) -> 
 
 
 def make_batch(rows=12, fields=3, numbers=2):
-    rng = np.random.default_rng(0)
-    ids = rng.integers(-(1 << 62), 1 << 62, (rows, fields))
-    dense = rng.standard_normal((rows, numbers)).astype(np.float32)
-    return ids, dense, (rng.random((rows, 1)) < 0.5).astype(np.float32)
+    return clicks(rows, 0, fields, numbers, keys=1 << 63)
 
 
 def weights(table, ids):

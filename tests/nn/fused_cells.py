@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import mindspore as ms
 import numpy as np
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, nn
 
+from mindspore_rec.nn import FusedGraph
 from mindspore_rec.nn.fused import FusedLayer
 
 _Layer = TypeVar("_Layer", bound=FusedLayer)
@@ -20,20 +22,26 @@ def rows_of(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-class Gradients(nn.Cell):
-    """Gradients of a net's inputs and parameters, for its inputs and the gradient of its output."""
+class GraphOf(nn.Cell):
+    """Network of one FusedGraph, whose layers have the names of their steps."""
 
-    def __init__(self, net: nn.Cell) -> None:
+    def __init__(
+        self, inputs: Mapping[str, int], steps: Mapping[str, tuple[nn.Cell, Sequence[str]]]
+    ) -> None:
         super().__init__()
-        self.net = net
-        self.weights = ms.ParameterTuple(net.trainable_params())
-        self.gradient = ops.GradOperation(get_all=True, get_by_list=True, sens_param=True)
+        for name, (layer, _) in steps.items():
+            setattr(self, name, layer)
+        self.graph = FusedGraph(inputs, steps)
 
-    def construct(self, *given: Any) -> Any:
-        return self.gradient(self.net, self.weights)(*given)
+    @property
+    def is_fused(self) -> bool:
+        return self.graph.is_fused
+
+    def construct(self, *inputs: Tensor) -> Tensor:
+        return self.graph(*inputs)
 
 
-class _Score(nn.Cell):
+class Score(nn.Cell):
     """Sum of the outputs, weighed by the first arguments."""
 
     def __init__(self, net: nn.Cell, outputs: int) -> None:
@@ -57,7 +65,7 @@ class _ScoreGradients(nn.Cell):
         weights = net.trainable_params()
         self.learns = bool(weights)
         self.grad = ms.value_and_grad(
-            _Score(net, outputs), positions, tuple(weights) if weights else None, has_aux=True
+            Score(net, outputs), positions, tuple(weights) if weights else None, has_aux=True
         )
 
     def construct(self, *given: Tensor) -> Any:

@@ -14,8 +14,8 @@ from mindspore import Tensor, nn
 
 import mindspore_rec.nn.fused.layer as fused_layer
 from mindspore_rec.nn import MLP
-from tests.nn.fused_cells import Gradients
 from tests.nn.normalized_terms import gradient_terms
+from tests.support.networks import Gradients
 
 
 def fill(net: MLP, seed: int) -> MLP:
@@ -162,17 +162,9 @@ def test_statistics_move_once_a_step(mode):
     both = pair(3, (4,), out_features=1)
     x, y = np.random.default_rng(0).standard_normal((2, 32, 3)).astype(np.float32)
 
-    class Loss(nn.Cell):
-        def __init__(self, net: MLP) -> None:
-            super().__init__()
-            self.net = net
-
-        def construct(self, x: Tensor, y: Tensor) -> Tensor:
-            return ((self.net(x) - y) ** 2).mean()
-
     for net in both:
         optimizer = nn.SGD(net.trainable_params(), 0.1)
-        step = nn.TrainOneStepCell(Loss(net), optimizer).set_train()
+        step = nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), optimizer).set_train()
         for _ in range(5):
             step(Tensor(x), Tensor(y[:, :1]))
     for one, other in zip(*(net.get_parameters() for net in both), strict=True):

@@ -9,9 +9,10 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, nn
 
 from mindspore_rec.nn import CrossNet, CrossNetMix, CrossNetV2
+from tests.support.networks import Gradients
 
 Arrays = list[np.ndarray]
 KINDS: tuple[Any, ...] = (CrossNet, CrossNetV2, CrossNetMix)
@@ -120,35 +121,14 @@ def slopes(function: Callable[..., np.ndarray], arrays: Sequence[np.ndarray], se
     return gradients
 
 
-class _Score(nn.Cell):
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
-        self.net = net
-
-    def construct(self, x: Tensor, seed: Tensor) -> Tensor:
-        return (self.net(x) * seed).sum()
-
-
-class _Gradients(nn.Cell):
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
-        self.score = _Score(net)
-        self.weights = ms.ParameterTuple(net.trainable_params())
-        self.grad = ops.GradOperation(get_all=True, get_by_list=True)
-
-    def construct(self, x: Tensor, seed: Tensor) -> Any:
-        of_inputs, of_weights = self.grad(self.score, self.weights)(x, seed)
-        return of_inputs[0], of_weights
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients_are_the_formula_s(mode, case):
     cell, formula, weights = made(case)
     x, seed = rows_of(3, WIDTH), rows_of(3, WIDTH, 1)
     close(cell(Tensor(x)), formula(x.astype(np.float64), *weights), tolerance(case))
-    of_x, of_weights = _Gradients(cell)(Tensor(x), Tensor(seed))
+    of_inputs, of_weights = Gradients(cell)(Tensor(x), Tensor(seed))
     expected = slopes(formula, [x.astype(np.float64), *weights], seed.astype(np.float64))
-    for got, slope in zip([of_x, *of_weights], expected, strict=True):
+    for got, slope in zip([*of_inputs, *of_weights], expected, strict=True):
         assert np.abs(slope).max() > 1e-3
         close(got, slope, tolerance(case))
 
@@ -156,14 +136,14 @@ def test_values_and_gradients_are_the_formula_s(mode, case):
 @pytest.mark.parametrize("case", ["v1", "v2", "mix"])
 def test_one_compiled_network_takes_batches_of_any_size(graph_mode, case):
     cell, formula, weights = made(case)
-    gradients = _Gradients(cell)
+    gradients = Gradients(cell)
     rows = Tensor(shape=[None, WIDTH], dtype=ms.float32)
     cell.set_inputs(rows)
     gradients.set_inputs(rows, rows)
     for size in (4, 1, 7, 300):
         x = rows_of(size, WIDTH, size)
         close(cell(Tensor(x)), formula(x.astype(np.float64), *weights), tolerance(case))
-        of_x, _ = gradients(Tensor(x), Tensor(np.ones_like(x)))
+        (of_x,), _ = gradients(Tensor(x), Tensor(np.ones_like(x)))
         assert of_x.shape == x.shape
     assert len(cell.compile_cache) == len(gradients.compile_cache) == 1
 

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, nn
 
 from mindspore_rec import get_num_threads, set_num_threads
 from mindspore_rec.nn import CrossNet, CrossNetMix, CrossNetV2
 from mindspore_rec.nn.fused.library import has_onednn
 from mindspore_rec.nn.mlp import ACTIVATIONS
+from tests.support.networks import Gradients
 from tests.support.nightly import examples
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="no oneDNN")
@@ -55,25 +56,11 @@ def rows_of(rows: int, width: int, seed: int = 0) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal((rows, width)) * scale).astype(np.float32)
 
 
-class _Results(nn.Cell):
-    """Output, and gradients of inputs and parameters."""
-
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
-        self.net = net
-        self.weights = ms.ParameterTuple(net.trainable_params())
-        self.grad = ops.GradOperation(get_all=True, get_by_list=True, sens_param=True)
-
-    def construct(self, sens: Tensor, *inputs: Tensor) -> Any:
-        output = self.net(*inputs)  # first: MindSpore's compiler fails on the other order
-        of_inputs, of_weights = self.grad(self.net, self.weights)(*inputs, sens)
-        return output, of_inputs, of_weights
-
-
 def results_of(cell: Any, inputs: list[np.ndarray], sens: np.ndarray) -> list[np.ndarray]:
     """The output, the gradients of the inputs, and those of the parameters."""
-    output, of_inputs, of_weights = _Results(cell)(Tensor(sens), *map(Tensor, inputs))
-    return [array.asnumpy() for array in (output, *of_inputs, *of_weights)]
+    given = [Tensor(array) for array in inputs]
+    of_inputs, of_weights = Gradients(cell)(*given, Tensor(sens))
+    return [array.asnumpy() for array in (cell(*given), *of_inputs, *of_weights)]
 
 
 def assert_close(

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, nn
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecModel
 from mindspore_rec.nn import DotInteraction
+from tests.support.networks import GradientsOfInputs
 
 KINDS = [(False, False), (True, False), (False, True), (True, True)]
 
@@ -73,25 +74,6 @@ def test_one_embedding_is_enough_with_a_second_vector(mode, diagonal, dense):
     )
 
 
-class _Score(nn.Cell):
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
-        self.net = net
-
-    def construct(self, *inputs: Tensor) -> Tensor:
-        return (self.net(*inputs[:-1]) * inputs[-1]).sum()
-
-
-class _Gradients(nn.Cell):
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
-        self.score = _Score(net)
-        self.grad = ops.GradOperation(get_all=True)
-
-    def construct(self, *inputs: Tensor) -> Any:
-        return self.grad(self.score)(*inputs)[:-1]
-
-
 def slopes(score: Callable[..., float], arrays: list[np.ndarray]) -> list[np.ndarray]:
     """Gradients by central differences."""
     arrays = [a.astype(np.float64) for a in arrays]
@@ -112,7 +94,7 @@ def test_gradients_are_the_formula_s(mode, diagonal, dense):
     cell = DotInteraction(4, 3, diagonal, dense)
     inputs = inputs_of(3, 4, 3, dense)
     seed = rows_of(3, cell.out_features, seed=9)
-    got = _Gradients(cell)(*map(Tensor, inputs), Tensor(seed))
+    got = GradientsOfInputs(cell)(*map(Tensor, inputs), Tensor(seed))
     expected = slopes(
         lambda *a: float((seed.astype(np.float64) * explicit_pairs(diagonal, *a)).sum()), inputs
     )
@@ -124,7 +106,7 @@ def test_gradients_are_the_formula_s(mode, diagonal, dense):
 @pytest.mark.parametrize(("diagonal", "dense"), KINDS)
 def test_one_compiled_network_takes_batches_of_any_size(graph_mode, diagonal, dense):
     cell = DotInteraction(4, 3, diagonal, dense)
-    gradients = _Gradients(DotInteraction(4, 3, diagonal, dense))
+    gradients = GradientsOfInputs(DotInteraction(4, 3, diagonal, dense))
     shapes = [Tensor(shape=[None, 4, 3], dtype=ms.float32)]
     if dense:
         shapes.append(Tensor(shape=[None, 3], dtype=ms.float32))
@@ -137,22 +119,6 @@ def test_one_compiled_network_takes_batches_of_any_size(graph_mode, diagonal, de
         got = gradients(*map(Tensor, inputs), Tensor(np.ones(expected.shape, np.float32)))
         assert [g.shape for g in got] == [a.shape for a in inputs]
     assert len(cell.compile_cache) == len(gradients.compile_cache) == 1
-
-
-class _Scores(nn.Cell):
-    """Rows of two fields of ids, then the cell or, without one, a linear layer."""
-
-    def __init__(self, interaction: DotInteraction | None) -> None:
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(4, key_dtype=ms.int64)
-        self.interaction = interaction
-        self.top = nn.Dense(8 if interaction is None else interaction.out_features, 1)
-
-    def construct(self, ids: Tensor) -> Tensor:
-        x = self.embedding(ids)
-        if self.interaction is None:
-            return self.top(x.reshape((-1, 8)))
-        return self.top(self.interaction(x))
 
 
 def loss_after_training(net: nn.Cell, ids: np.ndarray, target: np.ndarray) -> float:
@@ -174,8 +140,14 @@ def test_learns_products_of_fields_that_a_linear_model_of_its_size_cannot(graph_
     # without the sums that each field alone explains
     table = table - table.mean(0, keepdims=True) - table.mean(1, keepdims=True) + table.mean()
     target = (table / table.std()).reshape(-1, 1)[order]
-    assert loss_after_training(_Scores(DotInteraction(2, 4)), ids, target) < 0.1
-    assert loss_after_training(_Scores(None), ids, target) > 0.9
+
+    def net_of(between: nn.Cell, width: int) -> nn.Cell:
+        lookup = HashEmbeddingLookup(4, key_dtype=ms.int64)
+        return nn.SequentialCell(lookup, between, nn.Dense(width, 1))
+
+    dots = DotInteraction(2, 4)
+    assert loss_after_training(net_of(dots, dots.out_features), ids, target) < 0.1
+    assert loss_after_training(net_of(nn.Flatten(), 8), ids, target) > 0.9
 
 
 @pytest.mark.parametrize(

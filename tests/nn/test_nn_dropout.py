@@ -6,11 +6,12 @@ from __future__ import annotations
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn
+from mindspore import Tensor
 
 from mindspore_rec import LazyAdam, TrainStep
 from mindspore_rec.nn import MLP
 from mindspore_rec.nn.dropout import SeededDropout
+from tests.support.networks import MeanSquare
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.2, 0.5, 0.9])
@@ -42,17 +43,9 @@ def test_evaluation_changes_nothing():
 def test_a_seed_gives_the_same_training_bit_by_bit():
     ms.set_context(mode=ms.GRAPH_MODE)
 
-    class Net(nn.Cell):
-        def __init__(self):
-            super().__init__()
-            self.mlp = MLP(8, [256, 128], dropout=0.3, out_features=1)
-
-        def construct(self, x):
-            return self.mlp(x).square().sum()
-
     def train():
         ms.set_seed(7)
-        net = Net()
+        net = MeanSquare(MLP(8, [256, 128], dropout=0.3, out_features=1))
         step = TrainStep(net, LazyAdam(net.trainable_params(), learning_rate=0.01)).set_train()
         rng = np.random.default_rng(0)
         x = [Tensor(rng.normal(size=(512, 8)).astype(np.float32)) for _ in range(25)]

@@ -8,7 +8,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Model, Parameter, Tensor, nn, ops
+from mindspore import Model, Tensor, nn, ops
 from mindspore.dataset import GeneratorDataset
 
 from mindspore_rec import (
@@ -18,6 +18,7 @@ from mindspore_rec import (
     optim,
     tables_of,
 )
+from tests.support.networks import LogitOf, Product, SumOfLookups, Weighed
 
 RNG = np.random.default_rng(11)
 
@@ -26,20 +27,9 @@ def ids(values: Any, dtype: Any = ms.int32) -> Tensor:
     return Tensor(np.array(values), dtype)
 
 
-class Weighted(nn.Cell):
-    """The sum of rows times weights: the gradient of a row is its weight."""
-
-    def __init__(self, embedding: nn.Cell) -> None:
-        super().__init__()
-        self.embedding = embedding
-
-    def construct(self, keys, weights):
-        return (self.embedding(keys) * weights).sum()
-
-
 def rows_after_a_step(embedding: nn.Cell, keys: Tensor, weights: np.ndarray) -> dict[int, Any]:
     """Trains one step of SGD with rate 1: what each row lost is its gradient."""
-    net = Weighted(embedding)
+    net = Weighed(embedding)
     step = nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0)).set_train()
     step(keys, Tensor(weights))
     rows = tables_of(net)[0].export_rows()
@@ -68,7 +58,7 @@ def test_any_rank(mode, unique, shape) -> None:
 
 def test_dynamic_shapes(mode, unique) -> None:
     embedding = HashEmbeddingLookup(2, param_init=0.0, name=unique())
-    net = Weighted(embedding)
+    net = Weighed(embedding)
     net.set_inputs(
         Tensor(shape=[None, None], dtype=ms.int32), Tensor(shape=[None, None, 2], dtype=ms.float32)
     )
@@ -173,16 +163,7 @@ def test_a_frozen_table_is_only_read(mode, unique) -> None:
     frozen.embedding_table.put(ids([1]), 3.0)
     frozen.embedding_table.requires_grad = False
 
-    class Both(nn.Cell):
-        def __init__(self) -> None:
-            super().__init__()
-            self.frozen = frozen
-            self.trained = trained
-
-        def construct(self, keys):
-            return (self.frozen(keys) * self.trained(keys)).sum()
-
-    net = Both()
+    net = Product(frozen, trained)
     assert len(net.trainable_params()) == 1
     step = nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0)).set_train()
     step(ids([1, 2]))
@@ -199,7 +180,7 @@ def test_a_frozen_table_is_only_read(mode, unique) -> None:
 
 def test_set_train_switches(mode, unique) -> None:
     embedding = HashEmbeddingLookup(2, param_init=1.0, name=unique())
-    net = Weighted(embedding)
+    net = Weighed(embedding)
     step = nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0))
     weights = Tensor(np.ones((1, 2), np.float32))
     for n in range(1, 4):
@@ -216,16 +197,7 @@ def test_shared_tables(mode, unique) -> None:
     first = HashEmbeddingLookup(2, table=table)
     second = HashEmbeddingLookup(2, table=table, padding_key=7)
 
-    class Both(nn.Cell):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = first
-            self.second = second
-
-        def construct(self, keys):
-            return self.first(keys).sum() + 2 * self.second(keys).sum()
-
-    net = Both()
+    net = SumOfLookups(first, second, second)
     assert tables_of(net) == [table] and len(net.trainable_params()) == 1
     step = nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0)).set_train()
     step(ids([3, 7]))
@@ -244,30 +216,6 @@ def test_out_of_range_zeros(mode, unique) -> None:
 
 
 # ---------------------------------------------------------------- against nn.Embedding
-
-
-class Vanilla(nn.Cell):
-    """MindSpore's own gather from a dense Parameter."""
-
-    def __init__(self, values: np.ndarray) -> None:
-        super().__init__()
-        self.weight = Parameter(Tensor(values), name="weight")
-
-    def construct(self, keys):
-        return ops.gather(self.weight, keys, 0)
-
-
-class Classifier(nn.Cell):
-    def __init__(self, embedding: nn.Cell, head: np.ndarray) -> None:
-        super().__init__()
-        self.embedding = embedding
-        self.head = nn.Dense(head.shape[1], 1, weight_init=Tensor(head), bias_init="zeros")
-
-    def construct(self, keys, label):
-        score = self.head(self.embedding(keys).reshape(len(keys), -1))
-        return ops.binary_cross_entropy_with_logits(
-            score, label, ops.ones_like(label), ops.ones_like(label)
-        )
 
 
 VOCABULARY, DIM, FIELDS, BATCH = 12, 4, 3, 16
@@ -293,7 +241,12 @@ def test_trains_as_a_dense_parameter_does(mode, unique, target, rule) -> None:
         embedding = EmbeddingLookup(VOCABULARY, DIM, Tensor(values), name=unique())
     else:
         embedding = EmbeddingLookup(VOCABULARY, DIM, Tensor(values), target, sparse=False)
-    nets = [Classifier(embedding, head), Classifier(Vanilla(values), head)]
+    dense = nn.Embedding(VOCABULARY, DIM, embedding_table=Tensor(values))
+    nets = []
+    for each in (embedding, dense):
+        layer = nn.Dense(FIELDS * DIM, 1, weight_init=Tensor(head), bias_init="zeros")
+        logit = LogitOf(each, FIELDS * DIM, layer)
+        nets.append(nn.WithLossCell(logit, nn.BCEWithLogitsLoss()))
     makers = [ours if target != "DEVICE" else theirs, theirs]
     steps = [
         nn.TrainOneStepCell(net, make(net.trainable_params())).set_train()
@@ -308,7 +261,7 @@ def test_trains_as_a_dense_parameter_does(mode, unique, target, rule) -> None:
         np.testing.assert_allclose(losses[0], losses[1], rtol=2e-5)
     table = embedding.embedding_table
     trained = table.read_rows(np.arange(VOCABULARY)) if target == "hash" else table.asnumpy()
-    np.testing.assert_allclose(trained, nets[1].embedding.weight.asnumpy(), rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(trained, dense.embedding_table.asnumpy(), rtol=2e-4, atol=2e-5)
 
 
 # ---------------------------------------------------------------- many tables

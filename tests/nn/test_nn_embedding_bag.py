@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mindspore import Tensor, nn
 
 from mindspore_rec import EmbeddingBag, HashEmbeddingLookup, MapParameter, optim, tables_of
+from tests.support.networks import SumOf, SumOfLookups, Weighed
 
 MODES = pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 DIM, VOCABULARY = 3, 9
@@ -43,16 +44,6 @@ def reference(
     return out, table
 
 
-class Loss(nn.Cell):
-    def __init__(self, bag: EmbeddingBag, gradient: np.ndarray) -> None:
-        super().__init__()
-        self.bag = bag
-        self.gradient = Tensor(gradient)
-
-    def construct(self, ids, offsets=None, weights=None):
-        return (self.bag(ids, offsets, weights) * self.gradient).sum()
-
-
 def make(combiner: str, name: str, static: bool) -> EmbeddingBag:
     vocabulary = VOCABULARY if static else None
     bag = EmbeddingBag(
@@ -66,9 +57,10 @@ def check(bag: EmbeddingBag, inputs: list[Any], out: np.ndarray, table: np.ndarr
     """Forward in evaluation and, by a step of SGD with rate 1, backward in training."""
     pooled = bag.set_train(False)(*inputs).asnumpy()
     np.testing.assert_allclose(pooled, out, rtol=1e-5, atol=1e-6)
-    net = Loss(bag, grad)
+    net = Weighed(bag)
     optimizer = optim.SGD(net.trainable_params(), 1.0)
-    loss, token = ms.value_and_grad(net.set_train(), None, optimizer.parameters)(*inputs)
+    step = ms.value_and_grad(net.set_train(), None, optimizer.parameters)
+    loss, token = step(*inputs, Tensor(grad))
     np.testing.assert_allclose(float(loss), (out * grad).sum(), rtol=1e-4, atol=1e-5)
     optimizer(token)
     moved = VALUES - bag.embedding_table.read_rows(np.arange(VOCABULARY))
@@ -165,32 +157,14 @@ def test_a_bag_is_a_lookup_and_a_sum(mode, unique) -> None:
     bag = EmbeddingBag(DIM, table=table)
     lookup = HashEmbeddingLookup(DIM, table=table)
 
-    class Both(nn.Cell):
-        def __init__(self) -> None:
-            super().__init__()
-            self.bag = bag
-            self.lookup = lookup
-
-        def construct(self, ids):
-            return self.bag(ids), self.lookup(ids).sum(1)
-
-    net = Both()
+    net = SumOfLookups(bag, lookup)
     assert tables_of(net) == [table]
     ids = Tensor(np.array([[1, 2], [3, 3]], np.int32))
-    pooled, summed = net.set_train(False)(ids)
+    net.set_train(False)
+    pooled, summed = bag(ids), lookup(ids).sum(1)
     np.testing.assert_allclose(pooled.asnumpy(), summed.asnumpy(), rtol=1e-6)
 
-    class Total(nn.Cell):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = net
-
-        def construct(self, ids):
-            pooled, summed = self.net(ids)
-            return (pooled + summed).sum()
-
-    total = Total()
-    nn.TrainOneStepCell(total, optim.SGD(total.trainable_params(), 1.0)).set_train()(ids)
+    nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0)).set_train()(ids)
     moved = VALUES - table.read_rows(np.arange(VOCABULARY))
     counts = np.array([0, 2, 2, 4, 0, 0, 0, 0, 0])[:, None] * np.ones(DIM)
     np.testing.assert_allclose(moved, counts, rtol=1e-5, atol=1e-6)
@@ -198,7 +172,7 @@ def test_a_bag_is_a_lookup_and_a_sum(mode, unique) -> None:
 
 def test_admission_and_freezing(mode, unique) -> None:
     bag = EmbeddingBag(DIM, param_init=1.0, permit_filter_value=2, name=unique())
-    net = Loss(bag, np.ones((2, DIM), np.float32))
+    net = SumOf(bag)
     step = nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0)).set_train()
     step(Tensor(np.array([[1, 1], [2, 3]], np.int32)))
     assert bag.embedding_table.row_keys().tolist() == [1]

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, nn
 
 from mindspore_rec.nn import FactorizationMachine
+from tests.support.networks import GradientsOfInputs
 
 
 def rows_of(*shape: int, seed: int = 0) -> np.ndarray:
@@ -47,25 +48,6 @@ def test_is_the_sum_over_pairs(rows, fields, dim):
     close(units(Tensor(x)), expected)
 
 
-class _Score(nn.Cell):
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
-        self.net = net
-
-    def construct(self, x: Tensor, seed: Tensor) -> Tensor:
-        return (self.net(x) * seed).sum()
-
-
-class _Gradient(nn.Cell):
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
-        self.score = _Score(net)
-        self.grad = ops.GradOperation()
-
-    def construct(self, x: Tensor, seed: Tensor) -> Tensor:
-        return self.grad(self.score)(x, seed)
-
-
 @pytest.mark.parametrize("reduction", ["sum", "none"])
 def test_gradient_is_the_formula_s(mode, reduction):
     cell = FactorizationMachine(5, 3, reduction)
@@ -74,7 +56,7 @@ def test_gradient_is_the_formula_s(mode, reduction):
     def score(x: np.ndarray) -> float:
         return float((seed.astype(np.float64) * _reduced(sum_over_pairs(x), reduction)).sum())
 
-    close(_Gradient(cell)(Tensor(x), Tensor(seed)), slope_of(score, x))
+    close(GradientsOfInputs(cell)(Tensor(x), Tensor(seed))[0], slope_of(score, x))
 
 
 def _reduced(units: np.ndarray, reduction: str) -> np.ndarray:
@@ -95,7 +77,7 @@ def slope_of(score: Any, x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("reduction", ["sum", "none"])
 def test_one_compiled_network_takes_batches_of_any_size(graph_mode, reduction):
     cell = FactorizationMachine(4, 3, reduction)
-    gradient = _Gradient(FactorizationMachine(4, 3, reduction))
+    gradient = GradientsOfInputs(FactorizationMachine(4, 3, reduction))
     rows = Tensor(shape=[None, 4, 3], dtype=ms.float32)
     cell.set_inputs(rows)
     gradient.set_inputs(rows, Tensor(shape=[None, cell.out_features], dtype=ms.float32))
@@ -104,7 +86,7 @@ def test_one_compiled_network_takes_batches_of_any_size(graph_mode, reduction):
         close(cell(Tensor(x)), _reduced(sum_over_pairs(x), reduction))
         ones = np.ones((size, cell.out_features), np.float32)
         others = x.sum(1, keepdims=True) - x  # what a vector is multiplied by
-        close(gradient(Tensor(x), Tensor(ones)), others.astype(np.float64))
+        close(gradient(Tensor(x), Tensor(ones))[0], others.astype(np.float64))
     assert len(cell.compile_cache) == len(gradient.compile_cache) == 1
 
 

@@ -17,32 +17,17 @@ from mindspore_rec.nn import MLP, CrossNetMix, CrossNetV2, FusedGraph, FusedSequ
 from mindspore_rec.nn.fused import FusedLayer
 from mindspore_rec.nn.fused.cell import ProgramCell
 from mindspore_rec.nn.fused.rounding import GradientRounding, Rounding
-from tests.nn.fused_cells import close, unfuse
+from tests.nn.fused_cells import GraphOf, close, unfuse
 
 
-class Net(nn.Cell):
-    """A network of which the layers are inside a FusedGraph."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.deep = MLP(6, (5, 4), dropout=0.4, batch_norm=True)
-        self.cross = CrossNetV2(6, 2)
-        self.logit = nn.Dense(10, 1)
-        self.graph = FusedGraph(
-            {"x": 6},
-            {
-                "deep": (self.deep, ("x",)),
-                "cross": (self.cross, ("x",)),
-                "logit": (self.logit, ("deep", "cross")),
-            },
-        )
-
-    @property
-    def is_fused(self) -> bool:
-        return self.graph.is_fused
-
-    def construct(self, x: Tensor) -> Tensor:
-        return self.graph(x)
+def graph() -> GraphOf:
+    """Return a network of which the layers are inside a FusedGraph."""
+    steps = {
+        "deep": (MLP(6, (5, 4), dropout=0.4, batch_norm=True), ("x",)),
+        "cross": (CrossNetV2(6, 2), ("x",)),
+        "logit": (nn.Dense(10, 1), ("deep", "cross")),
+    }
+    return GraphOf({"x": 6}, steps)
 
 
 MADE: dict[str, Callable[[], Any]] = {
@@ -52,7 +37,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "cross": lambda: CrossNetV2(6, 2),
     "mix": lambda: CrossNetMix(6, 2, experts=2, rank=3),
     "stack": lambda: FusedSequential(nn.SequentialCell(nn.Dense(6, 5), nn.ReLU(), nn.Dense(5, 2))),
-    "graph": Net,
+    "graph": graph,
 }
 
 
@@ -140,7 +125,7 @@ def test_a_cell_that_was_replaced_computes(pynative, kind):
 
 
 def test_the_sentence_names_the_cell(mode):
-    net = Net().set_train()
+    net = graph().set_train()
     net.deep.layers[1].set_train(False)
     x = Tensor(np.ones((4, 6), np.float32))
     said = told(lambda: [net(x), net(x)])
@@ -153,7 +138,7 @@ def test_the_sentence_names_the_cell(mode):
 
 
 def test_a_graph_alone_sets_the_mode_of_its_layers(pynative):
-    net = Net()
+    net = graph()
     net.graph.set_train()
     assert net.deep.training and net.is_fused
     net.graph.set_train(False)
@@ -162,7 +147,7 @@ def test_a_graph_alone_sets_the_mode_of_its_layers(pynative):
 
 def test_what_was_frozen_stays_so_when_the_caller_sets_the_mode(mode):
     """`RecModel` sets its train cell to train; that is no wish to train what was set apart."""
-    net = Net()
+    net = graph()
     frozen = net.deep.layers[1]
     around = nn.SequentialCell(net)
     caller, evaluation = CellCaller(around, net), CellCaller(nn.SequentialCell(net), net)

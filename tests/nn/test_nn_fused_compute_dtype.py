@@ -3,28 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from mindspore import Tensor, nn
+from mindspore import nn
 
 from mindspore_rec.nn import MLP, FusedLayer, FusedSequential, MMoE
 from tests.nn.mlp_pair import numbers
-
-
-class Loss(nn.Cell):
-    """Mean of a net's squares."""
-
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
-        self.net = net
-
-    def construct(self, x: Tensor) -> Any:
-        """Return the loss."""
-        y = self.net(x)
-        return ((y[0] if isinstance(y, tuple) else y) ** 2).mean()
-
+from tests.support.networks import MeanSquare
 
 MADE = {
     "mlp": lambda: MLP(4, (16,), out_features=3),
@@ -41,7 +26,7 @@ def test_it_is_used_at_once(mode, kind, fused):
         for cell in layer.cells_in():
             if isinstance(cell, FusedLayer):
                 cell.fused_training = cell.fused_evaluation = None
-    net = nn.SequentialCell(Loss(layer))
+    net = nn.SequentialCell(MeanSquare(layer))
     x = numbers(64, 4)
     exact = net(x).asnumpy().copy()
     layer.set_compute_dtype("bfloat16")
@@ -54,7 +39,7 @@ def test_it_is_used_at_once(mode, kind, fused):
 
 def test_a_train_step_uses_it(graph_mode):
     layer = MLP(4, (16,), out_features=3)
-    step = nn.TrainOneStepCell(Loss(layer), nn.SGD(layer.trainable_params(), 0.0)).set_train()
+    step = nn.TrainOneStepCell(MeanSquare(layer), nn.SGD(layer.trainable_params(), 0.0)).set_train()
     x = numbers(64, 4)
     exact = step(x).asnumpy().copy()
     layer.set_compute_dtype("bfloat16")
@@ -63,7 +48,7 @@ def test_a_train_step_uses_it(graph_mode):
 
 def test_other_networks_are_left_alone(graph_mode):
     one, other = MLP(4, (16,), out_features=3), MLP(4, (16,), out_features=3)
-    first, second = Loss(one), Loss(other)
+    first, second = MeanSquare(one), MeanSquare(other)
     x = numbers(64, 4)
     for net in (first, second):
         net(x)
@@ -76,7 +61,7 @@ def test_layers_in_a_layer_have_it_and_networks_of_theirs_are_compiled_anew(grap
     inside = [cell for cell in mixture.cells_in() if isinstance(cell, FusedLayer)]
     assert len(inside) == 4  # the mixture, the experts' first layers, and a second one of each
     expert = mixture.later[0]
-    net = Loss(expert)  # not a network that the mixture is in
+    net = MeanSquare(expert)  # not a network that the mixture is in
     x = numbers(64, 8)
     exact = net(x).asnumpy().copy()
     assert mixture.set_compute_dtype("bfloat16") is mixture

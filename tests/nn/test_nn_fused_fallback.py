@@ -20,8 +20,8 @@ from mindspore import Tensor
 
 import mindspore_rec.nn.fused.layer as fused_layer
 from mindspore_rec.nn import MLP
-from tests.nn.fused_cells import Gradients
 from tests.support.missing import missing
+from tests.support.networks import Gradients
 from tests.support.nightly import nightly
 
 ROOT = Path(__file__).parents[2]

@@ -13,30 +13,24 @@ from mindspore import Tensor, nn, ops
 
 import mindspore_rec as mr
 from mindspore_rec import HashEmbeddingLookup, TableConfig
-from mindspore_rec.nn import MLP, CrossNetV2, DotInteraction, FactorizationMachine, FusedGraph
+from mindspore_rec.nn import MLP, CrossNetV2, DotInteraction, FactorizationMachine
 from mindspore_rec.optim import LazyAdam
 from mindspore_rec.parameter import from_bfloat16, to_bfloat16
-from tests.nn.fused_cells import rows_of, unfuse
+from tests.nn.fused_cells import GraphOf, Score, rows_of, unfuse
+from tests.support.clicks import rows_by_key
 
 B, F, N, D = 70, 3, 5, 8
 
 
-class Graph(nn.Cell):
-    """A network over vectors and numbers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cross, self.deep = CrossNetV2((F * D, N), 2), MLP((F * D, N), (16, 8))
-        self.logit = nn.Dense(F * D + N + 8, 1)
-        row = ("vectors", "numbers")
-        steps = {"crossed": (self.cross, row), "deep": (self.deep, row)}
-        self.graph = FusedGraph(
-            {"vectors": F * D, "numbers": N},
-            {**steps, "logit": (self.logit, ("crossed", "deep"))},
-        )
-
-    def construct(self, vectors: Tensor, values: Tensor) -> Tensor:
-        return self.graph(vectors, values)
+def graph() -> GraphOf:
+    """Return a network over vectors and numbers."""
+    row = ("vectors", "numbers")
+    steps = {
+        "crossed": (CrossNetV2((F * D, N), 2), row),
+        "deep": (MLP((F * D, N), (16, 8)), row),
+        "logit": (nn.Dense(F * D + N + 8, 1), ("crossed", "deep")),
+    }
+    return GraphOf({"vectors": F * D, "numbers": N}, steps)
 
 
 Case = tuple[Callable[[], nn.Cell], list[tuple[int, ...]], list[int]]
@@ -51,30 +45,18 @@ CASES: dict[str, Case] = {  # maker, shapes of inputs, which of them are bfloat1
     "cross": (lambda: CrossNetV2(F * D, 2), [(F, D)], [0]),
     "pairs": (lambda: FactorizationMachine(F, D), [(F, D)], [0]),
     "dots": (lambda: DotInteraction(F, D, dense=True), [(F, D), (D,)], [0]),
-    "graph": (Graph, [(F, D), (N,)], [0]),
+    "graph": (graph, [(F, D), (N,)], [0]),
 }
-
-
-class Score(nn.Cell):
-    """Sum of the output, weighed by the first argument."""
-
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
-        self.net = net
-
-    def construct(self, weight: Tensor, *given: Tensor) -> Any:
-        y = self.net(*given)
-        return (y * weight).sum(), y
 
 
 def run(net: nn.Cell, given: list[Tensor], weight: np.ndarray) -> tuple[Any, list[Any], list[Any]]:
     """Return the output, the gradients of inputs, and those of parameters."""
-    score = Score(net)
+    score = Score(net, 1)
     score.set_train(net.training)
     learned = tuple(net.trainable_params())
     at = tuple(range(1, 1 + len(given)))
     grad = ms.value_and_grad(score, at, learned or None, has_aux=True)
-    (_, out), found = grad(Tensor(weight), *given)
+    (_, (out,)), found = grad(Tensor(weight), *given)
     inputs, parameters = found if learned else (found, ())
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     return out.asnumpy(), list(inputs), [each.asnumpy() for each in parameters]
@@ -114,11 +96,7 @@ def test_results_are_those_of_the_same_numbers(mode: Any, case: str) -> None:
 @pytest.mark.parametrize("case", ["mlp", "both", "many", "cross", "graph"])
 def test_without_the_fused_form_inputs_are_cast(mode: Any, case: str) -> None:
     make, shapes, narrow = CASES[case]
-    net = make().set_train(False)
-    if isinstance(net, Graph):
-        unfuse(net.graph)
-    else:
-        unfuse(net)
+    net = unfuse(make().set_train(False))
     wide = [Tensor(from_bfloat16(to_bfloat16(rows_of(B, *shape)))) for shape in shapes]
     given = [ops.cast(x, ms.bfloat16) if i in narrow else x for i, x in enumerate(wide)]
     np.testing.assert_array_equal(net(*given).asnumpy(), net(*wide).asnumpy())
@@ -158,9 +136,8 @@ def test_a_model_trains_as_with_casts(graph_mode: Any, compute_dtype: str) -> No
             values = rng.normal(size=(B, N)).astype(np.float32)
             loss = step(Tensor(ids.astype(np.int64)), Tensor(values), Tensor(label))
             losses.append(float(loss.asnumpy()))
-        rows = net.lookup.embedding_table.export_rows(with_state=True)
-        order = np.argsort(rows["keys"])
-        found.append((losses, rows["values"][order].tobytes(), rows["states"][order].tobytes()))
+        rows = rows_by_key(net.lookup.embedding_table)
+        found.append((losses, rows["values"].tobytes(), rows["states"].tobytes()))
         net.lookup.embedding_table.close()
         del net, step
     assert found[0] == found[1]

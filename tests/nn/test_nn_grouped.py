@@ -18,6 +18,7 @@ from mindspore_rec import (
     StaticParameter,
     TrainStep,
 )
+from tests.support.networks import Weighed
 
 DIM = 6
 
@@ -37,18 +38,6 @@ class Separate(nn.Cell):
         for i in range(len(self.columns)):
             rows += (self.columns[i](ids[:, i]),)
         return ops.stack(rows, 1)
-
-
-class Loss(nn.Cell):
-    """Every row has a weight of its own, so that a gradient in the wrong place shows."""
-
-    def __init__(self, embedding, weight):
-        super().__init__()
-        self.embedding = embedding
-        self.weight = Tensor(weight)
-
-    def construct(self, ids):
-        return (self.embedding(ids) * self.weight).sum()
 
 
 def make_tables(prefix):
@@ -79,11 +68,12 @@ def train(grouped, threads, batch_sizes):
         outs: list[np.ndarray] = []
         for n in batch_sizes:
             ids = Tensor(rng.integers(0, 40 if n < 100 else 4000, (n, 5)))
+            # Of its own for each row, so that a gradient in the wrong place shows.
             weight = rng.normal(size=(n, 5, DIM)).astype(np.float32)
-            net = Loss(embedding, weight)
+            net = Weighed(embedding)
             if not outs:
                 optimizer = LazyAdam(net.trainable_params(), learning_rate=0.1)
-            TrainStep(net, optimizer).set_train()(ids)
+            TrainStep(net, optimizer).set_train()(ids, Tensor(weight))
             embedding.set_train(False)
             outs.append(embedding(ids).asnumpy())
         contents = [

@@ -118,21 +118,9 @@ def test_the_scale_of_the_result_reaches_the_gradient(mode):
     np.testing.assert_array_equal(whole, 1024 * ms.grad(loss)(logits, labels).asnumpy())
 
 
-class Scored(nn.Cell):
-    """A network and its loss."""
-
-    def __init__(self, loss: nn.Cell) -> None:
-        super().__init__()
-        self.net = MLP(3, (4,), out_features=1)
-        self.loss = loss
-
-    def construct(self, x: Tensor, labels: Tensor) -> Tensor:
-        return self.loss(self.net(x), labels)
-
-
 def trained(loss: nn.Cell, batches: list[int], dynamic: bool) -> list[np.ndarray]:
     """The losses of some steps of training, and the weight after them."""
-    net = Scored(loss)
+    net = nn.WithLossCell(MLP(3, (4,), out_features=1), loss)
     for k, parameter in enumerate(net.trainable_params()):
         parameter.set_data(pair(*parameter.shape, seed=k, most=0.7)[0])
     step = nn.TrainOneStepCell(net, nn.SGD(net.trainable_params(), 0.1)).set_train()
@@ -142,7 +130,7 @@ def trained(loss: nn.Cell, batches: list[int], dynamic: bool) -> list[np.ndarray
     for k, rows in enumerate(batches):
         x, _ = pair(rows, 3, seed=k)
         found.append(step(x, pair(rows, 1, seed=k)[1]).asnumpy())
-    return [*found, net.net.trainable_params()[0].asnumpy()]
+    return [*found, net.trainable_params()[0].asnumpy()]
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -19,6 +19,7 @@ from mindspore import Tensor, nn, ops
 from mindspore_rec.nn import MLP
 from tests.nn.fused_cells import unfuse
 from tests.nn.mlp_pair import assert_same, gradients, mlps, numbers
+from tests.support.networks import MeanSquare
 
 
 class Twice(nn.Cell):
@@ -55,23 +56,11 @@ def test_one_mlp_twice_and_two_in_one_net(mode):
         assert_same(g, e)
 
 
-class Loss(nn.Cell):
-    """Mean of squares."""
-
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
-        self.net = net
-
-    def construct(self, x: Tensor) -> Any:
-        """Return the loss."""
-        return (self.net(x) ** 2).mean()
-
-
 def test_a_train_step(mode):
     losses, finals = [], []
     for net in two_nets():
         parameters = net.trainable_params()
-        step = nn.TrainOneStepCell(Loss(net), nn.Adam(parameters, 0.01)).set_train()
+        step = nn.TrainOneStepCell(MeanSquare(net), nn.Adam(parameters, 0.01)).set_train()
         losses.append([float(step(numbers(30, 4, seed=i)).asnumpy()) for i in range(5)])
         finals.append([p.asnumpy() for p in parameters])
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
@@ -104,7 +93,7 @@ def test_dynamic_batch(graph_mode):
     fused, plain = two_nets()
     steps = []
     for net in (fused, plain):
-        step = nn.TrainOneStepCell(Loss(net), nn.SGD(net.trainable_params(), 0.1)).set_train()
+        step = nn.TrainOneStepCell(MeanSquare(net), nn.SGD(net.trainable_params(), 0.1)).set_train()
         step.set_inputs(Tensor(shape=(None, 4), dtype=ms.float32))
         steps.append(step)
     for i, rows in enumerate((3, 300, 1, 17, 3)):

@@ -17,17 +17,6 @@ from mindspore_rec.parameter import MapParameter
 LONG = list(range(50))
 
 
-class Outer(nn.Cell):
-    """A network around a lookup."""
-
-    def __init__(self, inner: nn.Cell) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def construct(self, ids: Any) -> Any:
-        return self.inner(ids)
-
-
 @pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE])
 @pytest.mark.parametrize("train", [True, False])
 def test_lookups(mode: int, train: bool, unique: Any) -> None:
@@ -37,7 +26,7 @@ def test_lookups(mode: int, train: bool, unique: Any) -> None:
         EmbeddingLookup(100, 4, name=unique()),
     ]
     for lookup in lookups:
-        for net in (lookup, Outer(lookup)):
+        for net in (lookup, nn.SequentialCell(lookup)):
             net.set_train(train)
             for ids in (5, LONG, tuple(LONG)):
                 with pytest.raises(TypeError, match="must be a Tensor"):

@@ -12,6 +12,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from mindspore_rec import optim
 from mindspore_rec.optim.base import SparseOptimizer
+from tests.support.networks import SumOf
 
 
 def parameter(name: str, dtype: Any = ms.float32, shape: tuple[int, ...] = (3, 2)) -> Parameter:
@@ -157,15 +158,7 @@ def test_other_devices_stay_with_mindspore(monkeypatch):
 
 
 def test_sparse_gradient_is_an_error(graph_mode):
-    class Sparse(nn.Cell):
-        def __init__(self):
-            super().__init__()
-            self.embedding = nn.EmbeddingLookup(5, 2, target="CPU", sparse=True)
-
-        def construct(self, ids):
-            return self.embedding(ids).sum()
-
-    net = Sparse()
+    net = SumOf(nn.EmbeddingLookup(5, 2, target="CPU", sparse=True))
     cell = nn.TrainOneStepCell(net, optim.Adam(net.trainable_params()))
     with pytest.raises(TypeError, match="a dense parameter has a sparse gradient"):
         cell(Tensor(np.array([1, 2], np.int32)))

@@ -13,6 +13,7 @@ from mindspore.dataset import GeneratorDataset
 from mindspore.nn.learning_rate_schedule import LearningRateSchedule
 
 from mindspore_rec import optim
+from tests.support.networks import SumOf
 
 STEPS = 4
 
@@ -160,26 +161,18 @@ def test_model_trains_tables_and_dense_parameters(numpy_optim):
     assert optimizer.global_step.asnumpy().tolist() == [STEPS]
 
 
-class DenseOnly(nn.Cell):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Dense(3, 1, weight_init="ones", bias_init="zeros")
-
-    def construct(self, x):
-        return self.fc(x).sum()
-
-
 @pytest.mark.parametrize("clip", [None, 0.1])
 def test_only_dense_parameters(mode, clip):
-    net = DenseOnly()
+    layer = nn.Dense(3, 1, weight_init="ones", bias_init="zeros")
+    net = SumOf(layer)
     optimizer = optim.SGD(net.trainable_params(), 1.0, clip_global_norm=clip)
     train = nn.TrainOneStepCell(net, optimizer)
     train(Tensor([[0.3, 0.4, 0.0]], ms.float32))
     factor = 1.0 if clip is None else clip / np.sqrt(0.25 + 1.0)
     np.testing.assert_allclose(
-        net.fc.weight.asnumpy()[0], 1 - factor * np.array([0.3, 0.4, 0]), rtol=1e-6
+        layer.weight.asnumpy()[0], 1 - factor * np.array([0.3, 0.4, 0]), rtol=1e-6
     )
-    np.testing.assert_allclose(net.fc.bias.asnumpy(), [-factor], rtol=1e-6)
+    np.testing.assert_allclose(layer.bias.asnumpy(), [-factor], rtol=1e-6)
     optim.check_covered(net, optimizer)
 
 

@@ -23,23 +23,17 @@ from mindspore_rec import (
     save_checkpoint,
     tables_of,
 )
-
-
-class Net(nn.Cell):
-    def __init__(self, name: str):
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(4, ms.int64, name=name)
-        self.dense = nn.Dense(8, 1)
-
-    def construct(self, ids):
-        return self.dense(self.embedding(ids).reshape((-1, 8)))
-
+from tests.support.networks import LogitOf
 
 IDS = np.array([[1, 2], [3, 4]])
 BATCH = (IDS, np.array([[0], [1]], np.float32))
 
 
-def fit(net: Net) -> RecModel:
+def net_of(name: str) -> LogitOf:
+    return LogitOf(HashEmbeddingLookup(4, ms.int64, name=name), 8)
+
+
+def fit(net: nn.Cell) -> RecModel:
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params(), 0.1))
     model.train(1, [BATCH], progress=False)
     return model
@@ -47,11 +41,11 @@ def fit(net: Net) -> RecModel:
 
 def test_the_cells_of_a_notebook_run_again(graph_mode, unique):
     name = unique()
-    net = Net(name)
+    net = net_of(name)
     model = fit(net)
     first = model.predict(IDS).asnumpy()
     for _ in range(2):
-        net = Net(name)  # now `net` and `model` still hold the network before
+        net = net_of(name)  # now `net` and `model` still hold the network before
         assert net.embedding.embedding_table.stats()["rows"] == 0
         model = fit(net)
         assert net.embedding.embedding_table.stats()["rows"] == 4
@@ -61,10 +55,10 @@ def test_the_cells_of_a_notebook_run_again(graph_mode, unique):
 
 def test_the_older_of_two_networks_says_what_to_do_and_lives_on(mode, unique, tmp_path):
     name = unique()
-    older = Net(name)
+    older = net_of(name)
     model = fit(older)
     before = model.predict(IDS).asnumpy()
-    newer = Net(name)
+    newer = net_of(name)
     text = rf"table '{name}': a newer table has this name.*tables_of\(newer_net\).*another name="
     for use in (
         lambda: model.predict(IDS),

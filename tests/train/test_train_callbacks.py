@@ -14,17 +14,9 @@ from mindspore_rec.metrics import AUC
 from mindspore_rec.optim import LazyAdam
 from mindspore_rec.train import ProgressBar, StopOnNaN, TimeMonitor
 from tests.support.native_table import native_of
+from tests.support.networks import SumOfRows
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
-
-
-class Net(nn.Cell):
-    def __init__(self, name):
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(1, ms.int64, "zeros", name=name)
-
-    def construct(self, ids):
-        return self.embedding(ids).sum(1)
 
 
 class Scripted(Metric):
@@ -50,7 +42,7 @@ BATCH = (IDS, LABEL)
 
 
 def make_model(name, metrics=None):
-    net = Net(name)
+    net = SumOfRows(HashEmbeddingLookup(1, ms.int64, "zeros", name=name))
     optimizer = LazyAdam(net.trainable_params(), 0.1)
     return RecModel(net, nn.BCEWithLogitsLoss(), optimizer, metrics)
 

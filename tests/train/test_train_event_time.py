@@ -23,15 +23,16 @@ from mindspore_rec import (
 )
 
 
-class WithTime(nn.Cell):
-    """Its inputs are the ids and the time, which it does not use."""
+class AmongOthers(nn.Cell):
+    """Looks up one of its inputs and does not use the others, of which one is the time."""
 
-    def __init__(self, table):
+    def __init__(self, table, place):
         super().__init__()
         self.lookup = SparseLookup(table)
+        self.place = place
 
-    def construct(self, ids, time):
-        return self.lookup(ids)
+    def construct(self, *inputs):
+        return self.lookup(inputs[self.place])
 
 
 class SeenTimes(Callback):
@@ -66,7 +67,7 @@ def batches(times, first="user"):
 @pytest.mark.parametrize("kind", ["raw", "inserted", "dataset"])
 def test_the_time_is_that_of_the_step(aged, graph_mode, kind):
     specs, table = aged
-    net = WithTime(table)
+    net = AmongOthers(table, 0)
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params()))
     ahead: Any = list(batches([100, 104, 103, 110]))  # all read before the first step
     if kind == "inserted":
@@ -84,15 +85,7 @@ def test_the_time_is_that_of_the_step(aged, graph_mode, kind):
 def test_another_place(aged, graph_mode):
     specs, table = aged
 
-    class TimeFirst(nn.Cell):
-        def __init__(self, table):
-            super().__init__()
-            self.lookup = SparseLookup(table)
-
-        def construct(self, time, ids):
-            return self.lookup(ids)
-
-    net = TimeFirst(table)
+    net = AmongOthers(table, 1)
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params()))
     data = [(b["time"], b["user"], b["label"]) for b in batches([100])]
     model.train(1, data, callbacks=EventTime(specs, [table], place=0), progress=False)

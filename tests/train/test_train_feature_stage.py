@@ -9,7 +9,7 @@ import mindspore as ms
 import mindspore.dataset as ds
 import numpy as np
 import pytest
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, nn
 
 from mindspore_rec import (
     AUC,
@@ -22,20 +22,9 @@ from mindspore_rec import (
     sparse_lookup,
 )
 from mindspore_rec.stream import Category, FeaturePipeline, MinMaxScale, Number
+from tests.support.networks import LogitBeside
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
-
-
-class Net(nn.Cell):
-    """A feature's rows beside scaled numbers, in the order of the pipeline's arrays."""
-
-    def __init__(self, pipeline: FeaturePipeline, table: Any) -> None:
-        super().__init__()
-        self.lookup = SparseLookup(table, pipeline.specs[0])
-        self.dense = nn.Dense(5, 1)
-
-    def construct(self, user: Tensor, numbers: Tensor) -> Tensor:
-        return self.dense(ops.concat((self.lookup(user), numbers), -1))
 
 
 def stage(table: str) -> FeaturePipeline:
@@ -77,7 +66,7 @@ def test_tables_training_and_evaluation_take_the_same_object(unique: Any, kind: 
     name = unique()
     pipeline = stage(name)
     table = create_table(ms.int64, 4, name, "normal", specs=pipeline)
-    net = Net(pipeline, table)
+    net = LogitBeside(SparseLookup(table, pipeline.specs[0]), 4, 1)
     model = RecModel(
         net,
         nn.BCEWithLogitsLoss(),

@@ -29,6 +29,7 @@ from mindspore_rec import (
     ReduceLROnPlateau,
     save_checkpoint,
 )
+from tests.support.networks import LogitOfTwo
 from tests.train.test_train_plateau import Scripted
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -36,17 +37,10 @@ pytestmark = pytest.mark.usefixtures("graph_mode")
 NOISE = 0.4
 
 
-class Net(nn.Cell):
-    """Users and items in tables of their own, and a dense layer."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.user = HashEmbeddingLookup(4, ms.int64, name=f"{name}.user")
-        self.item = HashEmbeddingLookup(4, ms.int64, name=f"{name}.item")
-        self.dense = nn.Dense(8, 1)
-
-    def construct(self, user: Any, item: Any) -> Any:
-        return self.dense(ms.ops.concat((self.user(user), self.item(item)), -1))
+def net_of(name: str) -> LogitOfTwo:
+    """Return a network of users and items in tables of their own, and a dense layer."""
+    user, item = (HashEmbeddingLookup(4, ms.int64, name=f"{name}.{of}") for of in ("user", "item"))
+    return LogitOfTwo(user, item, 4)
 
 
 def rows(count: int, seed: int) -> tuple[np.ndarray, ...]:
@@ -70,7 +64,7 @@ def as_dataset(data: list[tuple[np.ndarray, ...]]) -> Any:
 
 def make_model(name: str, metrics: Any = None, optimizer: Any = LazyAdam) -> RecModel:
     ms.set_seed(3)
-    net = Net(name)
+    net = net_of(name)
     made = optimizer(net.trainable_params(), 0.05)
     metrics = {"auc": AUC(from_logits=True)} if metrics is None else metrics
     return RecModel(net, nn.BCEWithLogitsLoss(), made, metrics)
@@ -140,14 +134,14 @@ def test_epochs_with_an_evaluation(
 
 def test_an_evaluation_network_without_eval_indexes_has_no_loss_to_show(unique: Any) -> None:
     class Evaluation(nn.Cell):
-        def __init__(self, net: Net) -> None:
+        def __init__(self, net: nn.Cell) -> None:
             super().__init__(auto_prefix=False)
             self.net = net
 
         def construct(self, user: Any, item: Any, label: Any) -> Any:
             return self.net(user, item), label, user
 
-    net, data = Net(unique()), batches(2, 1)
+    net, data = net_of(unique()), batches(2, 1)
     metrics = {"gauc": GAUC(from_logits=True)}
     optimizer = LazyAdam(net.trainable_params(), 0.05)
     model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer, metrics, Evaluation(net))
@@ -338,7 +332,7 @@ def test_a_metric_called_eval_loss_is_refused(unique: Any) -> None:
 
 
 def test_stop_on_nan_is_for_the_validation_too(unique: Any) -> None:
-    net = Net(unique())
+    net = net_of(unique())
     model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params()), {"m": Scripted([1, 2])})
     data = batches(1, 1)
     user, item, label = data[0]

@@ -22,6 +22,7 @@ from mindspore_rec import (
     RecModel,
 )
 from mindspore_rec.train import StopOnNaN, hints
+from tests.support.networks import LogitOf
 
 IDS = np.arange(12).reshape(4, 3)
 LABEL = np.array([[0], [1], [0], [1]], np.float32)
@@ -100,16 +101,6 @@ def test_training_in_pynative_mode_is_said_once(mode, unique):
 # ---- hashed ids for a vocabulary
 
 
-class Sum(nn.Cell):
-    def __init__(self, embedding):
-        super().__init__()
-        self.embedding = embedding
-        self.weight = ms.Parameter(ms.Tensor(np.ones(1, np.float32)), name="w")
-
-    def construct(self, ids):
-        return (self.embedding(ids).sum((1, 2)) * self.weight).reshape((-1, 1))
-
-
 EMBEDDINGS = {
     "nn.EmbeddingLookup": lambda name: nn.EmbeddingLookup(100, 4, target="CPU"),
     "nn.Embedding": lambda name: nn.Embedding(100, 4),
@@ -121,7 +112,7 @@ EMBEDDINGS = {
 @pytest.mark.parametrize("kind", EMBEDDINGS)
 @pytest.mark.parametrize("far", [True, False])
 def test_hashed_ids_for_a_vocabulary_are_said(graph_mode, unique, kind, far):
-    net = Sum(EMBEDDINGS[kind](unique()))
+    net = LogitOf(EMBEDDINGS[kind](unique()), 3 * 4)
     of_mindspore = kind == "nn.EmbeddingLookup"
     optimizer = (nn.Adam if of_mindspore else LazyAdam)(net.trainable_params(), 0.01)
     model = RecModel(net, nn.BCEWithLogitsLoss(), optimizer)

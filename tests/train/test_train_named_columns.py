@@ -14,9 +14,10 @@ import mindspore.dataset as ds
 import numpy as np
 import pandas as pd
 import pytest
-from mindspore import nn, ops
+from mindspore import nn
 
 from mindspore_rec import HashEmbeddingLookup, LazyAdam, RecModel
+from tests.support.networks import LogitBeside
 
 ROWS = 8
 IDS = np.arange(2 * ROWS).reshape(ROWS, 2)
@@ -24,15 +25,9 @@ NUMBERS = np.linspace(0, 1, ROWS, dtype=np.float32)[:, None]
 LABEL = (np.arange(ROWS) % 2).astype(np.float32)[:, None]
 
 
-class Net(nn.Cell):
+class Net(LogitBeside):
     def __init__(self, name: str) -> None:
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(4, ms.int64, name=name)
-        self.dense = nn.Dense(9, 1)
-
-    def construct(self, ids: ms.Tensor, numbers: ms.Tensor) -> ms.Tensor:
-        rows = self.embedding(ids).reshape((ids.shape[0], -1))
-        return self.dense(ops.concat((rows, numbers), 1))
+        super().__init__(HashEmbeddingLookup(4, ms.int64, name=name), 8, 1)
 
 
 class Flat(Net):

@@ -28,6 +28,7 @@ from mindspore_rec import (
     ReduceLROnPlateau,
     save_checkpoint,
 )
+from tests.support.networks import LogitOf
 
 
 class Scripted(Metric):
@@ -47,16 +48,6 @@ class Scripted(Metric):
         return next(self._values)
 
 
-class Net(nn.Cell):
-    def __init__(self, name: str, **arguments: Any) -> None:
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(4, ms.int64, name=name, **arguments)
-        self.flatten, self.dense = nn.Flatten(), nn.Dense(8, 1)
-
-    def construct(self, ids: ms.Tensor) -> ms.Tensor:
-        return self.dense(self.flatten(self.embedding(ids)))
-
-
 def batch(number: int) -> tuple[np.ndarray, np.ndarray]:
     """A batch with keys that no other one has."""
     rng = np.random.default_rng(number)
@@ -66,7 +57,7 @@ def batch(number: int) -> tuple[np.ndarray, np.ndarray]:
 
 def make_model(name: str, values: list[float], optimizer: Any = LazyAdam, **table: Any) -> RecModel:
     ms.set_seed(3)
-    net = Net(name, **table)
+    net = LogitOf(HashEmbeddingLookup(4, ms.int64, name=name, **table), 8)
     made = optimizer(net.trainable_params(), learning_rate=0.1)
     return RecModel(net, nn.BCEWithLogitsLoss(), made, {"m": Scripted(values)})
 

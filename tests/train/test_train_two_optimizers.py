@@ -12,6 +12,7 @@ from mindspore.ops import composite
 from mindspore_rec import FTRL, HashEmbeddingLookup, LazyAdam, RecModel, TrainStep
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.optim import CombinedOptimizer
+from tests.support.clicks import clicks
 
 FIELDS, DIM, SENS = 3, 4, 1024.0
 
@@ -89,9 +90,7 @@ class TrainStepWrap(nn.Cell):
 
 
 def make_batch(rows, seed=0):
-    rng = np.random.default_rng((seed, rows))
-    ids = rng.integers(-20, 20, (rows, FIELDS))
-    label = (ids[:, :1] % 2 == 0).astype(np.float32)
+    ids, _, label = clicks(rows, seed, FIELDS)
     return ids, np.ones((rows, FIELDS), np.float32), label
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn, ops
+from mindspore import nn
 
 from mindspore_rec import HashEmbeddingLookup
 from mindspore_rec.graph.tensors import parsed_specs
@@ -17,27 +17,18 @@ from mindspore_rec.nn import MLP
 from mindspore_rec.serving.network.export import export_network
 from mindspore_rec.serving.network.onnx_runner import OnnxRunner
 from mindspore_rec.serving.server.batcher import Batcher
+from tests.support.networks import LogitBeside
 
 FIELDS, NUMBERS, ROWS = 6, 5, 96
-
-
-class Clicks(nn.Cell):
-    """Embeddings and numbers through an MLP, then a probability."""
-
-    def __init__(self, hidden: list[int], name: str) -> None:
-        super().__init__()
-        self.rows = HashEmbeddingLookup(8, ms.int64, name=name)
-        self.mlp = MLP(FIELDS * 8 + NUMBERS, hidden, out_features=1)
-
-    def construct(self, ids: Tensor, numbers: Tensor) -> Tensor:
-        rows = self.rows(ids).reshape((-1, FIELDS * 8))
-        return ops.sigmoid(self.mlp(ops.concat((rows, numbers), 1)))
 
 
 @pytest.fixture(scope="module", params=[[], [16], [256, 64], [400, 400, 400]], ids=str)
 def runner(request: Any) -> Iterator[OnnxRunner]:
     ms.set_context(mode=ms.GRAPH_MODE)
-    net = Clicks(request.param, f"bits.{len(request.param)}").set_train(False)
+    lookup = HashEmbeddingLookup(8, ms.int64, name=f"bits.{len(request.param)}")
+    mlp = MLP(FIELDS * 8 + NUMBERS, request.param, out_features=1)
+    head = nn.SequentialCell(mlp, nn.Sigmoid())
+    net = LogitBeside(lookup, FIELDS * 8, NUMBERS, head).set_train(False)
     specs = parsed_specs([f"ids:INT64:-1,{FIELDS}", f"numbers:FP32:-1,{NUMBERS}"])
     made = OnnxRunner(export_network(net, specs))
     rng = np.random.default_rng(3)
@@ -52,7 +43,7 @@ def runner(request: Any) -> Iterator[OnnxRunner]:
     made.set_parameters(values)
     yield made
     made.close()
-    net.rows.embedding_table.close()
+    lookup.embedding_table.close()
 
 
 def inputs() -> tuple[np.ndarray, np.ndarray]:
