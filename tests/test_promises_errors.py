@@ -27,7 +27,9 @@ from mindspore_rec import (
     optim,
     set_num_threads,
 )
+from tests.support.clicks import rows_by_key
 from tests.support.native_table import native_of
+from tests.support.networks import SumOf
 
 KEYS = np.array([1, 2, -1], np.int64)
 ROWS = np.ones((3, 2), np.float32)
@@ -38,10 +40,8 @@ def ids(*values: Any, dtype: Any = ms.int32) -> Tensor:
 
 
 def snapshot(table: _native.Table) -> list:
-    rows = table.export_rows(with_state=True)
-    order = np.argsort(rows["keys"])
     stats = table.stats()
-    return [column[order].tolist() for column in rows.values()] + [
+    return [column.tolist() for column in rows_by_key(table).values()] + [
         stats[name] for name in ("step", "candidates", "inserted", "evicted", "erased")
     ]
 
@@ -271,19 +271,10 @@ def test_a_bad_argument_is_named(unique, make, arguments, message) -> None:
     MapParameter(name=name).close()  # nothing was left behind
 
 
-class Net(nn.Cell):
-    def __init__(self, embedding: nn.Cell) -> None:
-        super().__init__()
-        self.embedding = embedding
-
-    def construct(self, *inputs):
-        return self.embedding(*inputs).sum()
-
-
 def test_ids_of_another_type(pynative, unique) -> None:
     embedding = HashEmbeddingLookup(2, name=unique())
     optim.SGD(embedding.trainable_params(), 0.1)
-    net = Net(embedding).set_train()
+    net = SumOf(embedding).set_train()
     for wrong in (ids(1.0, dtype=ms.float32), ids(1, dtype=ms.int64)):
         with pytest.raises(RuntimeError, match="ids must be int32.*got"):
             net(wrong)
@@ -292,7 +283,7 @@ def test_ids_of_another_type(pynative, unique) -> None:
 
 def test_an_id_outside_the_vocabulary(mode, unique) -> None:
     embedding = EmbeddingLookup(5, 2, "ones", name=unique())
-    net = Net(embedding)
+    net = SumOf(embedding)
     step = nn.TrainOneStepCell(net, optim.SGD(net.trainable_params(), 1.0)).set_train()
     before = snapshot(native_of(embedding.embedding_table))
     with pytest.raises(RuntimeError, match=r"id 7 at position 2 is outside the vocabulary \[0, 5"):
@@ -330,7 +321,7 @@ def test_training_without_an_optimizer(mode, unique) -> None:
     embedding = HashEmbeddingLookup(2, name=name)
     message = re.escape(f"table '{name}': is looked up in training mode but no optimizer covers it")
     with pytest.raises(RuntimeError, match=message):
-        Net(embedding).set_train()(ids(1))
+        SumOf(embedding).set_train()(ids(1))
     with pytest.raises(NoOptimizerError, match=message):
         native_of(embedding.embedding_table).lookup_train(KEYS)
     assert len(embedding.embedding_table) == 0
@@ -338,7 +329,7 @@ def test_training_without_an_optimizer(mode, unique) -> None:
 
 def test_an_optimizer_that_does_not_know_tables(mode, unique) -> None:
     embedding = HashEmbeddingLookup(2, name=unique())
-    net = Net(embedding)
+    net = SumOf(embedding)
     step = nn.TrainOneStepCell(net, nn.Adam(net.trainable_params())).set_train()
     with pytest.raises(RuntimeError, match="no optimizer covers it.*mindspore_rec.optim"):
         step(ids(1, 2))
@@ -347,7 +338,7 @@ def test_an_optimizer_that_does_not_know_tables(mode, unique) -> None:
 
 def test_the_gradient_of_an_evaluation_lookup(mode, unique) -> None:
     embedding = HashEmbeddingLookup(2, name=unique())
-    net = Net(embedding)
+    net = SumOf(embedding)
     optimizer = optim.SGD(net.trainable_params(), 0.1)
     grad = ms.value_and_grad(net.set_train(False), None, optimizer.parameters)
     with pytest.raises(RuntimeError, match="in evaluation mode, so it would never learn"):

@@ -26,6 +26,7 @@ from mindspore_rec.nn import GroupedEmbedding
 from mindspore_rec.optim import LazyAdam, Momentum
 from mindspore_rec.train import TrainStep
 from tests.cache.device_run import DIM, MOST, OPTIMIZERS, assert_same, run, sorted_rows
+from tests.support.networks import Quadratic
 
 Names = Callable[[], str]
 
@@ -68,19 +69,7 @@ def test_admission_and_eviction(graph_mode: None, unique: Names, table: dict[str
     assert_same(plain, run(name, CacheConfig(device_rows=MOST), "adagrad", **table))
 
 
-class Sum(nn.Cell):
-    """The sum of the squares of looked up rows."""
-
-    def __init__(self, embedding: nn.Cell) -> None:
-        super().__init__(auto_prefix=False)
-        self.embedding = embedding
-
-    def construct(self, ids: Tensor) -> Tensor:
-        rows = self.embedding(ids)
-        return (rows * rows).sum()
-
-
-def train(net: Sum, ids: list[np.ndarray]) -> TrainStep:
+def train(net: Quadratic, ids: list[np.ndarray]) -> TrainStep:
     step = TrainStep(net, Momentum(net.trainable_params(), 0.05, 0.9)).set_train()
     for each in ids:
         step(Tensor(each))
@@ -94,7 +83,7 @@ def test_static_tables_and_vocab_cache_size(mode: str, unique: Names):
     values: list[np.ndarray] = []
     for size in (0, 12):
         lookup = EmbeddingLookup(50, DIM, name=name, vocab_cache_size=size)
-        train(Sum(lookup), ids)
+        train(Quadratic(lookup), ids)
         values.append(lookup.embedding_table.asnumpy())
         lookup.embedding_table.close()
     np.testing.assert_array_equal(values[0], values[1])
@@ -105,7 +94,7 @@ def test_static_tables_and_vocab_cache_size(mode: str, unique: Names):
 def test_sizes_that_vary_compile_nothing_more(graph_mode: None, unique: Names):
     rng = np.random.default_rng(5)
     table = HashEmbeddingLookup(DIM, ms.int64, name=unique(), cache=CacheConfig(device_rows=400))
-    net = Sum(table)
+    net = Quadratic(table)
     step = TrainStep(net, LazyAdam(net.trainable_params())).set_train()
     swapped = set()
     for distinct in (400, 3, 50, 1, 200, 399):
@@ -119,7 +108,7 @@ def test_sizes_that_vary_compile_nothing_more(graph_mode: None, unique: Names):
 
 def test_too_few_rows_name_the_least_and_change_nothing(pynative: None, unique: Names):
     table = HashEmbeddingLookup(DIM, ms.int64, name=unique(), cache=CacheConfig(device_rows=4))
-    net = Sum(table)
+    net = Quadratic(table)
     step = TrainStep(net, LazyAdam(net.trainable_params())).set_train()
     step(Tensor(np.arange(4, dtype=np.int64)))
     before = table.embedding_table.export_rows(True)
@@ -133,7 +122,9 @@ def test_too_few_rows_name_the_least_and_change_nothing(pynative: None, unique: 
 
 
 def test_the_cache_is_no_parameter_of_the_network(graph_mode: None, unique: Names, tmp_path: Path):
-    net = Sum(HashEmbeddingLookup(DIM, ms.int64, name=unique(), cache=CacheConfig(device_rows=9)))
+    net = Quadratic(
+        HashEmbeddingLookup(DIM, ms.int64, name=unique(), cache=CacheConfig(device_rows=9))
+    )
     step = train(net, [np.arange(6)])
     assert [p.name for p in net.get_parameters()] == [net.embedding.embedding_table.name]
     assert not any("device" in p.name for p in step.get_parameters())
@@ -148,7 +139,7 @@ def test_freezing_and_another_optimizer(mode: str, unique: Names):
     ids = [rng.integers(0, 40, (5, 2)) for _ in range(8)]
     name, seen = unique(), []
     for cache in (None, CacheConfig(device_rows=10)):
-        net = Sum(HashEmbeddingLookup(DIM, ms.int64, name=name, cache=cache))
+        net = Quadratic(HashEmbeddingLookup(DIM, ms.int64, name=name, cache=cache))
         table = net.embedding.embedding_table
         train(net, ids)
         table.requires_grad = False
@@ -167,7 +158,7 @@ def test_freezing_and_another_optimizer(mode: str, unique: Names):
 def test_training_by_handle_beside_lookups(graph_mode: None, unique: Names):
     name, seen = unique(), []
     for cache in (None, CacheConfig(device_rows=10)):
-        net = Sum(HashEmbeddingLookup(DIM, ms.int64, name=name, cache=cache))
+        net = Quadratic(HashEmbeddingLookup(DIM, ms.int64, name=name, cache=cache))
         table = net.embedding.embedding_table
         optimizer = LazyAdam(net.trainable_params(), 0.1)
         step = TrainStep(net, optimizer).set_train()
@@ -204,7 +195,7 @@ def test_cells_that_combine_rows(mode: str, unique: Names, kind: str):
 
     for cache in (None, CacheConfig(device_rows=18)):
         made, tables = net_of(cache)
-        net = Sum(made)
+        net = Quadratic(made)
         step = TrainStep(net, LazyAdam(net.trainable_params(), 0.02)).set_train()
         ids = [each.astype(np.int32 if kind == "static" else np.int64) for each in drawn]
         losses = [step(Tensor(each)).asnumpy() for each in ids]
@@ -237,7 +228,7 @@ class Beside(nn.Cell):
 
 def test_too_few_slots_for_a_bag(graph_mode: None, unique: Names):
     bag = EmbeddingBag(DIM, key_dtype=ms.int64, name=unique(), cache=CacheConfig(device_rows=3))
-    net = Sum(bag)
+    net = Quadratic(bag)
     step = TrainStep(net, LazyAdam(net.trainable_params(), 0.02)).set_train()
     with pytest.raises(RuntimeError, match="device_rows must be at least 4"):
         step(Tensor([[1, 2], [3, 4]], ms.int64))

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn
+from mindspore import Tensor
 
 from mindspore_rec import CacheConfig, HashEmbeddingLookup
 from mindspore_rec.cache.device import DeviceTier
 from mindspore_rec.optim import CombinedOptimizer, LazyAdam
 from mindspore_rec.train import TrainStep
 from tests.cache.device_run import DIM, MOST, OPTIMIZERS, run
-from tests.cache.test_cache_device import Sum
+from tests.support.networks import Product, Quadratic
 
 Names = Callable[[], str]
 
@@ -53,7 +53,7 @@ def test_pynative_agrees(pynative: None, unique: Names):
 
 def sum_step(name: str, rows: int) -> tuple[HashEmbeddingLookup, TrainStep]:
     embedding = HashEmbeddingLookup(DIM, ms.int64, name=name, cache=CacheConfig(device_rows=rows))
-    net = Sum(embedding)
+    net = Quadratic(embedding)
     return embedding, TrainStep(net, LazyAdam(net.trainable_params())).set_train()
 
 
@@ -116,25 +116,20 @@ def test_what_works_on_host_rows_only_is_refused(pynative: None, unique: Names):
 def test_one_optimizer_beside_another(graph_mode: None, unique: Names):
     names, seen = (unique(), unique()), []
 
-    class Two(nn.Cell):
-        def __init__(self, cache: CacheConfig | None) -> None:
-            super().__init__(auto_prefix=False)
-            self.a = HashEmbeddingLookup(DIM, ms.int64, name=names[0], cache=cache)
-            self.b = HashEmbeddingLookup(DIM, ms.int64, name=names[1])
-
-        def construct(self, ids: Tensor) -> Tensor:
-            return (self.a(ids) * self.b(ids)).sum()
-
     for cache in (None, CacheConfig(device_rows=10)):
-        net = Two(cache)
-        parts = [LazyAdam([each.embedding_table.anchor], 0.1) for each in (net.a, net.b)]
+        lookups = [
+            HashEmbeddingLookup(DIM, ms.int64, name=names[0], cache=cache),
+            HashEmbeddingLookup(DIM, ms.int64, name=names[1]),
+        ]
+        net = Product(*lookups)
+        parts = [LazyAdam([each.embedding_table.anchor], 0.1) for each in lookups]
         step = TrainStep(net, CombinedOptimizer(parts, clip_global_norm=0.01)).set_train()
         for first in range(5):
             ids = np.arange(first, first + 8)
             if cache is not None:
-                tier_of(net.a).prepare(ids)
+                tier_of(net.first).prepare(ids)
             step(Tensor(ids))
-        tables = [each.embedding_table for each in (net.a, net.b)]
+        tables = [each.embedding_table for each in lookups]
         seen.append([table.read_rows(np.arange(12)) for table in tables])
         for table in tables:
             table.close()

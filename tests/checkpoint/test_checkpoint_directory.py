@@ -18,16 +18,7 @@ from mindspore_rec import (
     tables_of,
 )
 from mindspore_rec.nn import MLP
-
-
-class Net(nn.Cell):
-    def __init__(self, dim=4, name="checkpoint.table"):
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(dim, mstype.int64, name=name)
-        self.mlp = MLP(3 * dim, [8], out_features=1)
-
-    def construct(self, ids):
-        return self.mlp(self.embedding(ids).reshape((ids.shape[0], -1)))
+from tests.support.networks import LogitOf
 
 
 def batches(seed, n=6):
@@ -37,8 +28,13 @@ def batches(seed, n=6):
         yield ids, (rng.random((16, 1)) < 0.5).astype(np.float32)
 
 
+def net_of(dim=4, name="checkpoint.table"):
+    lookup = HashEmbeddingLookup(dim, mstype.int64, name=name)
+    return LogitOf(lookup, 3 * dim, MLP(3 * dim, [8], out_features=1))
+
+
 def make(**arguments):
-    net = Net(**arguments)
+    net = net_of(**arguments)
     optimizer = LazyAdam(net.trainable_params(), learning_rate=0.01)
     return net, RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
 
@@ -87,7 +83,7 @@ def test_a_network_without_optimizer_predicts_the_same(tmp_path):
     before = net.set_train(False)(ids).asnumpy()
     save_checkpoint(model, tmp_path / "saved")
     close(net)
-    net = Net()
+    net = net_of()
     load_checkpoint(net, tmp_path / "saved")
     np.testing.assert_array_equal(net(ids).asnumpy(), before)
     close(net)

@@ -23,6 +23,7 @@ from mindspore_rec import (
 )
 from mindspore_rec.cache.config import CacheConfig
 from mindspore_rec.parameter import anchor
+from tests.support.networks import LogitOf
 from tests.support.processes import run_program
 
 IDS = np.arange(12).reshape(4, 3)
@@ -30,18 +31,12 @@ BATCH = (IDS, np.array([[0], [1], [0], [1]], np.float32))
 REFUSED = r"^table '.*mindspore_rec.save_checkpoint.*load_checkpoint.*keep_rows"
 
 
-class Net(nn.Cell):
-    def __init__(self, name):
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(4, ms.int64, name=name)
-        self.dense = nn.Dense(12, 1)
-
-    def construct(self, ids):
-        return self.dense(self.embedding(ids).reshape((-1, 12)))
+def net_of(name):
+    return LogitOf(HashEmbeddingLookup(4, ms.int64, name=name), 12)
 
 
 def make(name):
-    net = Net(name)
+    net = net_of(name)
     optimizer = LazyAdam(net.trainable_params(), 0.05)
     return net, RecModel(net, nn.BCEWithLogitsLoss(), optimizer)
 
@@ -224,7 +219,7 @@ def test_every_kind_of_lookup_refuses(pynative, unique, kind):
 
 
 def test_a_sum_of_squares_does_not_see_the_anchors(graph_mode, unique):
-    net = Net(unique())
+    net = net_of(unique())
     total = sum(float((p * p).sum().asnumpy()) for p in net.embedding.trainable_params())
     assert total == 0.0
 

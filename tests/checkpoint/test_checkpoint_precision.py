@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from mindspore import Tensor, nn
+from mindspore import Tensor
 
 from mindspore_rec import CacheConfig, Eviction, HashEmbeddingLookup, TableConfig, TrainStep
 from mindspore_rec.checkpoint import load_checkpoint, save_checkpoint
@@ -20,19 +20,10 @@ from mindspore_rec.checkpoint.export import export_table
 from mindspore_rec.optim import LazyAdam
 from mindspore_rec.parameter import from_bfloat16
 from tests.support.native_table import native_of
+from tests.support.networks import Quadratic
 
 NAME = "checkpoint.precision"
 DTYPES = [(ms.bfloat16, ms.bfloat16), (ms.float16, ms.bfloat16), (ms.bfloat16, ms.float32)]
-
-
-class _Net(nn.Cell):
-    def __init__(self, **settings: Any) -> None:
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(config=TableConfig(5, name=NAME, **settings))
-
-    def construct(self, ids: Tensor) -> Tensor:
-        rows = self.embedding(ids)
-        return (rows * rows + rows).sum()
 
 
 class _Run:
@@ -40,7 +31,8 @@ class _Run:
 
     def __init__(self, **settings: Any) -> None:
         ms.set_context(mode=ms.GRAPH_MODE)
-        self.net = _Net(**settings)
+        config = TableConfig(5, name=NAME, **settings)
+        self.net = Quadratic(HashEmbeddingLookup(config=config))
         self.table = self.net.embedding.embedding_table
         optimizer = LazyAdam(self.net.trainable_params(), learning_rate=0.01)
         self.cell = TrainStep(self.net, optimizer).set_train()

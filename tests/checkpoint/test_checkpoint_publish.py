@@ -40,17 +40,12 @@ class Net(nn.Cell):
         return ops.concat((self.rows(ids).reshape((-1, 36)), self.wide(ids).reshape((-1, 4))), 1)
 
 
-class Loss(nn.Cell):
-    def construct(self, output: Tensor, label: Tensor) -> Tensor:
-        return ((output - label) ** 2).sum()
-
-
 def train(root: Path, steps: int, seed: int = 0, restore: int | None = None) -> None:
     """Steps with a full checkpoint each five, and a delta each."""
     ms.set_context(mode=ms.GRAPH_MODE)
     rng = np.random.default_rng(seed)
     net = Net()
-    model = RecModel(net, Loss(), LazyAdam(net.trainable_params(), learning_rate=0.1))
+    model = RecModel(net, nn.MSELoss("sum"), LazyAdam(net.trainable_params(), learning_rate=0.1))
     checkpoint = RecCheckpoint(
         root, every_steps=5, delta_every_steps=1, keep=2, data_starts_over=True
     )
@@ -171,7 +166,7 @@ def test_a_training_cannot_go_on_from_it(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     with_publisher(run, copy, "int8")
     net = Net()
-    model = RecModel(net, Loss(), LazyAdam(net.trainable_params()))
+    model = RecModel(net, nn.MSELoss("sum"), LazyAdam(net.trainable_params()))
     with pytest.raises(CheckpointError, match="0: it must be the optimizer that was saved"):
         RecCheckpoint(copy, every_steps=5, data_starts_over=True).restore(model)
     for table in tables_of(net):

@@ -43,25 +43,10 @@ from mindspore_rec.stream import (
     pack,
 )
 from tests.support.native_table import native_of
+from tests.support.networks import LogitBeside
 
 SCHEMA = pa.schema({"user": pa.int64(), "views": pa.float32(), "click": pa.int8()})
 BATCHES = 40
-
-
-class Net(nn.Cell):
-    def __init__(self) -> None:
-        super().__init__()
-        self.user = HashEmbeddingLookup(
-            4,
-            ms.int64,
-            name="run.user",
-            admission=CountAdmission(2),
-            eviction=Eviction(max_idle_steps=9),
-        )
-        self.dense = nn.Dense(5, 1, weight_init="zeros", bias_init="zeros")
-
-    def construct(self, user, views):
-        return self.dense(ms.ops.concat((self.user(user).reshape((-1, 4)), views), 1))
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +60,18 @@ def topic() -> MemoryTopic:
     return topic
 
 
+def net_of() -> LogitBeside:
+    rules: dict[str, Any] = {"admission": CountAdmission(2), "eviction": Eviction(max_idle_steps=9)}
+    user = HashEmbeddingLookup(4, ms.int64, name="run.user", **rules)
+    return LogitBeside(user, 4, 1, nn.Dense(5, 1, weight_init="zeros", bias_init="zeros"))
+
+
 class Run:
     """A process of training, as far as it can be had within one."""
 
     def __init__(self, topic: MemoryTopic, batches: int, **checkpoint: Any) -> None:
         ms.set_context(mode=ms.GRAPH_MODE)
-        self.net = Net()
+        self.net = net_of()
         optimizer = LazyAdam(self.net.trainable_params(), learning_rate=0.05)
         self.model = RecModel(self.net, nn.BCEWithLogitsLoss(), optimizer)
         stop = StopWhen(batches=batches)
@@ -95,7 +86,7 @@ class Run:
         return self.model.online_train(self.stream, callbacks, progress=False)
 
     def contents(self) -> dict[str, Any]:
-        native = native_of(self.net.user.embedding_table)
+        native = native_of(self.net.embedding.embedding_table)
         rows, counters = native.export_rows(with_state=True), native.export_counters()
         found: dict[str, Any] = {}
         for what, arrays in (("rows", rows), ("counters", counters)):
@@ -205,7 +196,7 @@ def test_damage_is_named_and_changes_nothing(topic, tmp_path, kind, damage):
     root = tmp_path / "run"
     make(topic, root, 20, delta_every_steps=3, keep=9)
     run = Run(topic, 1, directory=root, every_steps=8)
-    before = run.net.user.embedding_table.row_count
+    before = run.net.embedding.embedding_table.row_count
     # Any file of either kind of the newest chain.
     chosen = [entry for entry in newest_chain(root) if entry.kind == kind][-1].path
     other = [entry for entry in entries(root) if entry.kind == kind][0].path
@@ -230,7 +221,7 @@ def test_damage_is_named_and_changes_nothing(topic, tmp_path, kind, damage):
         assert main(["verify", str(chosen)]) == 1 if name != "manifest.json" else True
         file.unlink(missing_ok=True)
         file.write_bytes(kept)
-    assert run.net.user.embedding_table.row_count == before == 0
+    assert run.net.embedding.embedding_table.row_count == before == 0
     assert run.checkpoint.restore(run.model, run.stream) == 20
     run.close()
 
@@ -341,9 +332,9 @@ def test_the_command_line(topic, tmp_path, capsys):
     with pytest.raises(ValueError, match="must end with"):
         main(["export", str(root), "--to", str(tmp_path / "user.txt")])
     # A network for its weights only takes the newest state of a run.
-    net = Net()
+    net = net_of()
     load_checkpoint(net, root)
-    assert net.user.embedding_table.row_count == exported.num_rows
+    assert net.embedding.embedding_table.row_count == exported.num_rows
     for table in tables_of(net):
         table.close()
 

@@ -19,7 +19,7 @@ from mindspore_rec.checkpoint.__main__ import main
 from mindspore_rec.checkpoint.chain import newest_chain, verify_chain
 from mindspore_rec.checkpoint.state_file import read_states
 from mindspore_rec.serving import Predictor
-from tests.checkpoint.workers_program import COUNT, ROWS, Net, batches, contents
+from tests.checkpoint.workers_program import COUNT, ROWS, batches, contents, net_of
 from tests.support.nightly import NIGHTLY, nightly
 from tests.support.processes import run_program
 from tests.support.workers import need_mpi
@@ -103,7 +103,7 @@ def test_two_workers_write_one_run(root, uninterrupted):
 
 
 def test_one_process_reads_what_two_wrote(root, uninterrupted):
-    net = Net()
+    net = net_of()
     expected = joined(uninterrupted)
     for path in (root / "saved", root / "whole"):
         load_checkpoint(net, path)
@@ -128,7 +128,7 @@ def test_a_predictor_follows_a_run_of_two_workers(root, uninterrupted):
     for path in chain[:2]:
         shutil.copytree(path, followed / path.name)
     user, item, _ = batches(40, 1)[0]
-    with Predictor(followed, Net, inputs=INPUTS, poll_seconds=0.02) as predictor:
+    with Predictor(followed, net_of, inputs=INPUTS, poll_seconds=0.02) as predictor:
         assert predictor.status().version == 2
         for path in chain[2:]:
             shutil.copytree(path, root / "copy")
@@ -138,7 +138,7 @@ def test_a_predictor_follows_a_run_of_two_workers(root, uninterrupted):
             assert time.monotonic() < deadline, predictor.status().error
             time.sleep(0.02)
         found = predictor.predict(user, item)
-    net = Net().set_train(False)
+    net = net_of().set_train(False)
     load_checkpoint(net, root / "saved")
     np.testing.assert_array_equal(
         np.asarray(found).reshape(-1), net(ms.Tensor(user), ms.Tensor(item)).asnumpy().reshape(-1)

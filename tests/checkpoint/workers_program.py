@@ -48,28 +48,16 @@ from mindspore_rec.stream import (
     StreamSource,
     pack,
 )
+from tests.support.networks import LogitOfTwo
 
 
-class Net(nn.Cell):
-    """Two tables, of which the first counts keys before it admits them, and a dense layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.user = HashEmbeddingLookup(
-            4,
-            ms.int64,
-            name="w.user",
-            admission=CountAdmission(2),
-            eviction=Eviction(max_idle_steps=6),
-        )
-        self.item = HashEmbeddingLookup(4, ms.int64, name="w.item")
-        self.dense = nn.Dense(16, 1, weight_init="zeros", bias_init="zeros")
-
-    def construct(self, user: ms.Tensor, item: ms.Tensor) -> ms.Tensor:
-        rows = ms.ops.concat(
-            (self.user(user).reshape((-1, 8)), self.item(item).reshape((-1, 8))), 1
-        )
-        return self.dense(rows)
+def net_of() -> LogitOfTwo:
+    """Return a network of two tables, of which the first counts keys before it admits them."""
+    user = HashEmbeddingLookup(
+        4, ms.int64, name="w.user", admission=CountAdmission(2), eviction=Eviction(max_idle_steps=6)
+    )
+    item = HashEmbeddingLookup(4, ms.int64, name="w.item")
+    return LogitOfTwo(user, item, 8, nn.Dense(16, 1, weight_init="zeros", bias_init="zeros"))
 
 
 def batches(first: int, count: int) -> list[tuple[np.ndarray, ...]]:
@@ -179,7 +167,7 @@ def main() -> None:
     group = worker_group()
     ms.set_context(mode=ms.GRAPH_MODE)
     ms.set_seed(1 + group.rank)
-    net = Net()
+    net = net_of()
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params(), 0.05))
     counter = Counter(group.rank)
     online = ProgressiveValidation(model, window=WINDOW)

@@ -19,47 +19,25 @@ from mindspore import Tensor, nn
 
 from mindspore_rec import get_num_threads, set_num_threads
 from mindspore_rec.nn import MLP, FactorizationMachine, FusedGraph, NumberEmbedding, Sum
-from tests.nn.fused_cells import MODES, close, rows_of, run, unfuse
+from tests.nn.fused_cells import MODES, GraphOf, close, rows_of, run, unfuse
 from tests.support.nightly import examples
 
 ROOT = Path(__file__).parents[2]
 F, N, D = 3, 2, 10  # vectors of 10 floats fill no register
 
 
-class Net(nn.Cell):
-    """The whole dense part of a DeepFM: the linear model's logit is one of the graph's terms."""
-
-    def __init__(self, batch_norm: bool, dropout: float) -> None:
-        super().__init__()
-        widths = (F * D, N * D)
-        self.scaled = NumberEmbedding(N, D, 0.5)
-        self.linear = nn.Dense(N, 1)
-        self.pairs = FactorizationMachine((F, N), D)
-        self.deep = MLP(widths, (21, 17), "relu", dropout, batch_norm, out_features=1)
-        self.total = Sum(4)
-        row = ("vectors", "scaled")
-        self.graph = FusedGraph(
-            {"weights": 1, "vectors": F * D, "numbers": N},
-            {
-                "scaled": (self.scaled, ("numbers",)),
-                "linear": (self.linear, ("numbers",)),
-                "paired": (self.pairs, row),
-                "deep": (self.deep, row),
-                "logit": (self.total, ("weights", "linear", "paired", "deep")),
-            },
-        )
-
-    @property
-    def is_fused(self) -> bool:
-        return self.graph.is_fused
-
-    def construct(self, weights: Tensor, vectors: Tensor, numbers: Tensor) -> Tensor:
-        return self.graph(weights, vectors, numbers)
-
-
-def net_of(batch_norm: bool = True, dropout: float = 0.0, training: bool = True) -> Net:
+def net_of(batch_norm: bool = True, dropout: float = 0.0, training: bool = True) -> GraphOf:
+    """Return the dense part of a DeepFM: the linear model's logit is one of the graph's terms."""
     ms.set_seed(5)
-    return Net(batch_norm, dropout).set_train(training)
+    deep = MLP((F * D, N * D), (21, 17), "relu", dropout, batch_norm, out_features=1)
+    steps = {
+        "scaled": (NumberEmbedding(N, D, 0.5), ("numbers",)),
+        "linear": (nn.Dense(N, 1), ("numbers",)),
+        "paired": (FactorizationMachine((F, N), D), ("vectors", "scaled")),
+        "deep": (deep, ("vectors", "scaled")),
+        "logit": (Sum(4), ("weights", "linear", "paired", "deep")),
+    }
+    return GraphOf({"weights": 1, "vectors": F * D, "numbers": N}, steps).set_train(training)
 
 
 def inputs_of(batch: int) -> list[np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, ops
 
 import mindspore_rec as mr
 from mindspore_rec import (
@@ -22,6 +22,8 @@ from mindspore_rec import (
     tables_of,
 )
 from mindspore_rec.parameter import from_bfloat16, to_bfloat16
+from tests.support.clicks import rows_by_key
+from tests.support.networks import WeighedLookups
 
 DIM = 20
 
@@ -37,20 +39,6 @@ def rounded(values: np.ndarray) -> np.ndarray:
 
 def narrow_config(name: str, **settings: Any) -> TableConfig:
     return TableConfig(DIM, name=name, value_dtype=ms.bfloat16, state_dtype=ms.bfloat16, **settings)
-
-
-class Weighted(nn.Cell):
-    """The sum of rows times weights: the gradient of a row is its weight."""
-
-    def __init__(self, *lookups: nn.Cell) -> None:
-        super().__init__()
-        self.lookups = nn.CellList(list(lookups))
-
-    def construct(self, keys: Tensor, weights: Tensor) -> Tensor:
-        total = 0.0
-        for lookup in self.lookups:
-            total = total + (ops.cast(lookup(keys), ms.float32) * weights).sum()
-        return total
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (2, 3), (2, 3, 2)])
@@ -71,16 +59,15 @@ def test_the_numbers_are_those_of_float32(mode: Any, unique: Any, shape: tuple[i
 
 def trained(lookups: Any, weights: list[np.ndarray], learning_rate: float = 0.01) -> bytes:
     """Train a network over lookups; return all that its table has then."""
-    net = Weighted(*lookups)
+    net = WeighedLookups(*lookups)
     step = mr.TrainStep(net, optim.LazyAdam(net.trainable_params(), learning_rate)).set_train()
     for number, weight in enumerate(weights):
         drawn = np.random.default_rng(number).integers(0, 900, weight.shape[:-1])
         step(Tensor(drawn.astype(np.int64)), Tensor(weight))
     table = tables_of(net)[0]
-    rows = table.export_rows(with_state=True)
-    order = np.argsort(rows["keys"])
+    rows = rows_by_key(table)
     table.close()
-    return b"".join(rows[name][order].tobytes() for name in ("keys", "values", "states"))
+    return b"".join(rows[name].tobytes() for name in ("keys", "values", "states"))
 
 
 def weights_of(steps: int, *, exact: bool, rows: int = 300) -> list[np.ndarray]:
@@ -153,7 +140,7 @@ def test_one_thread_and_several_give_the_same_bits(graph_mode: Any) -> None:
 def test_dynamic_shapes(mode: Any, unique: Any) -> None:
     config = TableConfig(2, name=unique(), value_dtype=ms.bfloat16, initializer=0.0)
     lookup = HashEmbeddingLookup(config=config, output_dtype=ms.bfloat16)
-    net = Weighted(lookup)
+    net = WeighedLookups(lookup)
     net.set_inputs(
         Tensor(shape=[None, None], dtype=ms.int64), Tensor(shape=[None, None, 2], dtype=ms.float32)
     )

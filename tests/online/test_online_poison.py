@@ -35,6 +35,7 @@ from mindspore_rec.stream import (
     pack,
 )
 from tests.stream.test_stream_kafka import read_all
+from tests.support.networks import LogitBeside
 
 pytestmark = [
     pytest.mark.kafka,
@@ -136,28 +137,18 @@ class Life:
         self.pipeline = FeaturePipeline(
             {"ids": Category("user"), "dense": LogScale("views", True), "label": Number("click")}
         )
-        self.net = Net(name)
+        self.net = LogitBeside(HashEmbeddingLookup(4, ms.int64, name=name), 4, 1)
         optimizer = LazyAdam(self.net.trainable_params(), learning_rate=0.05)
         self.model = RecModel(self.net, nn.BCEWithLogitsLoss(), optimizer)
 
     def end(self) -> list[Any]:
         """All that it learned; its table is gone then."""
-        rows = self.net.user.embedding_table.export_rows(with_state=True)
+        rows = self.net.embedding.embedding_table.export_rows(with_state=True)
         order = np.argsort(rows["keys"])
         found = [rows[name][order] for name in ("keys", "values", "states", "counts", "last_steps")]
         found += [self.net.dense.weight.asnumpy().copy(), self.net.dense.bias.asnumpy().copy()]
-        self.net.user.embedding_table.close()
+        self.net.embedding.embedding_table.close()
         return [*found, self.pipeline.state_dict()]
-
-
-class Net(nn.Cell):
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.user = HashEmbeddingLookup(4, ms.int64, name=name)
-        self.dense = nn.Dense(5, 1)
-
-    def construct(self, ids, dense):
-        return self.dense(ms.ops.concat((self.user(ids).reshape((-1, 4)), dense), 1))
 
 
 def from_memory(life: Life, good: list[pa.Table]) -> Iterator[tuple[np.ndarray, ...]]:

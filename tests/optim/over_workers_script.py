@@ -67,15 +67,6 @@ class Net(nn.Cell):
         return self.dense(x) + self.wide(ids).sum(axis=1)
 
 
-class Loss(nn.Cell):
-    def __init__(self, net: Net) -> None:
-        super().__init__()
-        self.net = net
-
-    def construct(self, ids: Tensor, labels: Tensor) -> Tensor:
-        return ((self.net(ids) - labels) ** 2).mean()
-
-
 def batches(seed: int, workers: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return each worker's batch of a step; of one without samples some batch."""
     rng = np.random.default_rng(seed)
@@ -118,7 +109,8 @@ def main() -> None:
     rng = np.random.default_rng(1 if group.rank == 0 else 77 + group.rank)
     for p in net.dense.get_parameters():  # those of worker 0 count
         p.set_data(Tensor(rng.normal(0, 0.1, p.shape).astype(np.float32)))
-    step = nn.TrainOneStepCell(Loss(net), optimizer_of(net, life), 4.0 if life != "combined" else 1)
+    loss, scale = nn.WithLossCell(net, nn.MSELoss()), 4.0 if life != "combined" else 1
+    step = nn.TrainOneStepCell(loss, optimizer_of(net, life), scale)
     losses, evaluated = [], []
     for s in range(STEPS):
         parts = batches(s, workers)

@@ -11,22 +11,10 @@ import pytest
 from mindspore import Tensor, nn
 
 from mindspore_rec import CountAdmission, Eviction, MapParameter, StaleHandleError, optim
+from tests.support.clicks import rows_by_key
+from tests.support.networks import WeighedLookups
 
 DIM = 3
-
-
-class Net(nn.Cell):
-    """Its gradient for each id is the number given."""
-
-    def __init__(self, tables: list[MapParameter]) -> None:
-        super().__init__()
-        self.tables = nn.CellList(tables)
-
-    def construct(self, ids, grads):
-        loss = 0.0
-        for i in range(len(self.tables)):
-            loss = loss + (self.tables[i].get(ids) * grads).sum()
-        return loss
 
 
 @pytest.fixture
@@ -44,9 +32,7 @@ def make(unique):
 
 
 def columns(table: MapParameter) -> list[np.ndarray]:
-    rows = table.export_rows(with_state=True)
-    order = np.argsort(rows["keys"])
-    return [column[order] for column in rows.values()]
+    return list(rows_by_key(table).values())
 
 
 def contents(table: MapParameter) -> tuple[int, list[bytes]]:
@@ -81,7 +67,7 @@ def test_the_same_bits_as_in_a_graph(make, pynative, which) -> None:
     def run(by_handle: bool) -> list[np.ndarray]:
         rules = {"admission": CountAdmission(3), "eviction": Eviction(max_rows=9)}
         tables = [make("by handle.0", **rules), make("by handle.1", seed=5)]
-        net = Net(tables).set_train()
+        net = WeighedLookups(*tables).set_train()
         optimizer = OPTIMIZERS[which](net.trainable_params())
         grad = ms.value_and_grad(net, None, optimizer.parameters)
         for ids, numbers in batches:

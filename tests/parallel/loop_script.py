@@ -38,21 +38,9 @@ from mindspore_rec.stream import (
     split_by_worker,
 )
 from mindspore_rec.train import ProgressiveValidation
+from tests.support.networks import LogitOf
 
 GROUP = worker_group()
-
-
-class Net(nn.Cell):
-    """Two ids of one table, and a dense layer."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(4, ms.int64, name=name)
-        self.flatten = nn.Flatten()
-        self.dense = nn.Dense(8, 1)
-
-    def construct(self, ids: Any) -> Any:
-        return self.dense(self.flatten(self.embedding(ids)))
 
 
 def rows(count: int, size: int, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -65,9 +53,14 @@ def rows(count: int, size: int, seed: int = 0) -> list[tuple[np.ndarray, np.ndar
     ]
 
 
-def model_of(name: str, reduction: str = "mean") -> tuple[Net, RecModel]:
+def net_of(name: str) -> LogitOf:
+    """Return a network of two ids of one table, and a dense layer."""
+    return LogitOf(HashEmbeddingLookup(4, ms.int64, name=name), 8)
+
+
+def model_of(name: str, reduction: str = "mean") -> tuple[LogitOf, RecModel]:
     ms.set_seed(1 + GROUP.rank)  # dense parameters are those of worker 0
-    net = Net(name)
+    net = net_of(name)
     rng = np.random.default_rng(5)
     for parameter in net.dense.trainable_params():
         if GROUP.rank == 0:
@@ -86,7 +79,7 @@ def model_of(name: str, reduction: str = "mean") -> tuple[Net, RecModel]:
 class Poison(Callback):
     """Makes a weight of the last worker NaN before step 3."""
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: LogitOf) -> None:
         super().__init__()
         self.weight = net.dense.trainable_params()[0]
 
@@ -107,7 +100,7 @@ class Losses(Callback):
         self.seen.append((float(run.net_outputs.asnumpy()), run.samples, run.batch_samples))
 
 
-def found_of(net: Net, summary: Any, losses: Losses, **more: Any) -> dict[str, Any]:
+def found_of(net: LogitOf, summary: Any, losses: Losses, **more: Any) -> dict[str, Any]:
     return {
         "steps": summary.steps,
         "samples": summary.samples,
@@ -234,17 +227,17 @@ def nan() -> dict[str, Any]:
     return {}
 
 
-class Normalized(Net):
+class Normalized(LogitOf):
     """Two numbers through MindSpore's normalization, and a count of this worker's rows."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name)
+        super().__init__(HashEmbeddingLookup(4, ms.int64, name=name), 8)
         self.norm = nn.BatchNorm1d(2)
         self.count = ms.Parameter(ms.Tensor(np.zeros(1, np.float32)), "count", requires_grad=False)
 
     def construct(self, ids: Any, numbers: Any) -> Any:  # type: ignore[override]
         ops.assign(self.count, self.count + ops.ones_like(numbers[:, 0]).sum())
-        return self.dense(self.flatten(self.embedding(ids))) + self.norm(numbers).sum(1, True)
+        return super().construct(ids) + self.norm(numbers).sum(1, True)
 
 
 def norms() -> dict[str, Any]:

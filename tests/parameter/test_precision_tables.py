@@ -8,7 +8,7 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn
+from mindspore import Tensor
 
 import mindspore_rec as mr
 from mindspore_rec import CacheConfig, Eviction, HashEmbeddingLookup, MapParameter, TableConfig
@@ -16,7 +16,9 @@ from mindspore_rec.optim import LazyAdam
 from mindspore_rec.parameter import from_bfloat16, to_bfloat16
 from mindspore_rec.plan import row_bytes
 from tests.parameter.rounding_reference import TrainedRow, round_to
+from tests.support.clicks import rows_by_key
 from tests.support.native_table import native_of
+from tests.support.networks import Quadratic
 
 DTYPES = {"bfloat16": ms.bfloat16, "float16": ms.float16}
 SPECIAL = np.array(
@@ -157,16 +159,6 @@ def test_a_table_is_a_dict_of_rows_that_round_alike(dtype: str) -> None:
     table.close()
 
 
-class _Net(nn.Cell):
-    def __init__(self, config: TableConfig) -> None:
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(config=config)
-
-    def construct(self, ids: Tensor) -> Tensor:
-        rows = self.embedding(ids)
-        return (rows * rows + rows).sum()
-
-
 def _trained(value: Any, state: Any, cache: CacheConfig | None, threads: int) -> bytes:
     ms.set_context(mode=ms.GRAPH_MODE)
     before = mr.get_num_threads()
@@ -174,20 +166,19 @@ def _trained(value: Any, state: Any, cache: CacheConfig | None, threads: int) ->
     config = TableConfig(
         7, name="precision.tiers", value_dtype=value, state_dtype=state, cache=cache
     )
-    net = _Net(config)
+    net = Quadratic(HashEmbeddingLookup(config=config))
     optimizer = LazyAdam(net.trainable_params(), learning_rate=0.01)
     step = mr.TrainStep(net, optimizer).set_train()
     for number in range(8):
         ids = np.random.default_rng(number).integers(-2000, 2000, (64, 4))
         step(Tensor(ids.astype(np.int64)))
     table = net.embedding.embedding_table
-    rows = native_of(table).export_rows(with_state=True)
+    rows = rows_by_key(native_of(table))
     if cache is not None and cache.ssd_path is not None:
         assert table.stats()["below_rows"] > 500
-    order = np.argsort(rows["keys"])
     table.close()
     mr.set_num_threads(before)
-    return b"".join(rows[name][order].tobytes() for name in ("keys", "values", "states"))
+    return b"".join(rows[name].tobytes() for name in ("keys", "values", "states"))
 
 
 @pytest.mark.parametrize(

@@ -79,11 +79,6 @@ class Network(nn.Cell):
         return ops.concat((self.rows(ids).reshape((-1, 3)), dense), 1)
 
 
-class Loss(nn.Cell):
-    def construct(self, output: Tensor, label: Tensor) -> Tensor:
-        return ((output - label) ** 2).sum()
-
-
 def build() -> tuple[nn.Cell, FeaturePipeline]:
     """Return the network and its pipeline; the checkpoint names this function."""
     return Network(), pipeline()
@@ -123,7 +118,7 @@ def train(root: Path, steps: int | None, pause: float = 0.0, **cadence: Any) -> 
     for step in range(1, (steps or 2000) + 1):
         topic.append(pack(pa.table(events(step))))
     net = Network()
-    model = RecModel(net, Loss(), LazyAdam(net.trainable_params()))
+    model = RecModel(net, nn.MSELoss("sum"), LazyAdam(net.trainable_params()))
     cadence = cadence or {"every_steps": 5, "delta_every_steps": 1}
     checkpoint = RecCheckpoint(
         root,

@@ -47,11 +47,6 @@ class Marked(nn.Cell):
         return ops.concat((one, two, ops.zeros_like(two[:, :1]) + self.weight), 1)
 
 
-class Loss(nn.Cell):
-    def construct(self, output: Tensor, label: Tensor) -> Tensor:
-        return ((output - label) ** 2).sum()
-
-
 class Marks(Callback):
     """After a step everything is the step's number."""
 
@@ -83,7 +78,7 @@ def train(
     """A run, or what it goes on with."""
     ms.set_context(mode=ms.GRAPH_MODE)
     net = Marked() if net is None else net
-    model = RecModel(net, Loss(), LazyAdam(net.trainable_params()))
+    model = RecModel(net, nn.MSELoss("sum"), LazyAdam(net.trainable_params()))
     cadence = cadence or {"every_steps": 4, "delta_every_steps": 1}
     checkpoint = RecCheckpoint(root, data_starts_over=True, **cadence)
     checkpoint.restore(model, step=restore)

@@ -10,7 +10,6 @@ import gc
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import mindspore as ms
 import numpy as np
@@ -24,34 +23,15 @@ from mindspore_rec.parameter.table_parameter import open_tables
 ROWS, DIM = 60_000, 32  # 27 MiB with Adam's moments
 
 
-class Net(nn.Cell):
-    """A table of that many rows and a fused layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(DIM, name="trials")
-        self.mlp = MLP(DIM, [8], out_features=1)
-
-    def construct(self, ids: Tensor) -> Any:
-        """Return one number an id."""
-        return self.mlp(self.embedding(ids).reshape((-1, DIM)))
-
-
-class Loss(nn.Cell):
-    """The loss of a network, for `TrainStep`."""
-
-    def __init__(self, net: nn.Cell) -> None:
-        super().__init__(auto_prefix=False)
-        self.net = net
-
-    def construct(self, ids: Tensor, label: Tensor) -> Any:
-        """Return the mean square."""
-        return ((self.net(ids) - label) ** 2).mean()
+def net_of() -> nn.Cell:
+    """Return a network of a table of that many rows and a fused layer."""
+    lookup = HashEmbeddingLookup(DIM, name="trials")
+    return nn.SequentialCell(lookup, nn.Flatten(), MLP(DIM, [8], out_features=1))
 
 
 def trial(number: int) -> None:
     """Train a network; nothing of it is returned."""
-    net = Net()
+    net = net_of()
     optimizer = LazyAdam(net.trainable_params(), learning_rate=0.01)
     ids = np.arange(ROWS, dtype=np.int32).reshape(-1, 1)
     label = np.ones((ROWS, 1), np.float32)
@@ -60,14 +40,14 @@ def trial(number: int) -> None:
         model.train(1, [(ids, label)], progress=False)
         model.predict(ids[:4])
     else:
-        TrainStep(Loss(net), optimizer, 8.0 if number % 4 else 1.0).set_train()(
-            Tensor(ids), Tensor(label)
-        )
+        loss = nn.WithLossCell(net, nn.MSELoss())
+        step = TrainStep(loss, optimizer, 8.0 if number % 4 else 1.0).set_train()
+        step(Tensor(ids), Tensor(label))
 
 
 def closed_trial() -> None:
     """Train a network by MindSpore's own cell, which keeps it, and close its table."""
-    net = Net()
+    net = net_of()
     optimizer = LazyAdam(net.trainable_params(), learning_rate=0.01)
     step = nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), optimizer).set_train()
     step(Tensor([[1], [2]], ms.int32), Tensor(np.ones((2, 1), np.float32)))

@@ -17,38 +17,27 @@ from mindspore.train import Callback
 from mindspore_rec import HashEmbeddingLookup, RecModel, TrainStep
 from mindspore_rec.metrics import AUC
 from mindspore_rec.optim import LazyAdam
+from tests.support.clicks import clicks, rows_by_key
+from tests.support.networks import LogitBeside, SumOfRows
 from tests.support.nightly import examples
 
 FIELDS, NUMBERS = 3, 2
 
 
-class Net(nn.Cell):
-    """Embeddings and numbers to one logit, the same first weights each time."""
-
-    def __init__(self, name, permit=1):
-        super().__init__()
-        self.embedding = HashEmbeddingLookup(
-            4, ms.int64, "normal", name=name, permit_filter_value=permit
-        )
-        weight = np.random.default_rng(0).standard_normal((1, FIELDS * 4 + NUMBERS))
-        weight = Tensor(weight.astype(np.float32))
-        self.dense = nn.Dense(FIELDS * 4 + NUMBERS, 1, weight, "zeros")
-
-    def construct(self, ids, numbers):
-        rows = self.embedding(ids).reshape((-1, FIELDS * 4))
-        return self.dense(ms.ops.concat((rows, numbers), 1))
+def net_of(name, permit=1):
+    """Return a network of embeddings and numbers, with the same first weights each time."""
+    lookup = HashEmbeddingLookup(4, ms.int64, "normal", name=name, permit_filter_value=permit)
+    weight = np.random.default_rng(0).standard_normal((1, FIELDS * 4 + NUMBERS))
+    dense = nn.Dense(FIELDS * 4 + NUMBERS, 1, Tensor(weight.astype(np.float32)), "zeros")
+    return LogitBeside(lookup, FIELDS * 4, NUMBERS, dense)
 
 
 def make_batch(rows, seed=0):
-    rng = np.random.default_rng((seed, rows))
-    ids = rng.integers(-20, 20, (rows, FIELDS))
-    numbers = rng.standard_normal((rows, NUMBERS)).astype(np.float32)
-    label = (ids[:, :1] % 2 == 0).astype(np.float32)
-    return ids, numbers, label
+    return clicks(rows, seed, FIELDS, NUMBERS)
 
 
 def make_model(name, **more):
-    net = Net(name)
+    net = net_of(name)
     optimizer = LazyAdam(net.trainable_params(), 0.05, loss_scale=more.pop("loss_scale", 1.0))
     metrics = {"auc": AUC(from_logits=True)}
     return RecModel(net, nn.BCEWithLogitsLoss(), optimizer, metrics, **more)
@@ -66,9 +55,7 @@ def same_rows(*models):
 
 
 def contents(model):
-    rows = table_of(model).export_rows(with_state=True)
-    order = np.argsort(rows["keys"])
-    return {name: array[order] for name, array in rows.items()}
+    return rows_by_key(table_of(model))
 
 
 def dense_weight(model):
@@ -140,7 +127,7 @@ def test_online_train_on_an_endless_source_ends_at_max_steps(mode, unique, wrap)
 
 def test_a_key_is_counted_once_a_step(mode, unique):
     name = unique()
-    net = Net(name, permit=3)  # admitted in the third step, one occurrence a step
+    net = net_of(name, permit=3)  # admitted in the third step, one occurrence a step
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params()))
     ids = np.array([[1, 2, 3]])
     batch = (ids, np.zeros((1, NUMBERS), np.float32), np.ones((1, 1), np.float32))
@@ -177,15 +164,7 @@ _numbers = itertools.count()
 def test_a_second_dimension_may_vary_too(unique):
     ms.set_context(mode=ms.GRAPH_MODE)
 
-    class Mean(nn.Cell):
-        def __init__(self, name):
-            super().__init__()
-            self.embedding = HashEmbeddingLookup(2, ms.int64, "ones", name=name)
-
-        def construct(self, ids):
-            return self.embedding(ids).sum(1)
-
-    model = RecModel(Mean(unique()))
+    model = RecModel(SumOfRows(HashEmbeddingLookup(2, ms.int64, "ones", name=unique())))
     for shape in [(2, 3), (1, 3), (4, 3), (5, 3), (4, 6), (1, 1), (7, 2)]:
         assert model.predict(np.ones(shape, np.int64)).shape == (shape[0], 2)
     assert model._caller(model._predict_network).compilations == 4
@@ -221,7 +200,7 @@ def test_evaluation_equals_the_metric_of_predictions(graph_mode, unique):
 
 def test_a_table_without_an_optimizer_is_refused_before_the_first_step(graph_mode, unique):
     name = unique()
-    net = Net(name)
+    net = net_of(name)
     with pytest.raises(RuntimeError, match=name):
         RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.dense.trainable_params()))
     model = RecModel(net, nn.BCEWithLogitsLoss(), LazyAdam(net.trainable_params()))
@@ -234,12 +213,12 @@ def test_a_table_without_an_optimizer_is_refused_before_the_first_step(graph_mod
 
 def test_a_prebuilt_train_step_is_checked_too(graph_mode, unique):
     name = unique()
-    net = Net(name)
+    net = net_of(name)
     model = RecModel(TrainStep(_Loss(net), LazyAdam(net.trainable_params())))
     assert model.train(1, [make_batch(4)] * 3, progress=False).steps == 3
     assert net.embedding.embedding_table.step == 3
     with pytest.raises(RuntimeError, match="would not learn"):
-        RecModel(_Loss(Net(unique()))).train(1, [make_batch(4)], progress=False)
+        RecModel(_Loss(net_of(unique()))).train(1, [make_batch(4)], progress=False)
 
 
 def test_a_fixed_loss_scale_changes_nothing(graph_mode, unique):

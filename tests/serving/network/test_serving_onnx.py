@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import mindspore as ms
 import numpy as np
@@ -72,11 +71,6 @@ ZOO: dict[str, Callable[[], nn.Cell]] = {
 }
 
 
-class Loss(nn.Cell):
-    def construct(self, outputs: Any, label: Tensor) -> Tensor:
-        return ((outputs - label) ** 2).mean()
-
-
 def batch(rows: int, seed: int, most: int = 30) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     keys = rng.integers(0, most, (rows, FIELDS))
@@ -100,7 +94,7 @@ def saved(net: nn.Cell, path: Path, specs: list[str]) -> None:
 @pytest.mark.parametrize("name", ZOO)
 def test_onnx_answers_are_those_of_mindspore(name: str, tmp_path: Path) -> None:
     net = ZOO[name]()
-    model = RecModel(net, Loss(), LazyAdam(net.trainable_params(), learning_rate=0.1))
+    model = RecModel(net, nn.MSELoss(), LazyAdam(net.trainable_params(), learning_rate=0.1))
     root = tmp_path / "run"
     steps = [(*batch(32, i), np.ones((32, 1), np.float32)) for i in range(4)]
     asked = [batch(rows, 100 + rows, most=40) for rows in (1, 3, 64)]
