@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.processes import ROOT
 from tests.support.slow_tests import FIRST
+from tests.support.waiting import wait_until
 
 SCRIPT = (ROOT / "build.sh").read_text(encoding="utf-8")
 FUNCTIONS = SCRIPT[
@@ -81,10 +82,9 @@ def test_what_was_started_ends_with_the_script(tmp_path, how):
     process.communicate(timeout=60)
     assert process.returncode == (1 if how == "an error" else 130)
     state = Path(f"/proc/{note.read_text().strip()}/stat")
-    deadline = time.monotonic() + 60
-    while state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(
+        lambda: not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z", 60
+    )
 
 
 def test_tests_of_a_program_are_shared_out(tmp_path):

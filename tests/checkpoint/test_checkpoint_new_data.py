@@ -18,8 +18,9 @@ from mindspore_rec import LazyAdam, RecCheckpoint, RecModel, tables_of
 from mindspore_rec.checkpoint.__main__ import main
 from mindspore_rec.checkpoint.chain import newest_chain
 from mindspore_rec.serving import Predictor
-from mindspore_rec.stream import DataReceiver, DataSender, MemoryTopic, StopWhen, StreamingDataset
+from mindspore_rec.stream import DataReceiver, MemoryTopic, StopWhen, StreamingDataset
 from tests.checkpoint.resume_program import network
+from tests.support.topics import topic_of_rows
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -35,10 +36,8 @@ def files() -> list[tuple[np.ndarray, np.ndarray]]:
 
 def topic(name: str = "clicks") -> MemoryTopic:
     """Return a topic of events with a key each."""
-    made = MemoryTopic(topic=name)
     keys = np.arange(EVENTS)[:, None].repeat(2, 1)
-    DataSender(made, message_rows=5).send({"ids": keys, "label": (keys[:, :1] % 2 == 0) * 1.0})
-    return made
+    return topic_of_rows({"ids": keys, "label": (keys[:, :1] % 2 == 0) * 1.0}, 5, name)
 
 
 def stream(log: MemoryTopic) -> StreamingDataset:

@@ -21,7 +21,8 @@ from mindspore_rec import (
     RecCheckpoint,
     RecModel,
 )
-from mindspore_rec.stream import DataReceiver, DataSender, MemoryTopic, StopWhen, StreamingDataset
+from mindspore_rec.stream import DataReceiver, MemoryTopic, StopWhen, StreamingDataset
+from tests.support.topics import topic_of_rows
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -57,11 +58,9 @@ class Life:
 @pytest.fixture
 def begin(tmp_path: Path, unique: Callable[[], str]) -> Iterator[Callable[[], Life]]:
     """Makes lives of one run, one after the other, with a topic of three batches."""
-    topic, name, made = MemoryTopic(), unique(), list[Life]()
+    name, made = unique(), list[Life]()
     label = (KEYS % 2).astype(np.float32)
-    DataSender(topic, message_rows=4).send(
-        {"ids": np.tile(KEYS, (3, 1)), "label": np.tile(label, (3, 1))}
-    )
+    topic = topic_of_rows({"ids": np.tile(KEYS, (3, 1)), "label": np.tile(label, (3, 1))}, 4)
 
     def life() -> Life:
         if made:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from mindspore_rec.serving import Predictor
 from tests.checkpoint.workers_program import COUNT, ROWS, batches, contents, net_of
 from tests.support.nightly import NIGHTLY, nightly
 from tests.support.processes import run_program
+from tests.support.waiting import wait_until
 from tests.support.workers import need_mpi
 
 PROGRAM = Path(__file__).with_name("workers_program.py")
@@ -133,10 +133,7 @@ def test_a_predictor_follows_a_run_of_two_workers(root, uninterrupted):
         for path in chain[2:]:
             shutil.copytree(path, root / "copy")
             (root / "copy").rename(followed / path.name)
-        deadline = time.monotonic() + 60
-        while predictor.status().version < STEPS:
-            assert time.monotonic() < deadline, predictor.status().error
-            time.sleep(0.02)
+        wait_until(lambda: predictor.status().version >= STEPS, 60)
         found = predictor.predict(user, item)
     net = net_of().set_train(False)
     load_checkpoint(net, root / "saved")

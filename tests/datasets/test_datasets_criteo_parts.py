@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from datasets.criteo.convert import convert, main
 from datasets.criteo.lines import pieces
 from datasets.criteo.reader import CriteoReader
 from datasets.criteo.schema import PARQUET_FIELDS
-from tests.support.processes import ROOT
+from tests.support.processes import start_python
 
 
 def lines(rows: int, seed: int = 0) -> list[bytes]:
@@ -84,13 +83,12 @@ def test_a_killed_conversion_goes_on_to_the_same_bytes(tmp_path, form) -> None:
     made[100], made[5900] = b"bad", b"2" + made[5900][1:]
     # many small parts of a file that takes a while
     path.write_bytes(b"\n".join(made * 8) + b"\n")
-    command = [sys.executable, "-m", "datasets.criteo.convert", "--input", path, "--format", form]
+    command = ["-m", "datasets.criteo.convert", "--input", str(path), "--format", form]
     command += ["--part-mib", "1", "--batch-size", "500"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOG_v": "3"}
 
-    def start(workers: str) -> subprocess.Popen[bytes]:
-        more = ["--output", tmp_path / "out", "--workers", workers]
-        return subprocess.Popen([*command, *more], env=environment, cwd=tmp_path)
+    def start(workers: str) -> subprocess.Popen[str]:
+        more = ["--output", str(tmp_path / "out"), "--workers", workers]
+        return start_python(*command, *more, cwd=tmp_path, stdout=None)
 
     killed = start("2")
     state = tmp_path / ".out.converting" / "parts"

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import importlib
 import re
-import subprocess
-import sys
 
 import pytest
 
 import mindspore_rec
 from mindspore_rec.old_names import ALIASES, ARGUMENTS, SENTENCES
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, run_program
 
 REC_SDK = (ROOT / "docs" / "from_rec_sdk.md").read_text(encoding="utf-8")
 MINDREC = (ROOT / "docs" / "from_mindrec.md").read_text(encoding="utf-8")
@@ -105,8 +103,5 @@ def test_what_is_said_to_use_is_there() -> None:
 
 
 def test_the_sentence_is_the_last_line_of_a_program() -> None:
-    made = subprocess.run(
-        [sys.executable, "-c", "from mindspore_rec import EvictHook"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    made = run_program("-c", "from mindspore_rec import EvictHook")
     assert "use EvictCallback" in made.stderr.rstrip().splitlines()[-1]

@@ -8,16 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from examples.online_learning.kafka.broker import missing_tools
-from tests.support.missing import missing
+from tests.support.kafka_broker import need_broker
 from tests.support.nightly import NIGHTLY
 from tests.support.processes import ROOT, run_python
-
-
-def need_kafka() -> None:
-    reason = missing_tools()
-    if reason:
-        missing("kafka", reason)
 
 
 def benchmark(name: str, out: Path, *arguments: str) -> dict:
@@ -26,7 +19,7 @@ def benchmark(name: str, out: Path, *arguments: str) -> dict:
 
 
 def test_learning_online_pays_where_users_are_new(movielens, tmp_path):
-    need_kafka()
+    need_broker()
     picture = tmp_path / "curve.png"
     figures = benchmark(
         "online_movielens.py", tmp_path / "out.json", "--data", str(movielens), "--seeds", "1",
@@ -41,7 +34,7 @@ def test_learning_online_pays_where_users_are_new(movielens, tmp_path):
 
 @pytest.mark.skipif(not NIGHTLY, reason="45 s; the example has a predictor that follows")
 def test_freshness_of_every_probe_is_measured(tmp_path):
-    need_kafka()
+    need_broker()
     figures = benchmark(
         "online_freshness.py", tmp_path / "out.json", "--rate", "1000", "--probes", "4",
         "--every", "0.5", "--warm-up", "3000",

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from examples.online_learning.events import Clicks
-from examples.online_learning.kafka.broker import missing_tools
 from mindspore_rec.checkpoint.chain import Entry, newest_chain
 from mindspore_rec.checkpoint.rows import rows_at
 from mindspore_rec.checkpoint.state_file import read_states
-from tests.support.missing import missing
+from tests.support.kafka_broker import need_broker
 from tests.support.nightly import NIGHTLY
 from tests.support.processes import ROOT, run_program
 
@@ -32,9 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[dict
     """One run in which the trainer is killed, and a second one in the same directory."""
     if not NIGHTLY:
         pytest.skip("trainers of two workers are run and killed so")
-    reason = missing_tools()
-    if reason:
-        missing("kafka", reason)
+    need_broker()
     directory = tmp_path_factory.mktemp("online") / "run"
     histories: list[list[dict]] = []
     saved: list[int] = []

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from examples.online_learning.events import Clicks
-from examples.online_learning.kafka.broker import Broker, missing_tools
+from examples.online_learning.kafka.broker import Broker
 from examples.online_learning.parts import DATASET, NAMESPACE
 from examples.online_learning.worker import EvenSender
 from mindspore_rec.checkpoint.chain import newest_chain, verify_chain
@@ -22,7 +22,7 @@ from mindspore_rec.metrics import functional
 from mindspore_rec.stream import DataReceiver, MemoryTopic, StopWhen
 from tests.examples.test_examples_online_benchmarks import benchmark
 from tests.examples.test_examples_online_run import command
-from tests.support.missing import missing
+from tests.support.kafka_broker import need_broker
 from tests.support.nightly import NIGHTLY, nightly
 from tests.support.workers import need_mpi
 
@@ -32,9 +32,7 @@ KILLS = 2 if NIGHTLY else 1  # of workers in turn
 
 def need_parts() -> None:
     need_mpi()
-    reason = missing_tools()
-    if reason:
-        missing("kafka", reason)
+    need_broker()
 
 
 @pytest.fixture(scope="module")

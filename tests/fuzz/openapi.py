@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.support.http_server import Server
+from tests.support.http_server import ready_server
 
 ROOT = Path(__file__).parents[2]
 MOST_GROWTH = 64 << 20
@@ -57,8 +57,7 @@ def ask(
     options = [f"--model={name}={directory}" for name in ("m", "other")]
     options += ["--model-control=explicit"] if control else []
     options += [] if role is None else [f"--{of}-file={_token_file(of)}" for of in TOKENS]
-    with Server(None, *options) as server:
-        server.wait_ready()
+    with ready_server(None, *options) as server:
         page = f"http://127.0.0.1:{server.port}/openapi.json"
         asked = [
             str(program), "run", page, "--continue-on-failure", "--max-time", str(seconds),

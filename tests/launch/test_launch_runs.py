@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import environment
+from tests.support.waiting import wait_until
 from tests.support.workers import PATIENCE, launch, need_mpi
 
 RESTARTED = """
@@ -126,11 +127,8 @@ def start(
 
 
 def wait_for_workers_to_end(tmp_path: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
     workers = [(tmp_path / f"ready-{rank}").read_text() for rank in range(2)]
-    while any(Path("/proc", worker).exists() for worker in workers):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not any(Path("/proc", worker).exists() for worker in workers), PATIENCE)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.http_server import Server
+from tests.support.http_server import Server, ready_server
 from tests.support.processes import start_python
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="session")
@@ -46,8 +46,15 @@ def several(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     (fixed / "network").symlink_to(exported / "network")
     (fixed / "000000000004.full").symlink_to(exported / "000000000004.full")
     models = [f"--model=click={exported}", f"--model=click={fixed}", f"--model=other={fixed}"]
-    with Server(None, *models, "--model-control=explicit", "--grpc-port=0") as started:
-        started.wait_ready()
+    with ready_server(None, *models, "--model-control=explicit", "--grpc-port=0") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def server(trained: Path) -> Iterator[Server]:
+    """A server of the shared model, for the tests of a module."""
+    options = ["--network", "tests.serving.serving_network:Marked", "--input", "ids:INT64:-1,3"]
+    with ready_server(trained, *options, "--name", "model") as started:
         yield started
 
 
@@ -79,11 +86,4 @@ def trainer(tmp_path: Path) -> Iterator[Callable[..., Any]]:
 @pytest.fixture
 def wait() -> Callable[..., None]:
     """Waits until something is so."""
-
-    def until(condition: Callable[[], Any], seconds: float = 300.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, "it did not come about"
-            time.sleep(0.02)
-
-    return until
+    return wait_until

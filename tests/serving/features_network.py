@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.topics import topic_of_messages
+
 os.environ.setdefault("GLOG_v", "3")
 
 import mindspore as ms
@@ -114,9 +116,8 @@ class Marks(Callback):
 def train(root: Path, steps: int | None, pause: float = 0.0, **cadence: Any) -> None:
     """A run, or what it goes on with."""
     ms.set_context(mode=ms.GRAPH_MODE)
-    topic = MemoryTopic()
-    for step in range(1, (steps or 2000) + 1):
-        topic.append(pack(pa.table(events(step))))
+    numbers = range(1, (steps or 2000) + 1)
+    topic = topic_of_messages(pack(pa.table(events(step))) for step in numbers)
     net = Network()
     model = RecModel(net, nn.MSELoss("sum"), LazyAdam(net.trainable_params()))
     cadence = cadence or {"every_steps": 5, "delta_every_steps": 1}

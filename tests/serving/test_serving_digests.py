@@ -28,7 +28,7 @@ from mindspore_rec.serving import Predictor
 from mindspore_rec.ssd import SsdStore
 from mindspore_rec.ssd.__main__ import verify as verify_ssd
 from tests.serving.serving_network import Marked
-from tests.support.http_server import Server
+from tests.support.http_server import ready_server
 from tests.support.nightly import NIGHTLY
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -335,8 +335,7 @@ def test_verify_sends_a_servers_token(exported: Path, tmp_path: Path) -> None:
     for path, token in ((tokens, "0123456789abcdef"), (wrong, "fedcba9876543210")):
         path.touch(0o600)
         path.write_text(f"# of the web shop\n\n{token}\n")
-    with Server(exported, f"--token-file={tokens}") as server:
-        server.wait_ready()
+    with ready_server(exported, f"--token-file={tokens}") as server:
         command = ["verify", str(exported), f"--live=http://127.0.0.1:{server.port}"]
         assert main([*command, f"--token-file={tokens}"]) == 0
         with pytest.raises(OSError, match="401"):

@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from tests.support.http_server import Server
+from tests.support.http_server import ready_server
 from tests.support.processes import ROOT, run_python
 
 GUIDE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
@@ -26,8 +26,7 @@ def test_guide_runs(tmp_path: Path) -> None:
     found = re.search(r"mindspore_rec\.serving (run) --port 8000 --name (\w+)", GUIDE)
     body = re.search(r"infer -d '(.*?)'\n", GUIDE, re.DOTALL)
     assert found and body
-    with Server(tmp_path / found[1], "--name", found[2], python_path=tmp_path) as server:
-        server.wait_ready()
+    with ready_server(tmp_path / found[1], "--name", found[2], python_path=tmp_path) as server:
         status, answer = server.client().ask("/v2/models/click/infer", json.loads(body[1]))
         assert status == 200 and answer["model_version"] == "300"
         assert abs(answer["outputs"][0]["data"][0] - odd) < 1e-5

@@ -31,6 +31,7 @@ from mindspore_rec.stream import (
     batch_source,
     pack,
 )
+from tests.support.topics import topic_of_messages
 
 ROWS = 60
 SCHEMA = pa.schema(
@@ -41,12 +42,10 @@ TIMES = 1000.0 + np.random.default_rng(3).permutation(ROWS)  # early and late in
 
 def filled(partitions: int, message_rows: int) -> MemoryTopic:
     """A topic of 60 events whose label is their number."""
-    topic = MemoryTopic(partitions)
     number = np.arange(ROWS)
     table = pa.table([[f"u{n % 7}" for n in number], TIMES, number * 0.5, number * 1.0], SCHEMA)
-    for i, begin in enumerate(range(0, ROWS, message_rows)):
-        topic.append(pack(table.slice(begin, message_rows)), partition=i % partitions)
-    return topic
+    parts = (table.slice(begin, message_rows) for begin in range(0, ROWS, message_rows))
+    return topic_of_messages(map(pack, parts), partitions)
 
 
 class Scaled:

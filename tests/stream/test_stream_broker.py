@@ -11,6 +11,7 @@ import pytest
 
 from examples.online_learning.kafka.broker import Broker
 from tests.support.processes import start_python
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -60,10 +61,7 @@ def test_no_orphan_after_kill_of_the_parent(tmp_path: Path) -> None:
     finally:
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    deadline = time.monotonic() + 10
-    while _runs(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not _runs(pid)
+    wait_until(lambda: not _runs(pid), 10)
 
 
 def _runs(pid: int) -> bool:

@@ -20,6 +20,7 @@ from mindspore_rec.stream import (
     TooManyDeadLettersError,
     pack,
 )
+from tests.support.topics import topic_of_messages
 
 SCHEMA = pa.schema({"x": pa.int64(), "y": pa.int64()})
 GOOD = pack(pa.table({"x": [1], "y": [1]}, SCHEMA))
@@ -27,10 +28,7 @@ NO_Y = pack(pa.table({"x": [1]}))
 
 
 def filled(bad: list[bool], value: bytes = NO_Y, partitions: int = 1) -> MemoryTopic:
-    topic = MemoryTopic(partitions, "clicks")
-    for i, each in enumerate(bad):
-        topic.append(value if each else GOOD, i % partitions)
-    return topic
+    return topic_of_messages((value if each else GOOD for each in bad), partitions, "clicks")
 
 
 def stream(topic: MemoryTopic, most: int = 500, **options: Any) -> StreamSource:

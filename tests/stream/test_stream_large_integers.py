@@ -23,15 +23,15 @@ from mindspore_rec.stream import (
     StreamSource,
     pack,
 )
+from tests.support.topics import topic_of_messages
 
 LARGE = [2**53 + 1, 2**63 - 1, -(2**63)]
 
 
 def source_of(values, kind, **more):
-    topic, dead = MemoryTopic(), MemoryTopic()
-    schema = pa.schema({"t": kind})
-    for value in values:
-        topic.append(pack(pa.table([pa.array([value], kind)], schema=schema)))
+    schema, dead = pa.schema({"t": kind}), MemoryTopic()
+    rows = (pa.table([pa.array([value], kind)], schema=schema) for value in values)
+    topic = topic_of_messages(map(pack, rows))
     letters = DeadLetters(dead.producer(), "dead")
     stop = StopWhen(idle_seconds=0.1)
     source = StreamSource(

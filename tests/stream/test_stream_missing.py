@@ -27,6 +27,7 @@ from mindspore_rec.stream import (
 )
 from mindspore_rec.stream.kafka_client import KafkaClient
 from mindspore_rec.stream.memory import MemoryClient
+from tests.support.topics import topic_of_messages
 
 SCHEMA = pa.schema({"x": pa.int64()})
 
@@ -61,10 +62,7 @@ class Holes(MemoryClient):
 
 @pytest.fixture
 def topic() -> MemoryTopic:
-    made = MemoryTopic(topic="clicks")
-    for number in range(1000):
-        made.append(message(number))
-    return made
+    return topic_of_messages(map(message, range(1000)), name="clicks")
 
 
 GONE = {0, 1, 50, *range(100, 200), *range(400, 900, 3)}

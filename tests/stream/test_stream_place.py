@@ -23,7 +23,8 @@ from mindspore_rec import (
     RecModel,
     tables_of,
 )
-from mindspore_rec.stream import DataReceiver, DataSender, MemoryTopic, StopWhen, StreamingDataset
+from mindspore_rec.stream import DataReceiver, MemoryTopic, StopWhen, StreamingDataset
+from tests.support.topics import topic_of_rows
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
 
@@ -33,12 +34,8 @@ EVENTS, BATCH = 2000, 50
 @pytest.fixture(scope="module")
 def topic() -> MemoryTopic:
     """Events, each with a number of its own."""
-    made = MemoryTopic()
     number = np.arange(EVENTS)[:, None]
-    DataSender(made, message_rows=20).send(
-        {"ids": number, "label": (number % 3 == 0).astype(np.float32)}
-    )
-    return made
+    return topic_of_rows({"ids": number, "label": (number % 3 == 0).astype(np.float32)}, 20)
 
 
 class Seen(Callback):

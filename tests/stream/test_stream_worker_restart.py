@@ -33,6 +33,7 @@ from mindspore_rec.stream import (
 from mindspore_rec.stream.claims import ReplacedError
 from mindspore_rec.stream.kafka_client import KafkaClient
 from tests.support.nightly import examples
+from tests.support.topics import topic_of_messages
 
 ROWS = 80
 
@@ -42,10 +43,8 @@ class Killed(BaseException):
 
 
 def raw_topic(partitions: int = 1) -> MemoryTopic:
-    topic = MemoryTopic(partitions, "raw")
-    for at in range(0, ROWS, 2):
-        topic.append(pack(pa.table({"n": [at, at + 1]})), at // 2 % partitions)
-    return topic
+    messages = (pack(pa.table({"n": [at, at + 1]})) for at in range(0, ROWS, 2))
+    return topic_of_messages(messages, partitions, "raw")
 
 
 def make(

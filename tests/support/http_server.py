@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import re
 import subprocess
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, start_python
 
 
 def children(pid: int) -> dict[str, int]:
@@ -49,6 +49,14 @@ class Client:
         return self.ask(f"/v2/models/{model}/infer", {"inputs": [one], **more})
 
 
+@contextlib.contextmanager
+def ready_server(root: Path | None, *options: str, **more: Any) -> Iterator[Server]:
+    """Start a server as `Server` does and wait until it answers; it ends with the context."""
+    with Server(root, *options, **more) as server:
+        server.wait_ready()
+        yield server
+
+
 class Server:
     """`python -m mindspore_rec.serving`, at a free port; `ready=False`: it will not listen."""
 
@@ -62,20 +70,10 @@ class Server:
         errors: int | IO[str] = subprocess.PIPE,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        command = [sys.executable, "-m", "mindspore_rec.serving", "--port", "0"]
+        command = ["-m", "mindspore_rec.serving", "--port", "0"]
         command += [] if root is None else [str(root)]
-        self.process = subprocess.Popen(
-            [*command, *options],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                **(environment or {}),
-                "PYTHONPATH": os.pathsep.join([str(python_path), str(ROOT)]),
-            },
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
+        variables = {**(environment or {}), "PYTHONPATH": f"{python_path}{os.pathsep}{ROOT}"}
+        self.process = start_python(*command, *options, stderr=errors, variables=variables)
         if not ready:
             return
         assert self.process.stdout is not None

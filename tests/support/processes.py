@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import IO
 
 __all__ = ["NO_MINDSPORE", "ROOT", "environment", "run_program", "run_python", "start_python"]
 
@@ -75,7 +76,7 @@ def start_python(
     cwd: Path = ROOT,
     stdin: int | None = None,
     stdout: int | None = subprocess.PIPE,
-    stderr: int | None = None,
+    stderr: int | IO[str] | None = None,
     variables: Mapping[str, str] = _NONE,
 ) -> subprocess.Popen[str]:
     """Start Python with that command line, and return its process.

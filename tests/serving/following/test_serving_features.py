@@ -21,7 +21,7 @@ from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.messages import RawColumns, RequestError, parse_request
 from mindspore_rec.stream import FeaturePipeline, MinMaxScale, Number
 from tests.serving.features_network import INPUTS, Network, asked, build, pipeline, train
-from tests.support.http_server import Server
+from tests.support.http_server import Server, ready_server
 from tests.support.processes import start_python
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -188,8 +188,7 @@ def test_columns_that_do_not_fit(learned: Path) -> None:
 
 @pytest.fixture(scope="module")
 def server(learned: Path) -> Iterator[Server]:
-    with Server(learned, "--name", "model") as started:
-        started.wait_ready()
+    with ready_server(learned, "--name", "model") as started:
         yield started
 
 

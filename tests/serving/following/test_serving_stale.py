@@ -16,7 +16,7 @@ import pytest
 from mindspore_rec.serving import Predictor
 from mindspore_rec.serving.following.pulse import Pulse
 from tests.serving.serving_network import ids
-from tests.support.http_server import Server, children
+from tests.support.http_server import Server, children, ready_server
 
 
 @pytest.fixture
@@ -138,8 +138,7 @@ READY, OLD = {"server": 200, "model": 200}, {"server": 503, "model": 503}
 def test_a_writer_that_hangs_and_states_that_are_old(tmp_path: Path, trainer, wait) -> None:
     root = tmp_path / "run"
     training = trainer(root, pause=0.05, fulls=15)
-    with Server(root, "--workers=2", "--max-age-seconds=8") as server:
-        server.wait_ready()
+    with ready_server(root, "--workers=2", "--max-age-seconds=8") as server:
         wait(lambda: readiness(server) == READY)
 
         def status() -> Any:

@@ -18,7 +18,7 @@ from mindspore_rec.serving.__main__ import main
 from mindspore_rec.serving.network.export import export_network
 from mindspore_rec.serving.protection.metrics import Metrics
 from tests.serving.serving_network import FIELDS, UNKNOWN, Marked, ids, train
-from tests.support.http_server import Server
+from tests.support.http_server import ready_server
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.usefixtures("graph_mode")
@@ -151,8 +151,7 @@ def test_predictors_share_a_path_and_what_a_killed_one_left_is_removed(
     wanted = tiers("ssd", tmp_path, redis_url)
     options = ["--ssd-path", str(tmp_path / "ssd"), "--host-rows", str(HOST)]
     with Predictor(big, follow=False, tiers=wanted) as one:
-        with Server(big, *options) as server:
-            server.wait_ready()
+        with ready_server(big, *options) as server:
             status, answer = server.client().infer(ids(5))
             assert status == 200 and set(answer["outputs"][0]["data"]) == {5.0}
             assert server.client().ask("/status")[1]["tiers"]["serving.one"]["rows"] == KEYS

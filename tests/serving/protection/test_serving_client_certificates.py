@@ -6,7 +6,6 @@ from __future__ import annotations
 import http.client
 import ssl
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from mindspore_rec.serving.protection.tls import Tls
 from tests.serving.protection.test_serving_protection import certificate
 from tests.support.http_server import Server
+from tests.support.waiting import wait_until
 
 READY = "/inference.GRPCInferenceService/ServerLive"
 
@@ -99,10 +99,7 @@ def test_only_clients_with_a_certificate_and_of_the_authorities_of_now(tmp_path:
         renewed.rename(shown)
         new.rename(authorities)
         contexts = {name: context(shown, of) for name, of in (("1", first), ("2", second))}
-        deadline = time.monotonic() + 120
-        while not over_http(server, contexts["2"]):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        wait_until(lambda: over_http(server, contexts["2"]), 120)
         assert over_grpc(server, shown, second)
         for client in (first, None):
             assert not over_http(server, context(shown, client))

@@ -18,7 +18,7 @@ import pytest
 from benchmarks.raw_http2 import RawHttp2
 from benchmarks.raw_http2 import message as framed
 from mindspore_rec.serving.protocol.open_inference import message
-from tests.support.http_server import Server
+from tests.support.http_server import Server, ready_server
 from tests.support.processes import ROOT
 
 TOKEN = "0123456789abcdef"
@@ -39,8 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     tokens.write_text(TOKEN)
     tokens.chmod(0o600)
     options = ["--grpc-port=0", f"--token-file={tokens}", f"--max-connections={CONNECTIONS}"]
-    with Server(directory, *options, f"--receive-seconds={RECEIVE_SECONDS}") as made:
-        made.wait_ready()
+    with ready_server(directory, *options, f"--receive-seconds={RECEIVE_SECONDS}") as made:
         yield made
 
 

@@ -22,7 +22,7 @@ from mindspore_rec.serving.protocol.messages import RequestError, parse_request
 from mindspore_rec.serving.server.http import Front
 from tests.serving.serving_network import FIELDS, UNKNOWN, Marked
 from tests.support.asgi_client import INFER, ask
-from tests.support.http_server import Server
+from tests.support.http_server import Server, ready_server
 
 INPUT = f"ids:INT64:-1,{FIELDS}"
 NETWORK = "tests.serving.serving_network:Marked"
@@ -293,8 +293,7 @@ COSTLY = {
 
 def test_memory_in_proportion_to_the_body(trained: Path) -> None:
     options = ("--network", NETWORK, "--input", INPUT, "--max-batch-rows", "20000")
-    with Server(trained, *options) as server:
-        server.wait_ready()
+    with ready_server(trained, *options) as server:
         client = server.client()
         assert client.ask(INFER, text())[0] == 200
         for name, body in COSTLY.items():

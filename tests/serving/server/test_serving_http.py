@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,16 +12,6 @@ import pytest
 import mindspore_rec
 from tests.serving.serving_network import FIELDS, UNKNOWN, ids
 from tests.support.http_server import Client, Server
-
-INPUT = "ids:INT64:-1,3"
-NETWORK = "tests.serving.serving_network:Marked"
-
-
-@pytest.fixture(scope="module")
-def server(trained: Path) -> Iterator[Server]:
-    with Server(trained, "--network", NETWORK, "--input", INPUT, "--name", "model") as started:
-        started.wait_ready()
-        yield started
 
 
 @pytest.fixture

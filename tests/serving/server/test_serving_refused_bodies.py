@@ -9,24 +9,12 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.http_server import Server
 
-INPUT = "ids:INT64:-1,3"
-NETWORK = "tests.serving.serving_network:Marked"
 PATH = "/v2/models/model/infer"
-
-
-@pytest.fixture(scope="module")
-def server(trained: Path) -> Iterator[Server]:
-    """A server of the shared model."""
-    with Server(trained, "--network", NETWORK, "--input", INPUT, "--name", "model") as made:
-        made.wait_ready()
-        yield made
 
 
 def refusal(server: Server, body: bytes, **headers: str) -> tuple[int, str]:

@@ -17,7 +17,7 @@ from mindspore_rec.parameter.quantise import to_bytes
 from tests.parameter.test_digest import flip
 from tests.serving.serving_network import UNKNOWN, ids
 from tests.serving.shared.test_serving_shared_scrub import flip_rows
-from tests.support.http_server import Server, children
+from tests.support.http_server import Server, children, ready_server
 
 OPTIONS = ["--scrub-seconds=0.2", "--wait-seconds=300"]
 ROWS = {"float32": [], "int8": ["--rows=int8"]}
@@ -148,7 +148,6 @@ def test_nothing_is_found_while_deltas_come(
 
 
 def test_it_is_off_without_the_option(exported: Path) -> None:
-    with Server(exported) as server:
-        server.wait_ready()
+    with ready_server(exported) as server:
         assert scrub_of(server) is None
         assert not [name for name in metrics(server) if "scrubbed" in name or "damaged" in name]

@@ -18,7 +18,7 @@ from mindspore_rec.parameter import MapParameter
 from mindspore_rec.parameter.table_scope import own_scope
 from mindspore_rec.serving import Predictor
 from tests.serving.serving_network import Marked, ids
-from tests.support.http_server import Server
+from tests.support.http_server import Server, ready_server
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,7 @@ def versions(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 def server(versions: dict[str, Path]) -> Iterator[Server]:
     models = [f"--model=click={versions[name]}" for name in ("run", "by_mindspore", "pinned")]
     models.append(f"--model=other={versions['by_mindspore']}")
-    with Server(None, *models, "--model-control=explicit") as started:
-        started.wait_ready()
+    with ready_server(None, *models, "--model-control=explicit") as started:
         yield started
 
 

@@ -28,7 +28,7 @@ from mindspore_rec.serving.shared.run import PublishedRun, SharedOpener
 from tests.serving.features_network import asked
 from tests.serving.features_network import train as train_features
 from tests.serving.serving_network import UNKNOWN, Marked, ids
-from tests.support.http_server import Server, children
+from tests.support.http_server import Server, children, ready_server
 from tests.support.missing import need_package
 
 WORKERS = 2
@@ -72,8 +72,7 @@ class Asker(threading.Thread):
 def test_answers_are_whole_and_newer_whoever_is_killed(tmp_path: Path, trainer, wait) -> None:
     root = tmp_path / "run"
     trainer(root, pause=0.05, fulls=15)
-    with Server(root, "--workers", str(WORKERS)) as server:
-        server.wait_ready()
+    with ready_server(root, "--workers", str(WORKERS)) as server:
         parent = server.process.pid
         wait(lambda: set(children(parent)) == NAMES)
         askers = [Asker(server) for _ in range(3)]
@@ -110,8 +109,7 @@ def test_answers_are_whole_and_newer_whoever_is_killed(tmp_path: Path, trainer, 
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(30) == 0
         assert not there(pids)
-    with Server(root, "--workers", str(WORKERS)) as server:
-        server.wait_ready()
+    with ready_server(root, "--workers", str(WORKERS)) as server:
         pids = children(server.process.pid)
         server.process.kill()
         server.process.wait()
@@ -247,8 +245,7 @@ def test_protocols_and_raw_columns_of_workers(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     options = ("--workers", str(WORKERS), "--grpc-port", str(port))
-    with Server(root, *options, grpc_line=False) as server:
-        server.wait_ready()
+    with ready_server(root, *options, grpc_line=False) as server:
         for _ in range(4 * WORKERS):
             status, found = server.client().ask("/v2/models/model/infer", {"columns": rows})
             assert status == 200, found

@@ -17,7 +17,7 @@ from mindspore_rec.graph.tensors import parsed_specs
 from mindspore_rec.serving.__main__ import main
 from mindspore_rec.serving.network.export import export_network
 from tests.serving.serving_network import FIELDS, Marked, ids
-from tests.support.http_server import Server
+from tests.support.http_server import Server, ready_server
 from tests.support.redis_server import free_port
 
 TOKEN = "0123456789abcdef"
@@ -54,8 +54,7 @@ def test_workers_ask_for_tokens_and_count_together(trained: Path, tmp_path: Path
     tokens.chmod(0o600)
     port = free_port()
     options = ["--workers", str(WORKERS), "--token-file", str(tokens), "--access-log", str(log)]
-    with Server(root, *options, "--drain-seconds", "0.5") as server:
-        server.wait_ready()
+    with ready_server(root, *options, "--drain-seconds", "0.5") as server:
         assert server.client().ask(INFER, {})[0] == 401
         array = {"name": "ids", "shape": [4, FIELDS], "datatype": "INT64", "data": ids(4).tolist()}
         for _ in range(20):
@@ -84,8 +83,7 @@ def test_workers_ask_for_tokens_and_count_together(trained: Path, tmp_path: Path
             return "OK"
 
     options = ["--workers", str(WORKERS), "--token-file", str(tokens), "--grpc-port", str(port)]
-    with Server(root, *options) as server:
-        server.wait_ready()
+    with ready_server(root, *options) as server:
         assert asyncio.run(infer()) == "OK"
 
 
