@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "optim/kernels.h"
-#include "optim/rule.h"
+#include "rows/kernels.h"
+#include "rows/rule.h"
 #include "table/row_sizes.h"
 #include "table/table.h"
 #include "util/crc32c.h"

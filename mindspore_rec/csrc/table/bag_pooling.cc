@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "table/for_shards.h"
+#include "rows/for_shards.h"
 
 namespace msrec {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "table/batch.h"
+#include "rows/batch.h"
 #include "table/table_core.h"
 
 namespace msrec {

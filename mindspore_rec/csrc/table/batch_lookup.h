@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "table/batch.h"
+#include "rows/batch.h"
 #include "table/lookup_purpose.h"
 #include "table/prepared_lookups.h"
 #include "table/table_core.h"

@@ -11,7 +11,7 @@
 #include <map>
 #include <vector>
 
-#include "table/row_layout.h"
+#include "rows/row_layout.h"
 #include "util/append_log.h"
 
 namespace msrec {

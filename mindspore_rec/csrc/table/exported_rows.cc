@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "table/row_values.h"
+#include "rows/row_values.h"
 #include "util/for_blocks.h"
 
 namespace msrec {

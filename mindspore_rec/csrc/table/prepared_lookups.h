@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "table/batch.h"
+#include "rows/batch.h"
 #include "table/step_lookups.h"
 
 namespace msrec {

@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "table/batch.h"
+#include "rows/batch.h"
 #include "table/table_core.h"
 #include "util/siphash.h"
 

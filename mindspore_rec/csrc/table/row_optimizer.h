@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "cache/lower_tiers.h"
-#include "optim/rule.h"
+#include "rows/rule.h"
+#include "table/cache/lower_tiers.h"
 #include "table/table_core.h"
 
 namespace msrec {

@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "table/batch.h"
+#include "rows/batch.h"
 #include "table/table_core.h"
 
 namespace msrec {

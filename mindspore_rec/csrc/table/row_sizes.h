@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "table/row_layout.h"
+#include "rows/row_layout.h"
 
 namespace msrec {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "table/row_values.h"
+#include "rows/row_values.h"
 #include "util/bytes.h"
 
 namespace msrec {

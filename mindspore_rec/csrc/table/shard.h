@@ -11,23 +11,23 @@
 #include <string>
 #include <vector>
 
-#include "device/device_rows.h"
 #include "init/initializer.h"
-#include "optim/kernels.h"
-#include "optim/rule.h"
 #include "policy/admission.h"
-#include "policy/candidates.h"
 #include "policy/eviction.h"
 #include "policy/eviction_log.h"
-#include "policy/victims.h"
-#include "table/batch.h"
+#include "rows/batch.h"
+#include "rows/index.h"
+#include "rows/kernels.h"
+#include "rows/row_layout.h"
+#include "rows/rule.h"
+#include "rows/slab_store.h"
+#include "table/candidates.h"
 #include "table/change_log.h"
+#include "table/device/device_rows.h"
 #include "table/digest_sums.h"
-#include "table/index.h"
 #include "table/lookup_purpose.h"
 #include "table/placement.h"
-#include "table/row_layout.h"
-#include "table/slab_store.h"
+#include "table/victims.h"
 #include "util/bucket_hash.h"
 
 namespace msrec {

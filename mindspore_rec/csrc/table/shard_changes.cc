@@ -11,9 +11,9 @@
 #include <new>
 #include <utility>
 
+#include "rows/row_digests.h"
+#include "rows/row_values.h"
 #include "table/exported_rows.h"
-#include "table/row_digests.h"
-#include "table/row_values.h"
 #include "table/shard.h"
 #include "util/bytes.h"
 

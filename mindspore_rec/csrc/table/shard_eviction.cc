@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "table/row_values.h"
+#include "rows/row_values.h"
 #include "table/shard.h"
 
 namespace msrec {

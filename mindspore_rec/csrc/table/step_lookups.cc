@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "table/for_shards.h"
+#include "rows/for_shards.h"
 #include "table/table_core.h"
 #include "util/hash.h"
 

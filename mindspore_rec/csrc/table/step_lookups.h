@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "table/batch.h"
-#include "table/gradient_sum.h"
+#include "rows/batch.h"
+#include "rows/gradient_sum.h"
 #include "table/gradient_tokens.h"
 
 namespace msrec {

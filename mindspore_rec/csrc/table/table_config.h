@@ -40,7 +40,7 @@ struct RowPrecision {
   NumberType state = NumberType::kFloat32;
   // Of those that are sums (Rule::KeepsSums): the same.
   NumberType accumulator = NumberType::kFloat32;
-  // Whether a step writes back by chance (optim/rounding.h), so that the mean of what is written is
+  // Whether a step writes back by chance (rows/rounding.h), so that the mean of what is written is
   // what was computed; else the nearest number is written.
   bool stochastic = true;
 };

@@ -6,10 +6,10 @@
 #include <new>
 #include <stdexcept>
 
-#include "cache/row_cache.h"
-#include "optim/kernels.h"
 #include "policy/check.h"
-#include "serving/quantised_rows.h"
+#include "readers/quantised_rows.h"
+#include "rows/kernels.h"
+#include "table/cache/row_cache.h"
 #include "util/hash.h"
 
 namespace msrec {

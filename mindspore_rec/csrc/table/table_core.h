@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "device/device_rows.h"
-#include "table/batch.h"
+#include "rows/batch.h"
+#include "table/device/device_rows.h"
 #include "table/shard.h"
 #include "table/step_lookups.h"
 #include "table/table_config.h"

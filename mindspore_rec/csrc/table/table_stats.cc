@@ -3,8 +3,8 @@
 // Table: statistics.
 #include "table/table_stats.h"
 
-#include "cache/row_cache.h"
-#include "serving/quantised_rows.h"
+#include "readers/quantised_rows.h"
+#include "table/cache/row_cache.h"
 #include "table/table_guard.h"
 
 namespace msrec {

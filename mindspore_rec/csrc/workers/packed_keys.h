@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "optim/kernels.h"
-#include "table/batch.h"
+#include "rows/batch.h"
+#include "rows/kernels.h"
 #include "table/placement.h"
 
 namespace msrec {

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "table/batch.h"
+#include "rows/batch.h"
 #include "table/explanation.h"
 #include "table/exported_rows.h"
 #include "util/bytes.h"

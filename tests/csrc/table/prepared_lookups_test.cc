@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "cache/settings.h"
 #include "map_tier.h"
+#include "table/cache/settings.h"
 #include "table_state.h"
 
 namespace msrec {

@@ -5,9 +5,9 @@
 
 #include <set>
 
-#include "cache/settings.h"
 #include "map_tier.h"
 #include "statistics.h"
+#include "table/cache/settings.h"
 #include "table/shard.h"
 #include "table/step_lookups.h"
 #include "worker_testing.h"
