@@ -19,12 +19,12 @@
 #include <vector>
 
 #include "policy/eviction.h"
+#include "rows/bags.h"
 #include "rows/batch.h"
 #include "rows/index.h"
 #include "rows/kernels.h"
 #include "rows/quantised_row.h"
 #include "rows/slab_store.h"
-#include "table/bag_pooling.h"
 
 namespace msrec {
 

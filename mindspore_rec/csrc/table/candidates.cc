@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "table/shard.h"
+#include "rows/batch.h"
+#include "table/shard_context.h"
 
 namespace msrec {
 namespace {

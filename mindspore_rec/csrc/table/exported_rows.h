@@ -7,10 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
 
-#include "table/table_core.h"
+#include "rows/row_layout.h"
 
 namespace msrec {
+
+// Rows with their keys; null where a key has none.
+using KeyedRows = std::vector<std::pair<int64_t, const char*>>;
 
 // state_width is 0 where rows were exported without state.
 struct ExportedRows {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rows/batch.h"
+#include "table/exported_rows.h"
 #include "table/table_core.h"
 
 namespace msrec {

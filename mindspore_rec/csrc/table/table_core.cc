@@ -7,9 +7,7 @@
 #include <stdexcept>
 
 #include "policy/check.h"
-#include "readers/quantised_rows.h"
 #include "rows/kernels.h"
-#include "table/cache/row_cache.h"
 #include "util/hash.h"
 
 namespace msrec {

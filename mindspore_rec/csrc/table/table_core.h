@@ -12,11 +12,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "rows/batch.h"
 #include "table/device/device_rows.h"
+#include "table/owned_part.h"
 #include "table/shard.h"
 #include "table/step_lookups.h"
 #include "table/table_config.h"
@@ -24,11 +24,8 @@
 
 namespace msrec {
 
-struct RowCache;
 class QuantisedRows;
-
-// Rows with their keys; null where a key has none.
-using KeyedRows = std::vector<std::pair<int64_t, const char*>>;
+struct RowCache;
 
 struct TableCore {
   // Throws for a configuration out of range, OutOfMemory where the shards do not fit.
@@ -97,11 +94,11 @@ struct TableCore {
   uint64_t epoch = 0;                      // the last mark; never used twice
   uint64_t oldest_mark = 0;  // the oldest mark that changes are recorded for; 0: none are recorded
   StepLookups lookups{this};
-  std::unique_ptr<RowCache> cache;  // null: all rows are in host memory
-  DeviceRows* device = nullptr;     // of the device cache; null: there is none
+  OwnedPart<RowCache> cache;     // null: all rows are in host memory
+  DeviceRows* device = nullptr;  // of the device cache; null: there is none
   // Rows of int8 or int4 in place of those of the shards, which are empty then; null: there are
   // none.
-  std::unique_ptr<QuantisedRows> quantised;
+  OwnedPart<QuantisedRows> quantised;
 };
 
 }  // namespace msrec

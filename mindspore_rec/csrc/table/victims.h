@@ -7,26 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <tuple>
-#include <vector>
+
+#include "table/victim_candidate.h"
 
 namespace msrec {
 
 class Shard;
 struct TableCore;
-
-// A row that may leave; the lower its priority, the earlier it goes.
-struct VictimCandidate {
-  double priority;
-  uint32_t last_step, place;
-  int shard;
-
-  bool operator<(const VictimCandidate& other) const {
-    return std::tie(priority, last_step, shard, place) <
-           std::tie(other.priority, other.last_step, other.shard, other.place);
-  }
-};
-using VictimCandidates = std::vector<VictimCandidate>;
 
 // Sample candidates for `wanted` rows to leave. Calls sample(shard, n, out) for every shard, in
 // parallel, with n in proportion to its rows: where there are few rows, all of them are candidates.

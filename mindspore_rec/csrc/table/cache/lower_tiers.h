@@ -20,6 +20,7 @@
 #include "table/cache/fetches.h"
 #include "table/cache/settings.h"
 #include "table/cache/tier_scrub.h"
+#include "table/exported_rows.h"
 #include "table/table_core.h"
 #include "tier/env.h"
 #include "tier/tier_chain.h"
