@@ -375,6 +375,11 @@ def test_every_include_is_an_arrow_of_the_rule() -> None:
     assert wrong == []
 
 
+def test_the_rule_of_csrc_has_no_cycle() -> None:
+    rule = folders_of(RULE.read_text())
+    assert cycles({here: set(may) for here, may in rule.items()}) == []
+
+
 def test_only_bindings_know_python() -> None:
     knows = re.compile(r'^\s*#\s*include\s+[<"](Python\.h|pybind11/)', re.MULTILINE)
     found = {here for here, file in native_files() if knows.search(file.read_text())}

@@ -182,7 +182,7 @@ _CANDIDATES = Defect(
     "max_candidates near 2^63 overflows to a bound of one counter a shard.",
     (
         Edit(
-            f"{_CSRC}/table/candidates.cc",
+            f"{_CSRC}/table/core/candidates.cc",
             "  return total / kNumShards + (shard < total % kNumShards ? 1 : 0);\n",
             """  static_cast<void>(shard);
   return static_cast<int64_t>(static_cast<uint64_t>(total) + kNumShards - 1) / kNumShards;

@@ -8,7 +8,7 @@
 
 #include "rows/kernels.h"
 #include "rows/rule.h"
-#include "table/row_sizes.h"
+#include "table/core/row_sizes.h"
 #include "table/table.h"
 #include "util/crc32c.h"
 #include "util/hash.h"

@@ -8,7 +8,7 @@
 
 #include "rows/bags.h"
 #include "rows/batch.h"
-#include "table/table_core.h"
+#include "table/core/table_core.h"
 
 namespace msrec {
 

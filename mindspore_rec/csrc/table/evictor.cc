@@ -13,8 +13,8 @@
 #include "readers/quantised_rows.h"
 #include "rows/for_shards.h"
 #include "table/cache/row_cache.h"
-#include "table/row_sizes.h"
-#include "table/victims.h"
+#include "table/core/row_sizes.h"
+#include "table/core/victims.h"
 
 namespace msrec {
 namespace {

@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "policy/eviction.h"
+#include "table/core/table_core.h"
 #include "table/row_reader.h"
-#include "table/table_core.h"
 
 namespace msrec {
 

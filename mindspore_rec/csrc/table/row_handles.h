@@ -16,7 +16,7 @@
 #include <cstdint>
 
 #include "rows/batch.h"
-#include "table/table_core.h"
+#include "table/core/table_core.h"
 #include "util/siphash.h"
 
 namespace msrec {

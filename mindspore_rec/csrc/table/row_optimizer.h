@@ -10,7 +10,7 @@
 
 #include "rows/rule.h"
 #include "table/cache/lower_tiers.h"
-#include "table/table_core.h"
+#include "table/core/table_core.h"
 
 namespace msrec {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "rows/batch.h"
-#include "table/exported_rows.h"
-#include "table/table_core.h"
+#include "rows/exported_rows.h"
+#include "table/core/table_core.h"
 
 namespace msrec {
 

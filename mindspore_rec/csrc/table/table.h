@@ -23,18 +23,18 @@
 #include <vector>
 
 #include "rows/batch.h"
+#include "rows/exported_rows.h"
 #include "table/bag_pooling.h"
 #include "table/batch_lookup.h"
 #include "table/cache/settings.h"
-#include "table/device/device_cache.h"
+#include "table/core/prepared_lookups.h"
+#include "table/core/table_core.h"
+#include "table/device_cache.h"
 #include "table/evictor.h"
 #include "table/explanation.h"
-#include "table/exported_rows.h"
-#include "table/prepared_lookups.h"
 #include "table/row_handles.h"
 #include "table/row_optimizer.h"
 #include "table/row_reader.h"
-#include "table/table_core.h"
 #include "table/table_stats.h"
 
 namespace msrec {
@@ -100,7 +100,7 @@ class Table {
   // was made up, or is no longer good.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // ---- device cache (table/device/device_cache.h) ----
+  // ---- device cache (table/device_cache.h) ----
 
   // Gives the table a device cache. `values` is [rows + 3, dim]; null where it is not shared.
   void AttachDevice(const DeviceConfig& config, float* values);

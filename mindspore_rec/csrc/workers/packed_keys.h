@@ -11,7 +11,7 @@
 
 #include "rows/batch.h"
 #include "rows/kernels.h"
-#include "table/placement.h"
+#include "table/core/placement.h"
 
 namespace msrec {
 

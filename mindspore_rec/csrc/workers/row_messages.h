@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "rows/batch.h"
+#include "rows/exported_rows.h"
 #include "table/explanation.h"
-#include "table/exported_rows.h"
 #include "util/bytes.h"
 
 namespace msrec {

@@ -2,7 +2,7 @@
 //
 // Lookups in two parts, as owners do them over workers: prepared and dropped they change nothing;
 // finished they do what lookups as a whole do, whatever comes between.
-#include "table/prepared_lookups.h"
+#include "table/core/prepared_lookups.h"
 
 #include <gtest/gtest.h>
 

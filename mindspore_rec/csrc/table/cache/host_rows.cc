@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "rows/for_shards.h"
-#include "table/row_sizes.h"
-#include "table/victims.h"
+#include "table/core/row_sizes.h"
+#include "table/core/victims.h"
 #include "util/headroom.h"
 
 namespace msrec {

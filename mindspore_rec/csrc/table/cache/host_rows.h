@@ -11,9 +11,9 @@
 
 #include "rows/batch.h"
 #include "table/cache/lower_tiers.h"
-#include "table/lookup_purpose.h"
-#include "table/prepared_lookups.h"
-#include "table/table_core.h"
+#include "table/core/lookup_purpose.h"
+#include "table/core/prepared_lookups.h"
+#include "table/core/table_core.h"
 
 namespace msrec {
 

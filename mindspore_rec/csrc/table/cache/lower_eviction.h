@@ -11,7 +11,7 @@
 
 #include "policy/eviction.h"
 #include "table/cache/lower_tiers.h"
-#include "table/table_core.h"
+#include "table/core/table_core.h"
 
 namespace msrec {
 

@@ -17,11 +17,11 @@
 #include <utility>
 #include <vector>
 
+#include "rows/exported_rows.h"
 #include "table/cache/fetches.h"
 #include "table/cache/settings.h"
 #include "table/cache/tier_scrub.h"
-#include "table/exported_rows.h"
-#include "table/table_core.h"
+#include "table/core/table_core.h"
 #include "tier/env.h"
 #include "tier/tier_chain.h"
 #include "tier/write_behind.h"

@@ -22,7 +22,7 @@
 #include "rows/batch.h"
 #include "table/cache/host_rows.h"
 #include "table/cache/lower_tiers.h"
-#include "table/table_core.h"
+#include "table/core/table_core.h"
 
 namespace msrec {
 

@@ -11,7 +11,7 @@
 #include "table/cache/lower_tiers.h"
 #include "table/cache/prefetcher.h"
 #include "table/cache/settings.h"
-#include "table/table_core.h"
+#include "table/core/table_core.h"
 
 namespace msrec {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "table/table_config.h"
+#include "table/core/table_config.h"
 #include "tier/env.h"
 
 namespace msrec {

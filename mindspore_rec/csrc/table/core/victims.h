@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "table/victim_candidate.h"
+#include "table/core/victim_candidate.h"
 
 namespace msrec {
 

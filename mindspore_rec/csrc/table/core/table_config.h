@@ -11,7 +11,7 @@
 #include "init/initializer.h"
 #include "policy/admission.h"
 #include "policy/eviction.h"
-#include "table/placement.h"
+#include "table/core/placement.h"
 #include "util/number_type.h"
 
 namespace msrec {

@@ -11,10 +11,10 @@
 #include <new>
 #include <utility>
 
+#include "rows/exported_rows.h"
 #include "rows/row_digests.h"
 #include "rows/row_values.h"
-#include "table/exported_rows.h"
-#include "table/shard.h"
+#include "table/core/shard.h"
 #include "util/bytes.h"
 
 namespace msrec {

@@ -13,8 +13,8 @@
 #include "rows/kernels.h"
 #include "rows/row_layout.h"
 #include "rows/rule.h"
+#include "table/core/placement.h"
 #include "table/device/device_rows.h"
-#include "table/placement.h"
 
 namespace msrec {
 

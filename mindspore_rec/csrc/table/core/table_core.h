@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "rows/batch.h"
+#include "table/core/owned_part.h"
+#include "table/core/shard.h"
+#include "table/core/step_lookups.h"
+#include "table/core/table_config.h"
+#include "table/core/table_mutex.h"
 #include "table/device/device_rows.h"
-#include "table/owned_part.h"
-#include "table/shard.h"
-#include "table/step_lookups.h"
-#include "table/table_config.h"
-#include "table/table_mutex.h"
 
 namespace msrec {
 

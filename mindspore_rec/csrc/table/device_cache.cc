@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/device/device_cache.h"
+#include "table/device_cache.h"
 
 #include <algorithm>
 #include <cstring>

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "table/shard.h"
+#include "table/core/shard.h"
 
 namespace msrec {
 

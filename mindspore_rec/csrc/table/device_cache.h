@@ -19,8 +19,8 @@
 
 #include "rows/kernels.h"
 #include "table/batch_lookup.h"
+#include "table/core/table_core.h"
 #include "table/device/device_rows.h"
-#include "table/table_core.h"
 #include "table/table_stats.h"
 #include "util/buffer.h"
 

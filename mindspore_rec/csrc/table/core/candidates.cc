@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/candidates.h"
+#include "table/core/candidates.h"
 
 #include <algorithm>
 
 #include "rows/batch.h"
-#include "table/shard_context.h"
+#include "table/core/shard_context.h"
 
 namespace msrec {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "rows/batch.h"
 #include "rows/gradient_sum.h"
-#include "table/gradient_tokens.h"
+#include "table/core/gradient_tokens.h"
 
 namespace msrec {
 

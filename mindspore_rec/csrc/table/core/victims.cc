@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/victims.h"
+#include "table/core/victims.h"
 
 #include <algorithm>
 
 #include "rows/for_shards.h"
-#include "table/table_core.h"
+#include "table/core/table_core.h"
 
 namespace msrec {
 

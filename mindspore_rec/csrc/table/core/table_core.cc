@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/table_core.h"
+#include "table/core/table_core.h"
 
 #include <algorithm>
 #include <limits>

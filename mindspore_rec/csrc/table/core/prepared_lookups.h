@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rows/batch.h"
-#include "table/step_lookups.h"
+#include "table/core/step_lookups.h"
 
 namespace msrec {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/step_lookups.h"
+#include "table/core/step_lookups.h"
 
 #include <new>
 #include <stdexcept>
 #include <string>
 
 #include "rows/for_shards.h"
-#include "table/table_core.h"
+#include "table/core/table_core.h"
 #include "util/hash.h"
 
 namespace msrec {

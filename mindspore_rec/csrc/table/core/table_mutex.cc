@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/table_mutex.h"
+#include "table/core/table_mutex.h"
 
 #include <stdexcept>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/row_sizes.h"
+#include "table/core/row_sizes.h"
 
-#include "table/shard_context.h"
+#include "table/core/shard_context.h"
 #include "tier/format.h"
 #include "tier/key_positions.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Table: statistics.
-#include "table/table_stats.h"
 
 #include "readers/quantised_rows.h"
 #include "table/cache/row_cache.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/exported_rows.h"
+#include "rows/exported_rows.h"
 
 #include <algorithm>
 #include <cstring>

@@ -17,12 +17,12 @@
 #include "rows/index.h"
 #include "rows/row_layout.h"
 #include "rows/slab_store.h"
-#include "table/candidates.h"
-#include "table/change_log.h"
-#include "table/digest_sums.h"
-#include "table/lookup_purpose.h"
-#include "table/shard_context.h"
-#include "table/victim_candidate.h"
+#include "table/core/candidates.h"
+#include "table/core/change_log.h"
+#include "table/core/digest_sums.h"
+#include "table/core/lookup_purpose.h"
+#include "table/core/shard_context.h"
+#include "table/core/victim_candidate.h"
 #include "util/bucket_hash.h"
 
 namespace msrec {

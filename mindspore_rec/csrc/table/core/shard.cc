@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/shard.h"
+#include "table/core/shard.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "rows/row_values.h"
-#include "table/shard.h"
+#include "table/core/shard.h"
 
 namespace msrec {
 
