@@ -418,7 +418,7 @@ class SsdStore:
     ) -> None: ...
 
 class RowSizes:
-    """Bytes of a row, of its parts and of what finds it: csrc/table/row_sizes.h."""
+    """Bytes of a row, of its parts and of what finds it: csrc/table/core/row_sizes.h."""
 
     @property
     def metadata(self) -> int: ...

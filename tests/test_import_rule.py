@@ -349,16 +349,20 @@ def test_every_folder_says_what_is_in_it() -> None:
 
 
 def includes_of(source: str) -> set[str]:
-    """Return the folders whose headers a file of csrc includes."""
-    return set(re.findall(r'^\s*#\s*include\s+"([a-z_]+)/', source, re.MULTILINE))
+    """Return the folders, as paths below csrc, whose headers a file of csrc includes."""
+    return set(re.findall(r'^\s*#\s*include\s+"([a-z_/]+)/', source, re.MULTILINE))
 
 
 def native_files() -> Iterator[tuple[str, Path]]:
-    """Yield folder and path of every source of csrc."""
+    """Yield folder, as a path below csrc, and path of every source of csrc."""
     csrc = PACKAGE / "csrc"
     for file in sorted(csrc.rglob("*")):
         if file.suffix in (".cc", ".h", ".inl"):
-            yield file.relative_to(csrc).parts[0], file
+            yield file.relative_to(csrc).parent.as_posix(), file
+
+
+def test_the_rule_names_every_folder_of_csrc_and_no_other() -> None:
+    assert folders_of(RULE.read_text()).keys() == {folder for folder, _ in native_files()}
 
 
 def test_every_include_is_an_arrow_of_the_rule() -> None:
@@ -372,6 +376,11 @@ def test_every_include_is_an_arrow_of_the_rule() -> None:
     assert wrong == []
 
 
+def test_the_rule_of_csrc_has_no_cycle() -> None:
+    rule = folders_of(RULE.read_text())
+    assert cycles({here: set(may) for here, may in rule.items()}) == []
+
+
 def test_only_bindings_know_python() -> None:
     knows = re.compile(r'^\s*#\s*include\s+[<"](Python\.h|pybind11/)', re.MULTILINE)
     found = {here for here, file in native_files() if knows.search(file.read_text())}
@@ -381,5 +390,5 @@ def test_only_bindings_know_python() -> None:
 def test_the_floor_of_csrc_knows_nothing_above_it() -> None:
     rule = folders_of(RULE.read_text())
     assert rule["util"] == frozenset()
-    assert "table" not in rule["tier"]
+    assert rule["tier"] == frozenset({"util"})
     assert not any("bindings" in may for may in rule.values())

@@ -20,7 +20,7 @@ __all__ = ["PARTS", "Tables", "Training", "bus_bytes", "flop"]
 PARTS = ("lookup", "forward", "loss", "backward", "dense step", "sparse step")
 _RATE = 1e-3
 _CHUNK = 500_000
-_ADAM = 5  # of RuleKind in csrc/optim/rule.h
+_ADAM = 5  # of RuleKind in csrc/rows/rule.h
 _ADAM_CONSTANTS = (0.9, 0.999, 1e-8, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 

@@ -3,7 +3,7 @@
 
 Each function takes gathered rows `w [n, dim]`, their state `s [n, width]` laid out as the native
 core has it, and the summed raw gradient `g [n, dim]`, and gives the new `w` and `s`. The operations
-are those of `csrc/optim/kernels.inl`, in the same order.
+are those of `csrc/rows/kernels.inl`, in the same order.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """Rows of int8 and int4: each row has a scale and an offset of float16, and codes of 8 or 4 bits.
 
 A number is read as `offset + scale * code`. This is the reference in NumPy for the native tables of
-a predictor (csrc/serving/); both give the same bits.
+a predictor (csrc/readers/); both give the same bits.
 """
 
 from __future__ import annotations

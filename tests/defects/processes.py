@@ -31,7 +31,7 @@ _FORK = Defect(
     "A child forked while a thread is inside a table hangs at its first call on the table.",
     (
         Edit(
-            f"{_CSRC}/table/table_mutex.cc",
+            f"{_CSRC}/table/core/table_mutex.cc",
             "  mutex->owner_.Require(mutex->subject_);\n",
             "",
         ),

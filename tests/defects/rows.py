@@ -16,7 +16,7 @@ _BIND = Defect(
     "A bind that fails leaves the tier with the new size of rows and the table with the old one.",
     (
         Edit(
-            f"{_CSRC}/cache/lower_tiers.cc",
+            f"{_CSRC}/table/cache/lower_tiers.cc",
             """    DropStale(std::move(relaid.queue));
     throw;
   }
@@ -48,7 +48,7 @@ _ERASED = Defect(
     "An erased row comes back: the keys to erase below are forgotten before the queue takes them.",
     (
         Edit(
-            f"{_CSRC}/cache/lower_tiers.cc",
+            f"{_CSRC}/table/cache/lower_tiers.cc",
             """  OnTier([&] { Queue().Erase(keys); });
   // Only now: where the queue is full and the tier takes nothing, they are still to be erased.
   for (const auto& shard : core_.shards) shard->ForgetErased();
@@ -99,7 +99,7 @@ _STEP = Defect(
     "A step that throws, for its eviction fails, has already updated.",
     (
         Edit(
-            f"{_CSRC}/policy/evictor.cc",
+            f"{_CSRC}/table/evictor.cc",
             "    if (core_.cache != nullptr) core_.cache->eviction.NoteFailure();\n",
             "    throw;\n",
         ),
@@ -182,7 +182,7 @@ _CANDIDATES = Defect(
     "max_candidates near 2^63 overflows to a bound of one counter a shard.",
     (
         Edit(
-            f"{_CSRC}/policy/candidates.cc",
+            f"{_CSRC}/table/core/candidates.cc",
             "  return total / kNumShards + (shard < total % kNumShards ? 1 : 0);\n",
             """  static_cast<void>(shard);
   return static_cast<int64_t>(static_cast<uint64_t>(total) + kNumShards - 1) / kNumShards;

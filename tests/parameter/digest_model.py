@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digest of rows as csrc/table/row_digest.h defines it, in plain Python."""
+"""The digest of rows as csrc/rows/row_digest.h defines it, in plain Python."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "bindings/arguments.h"
-#include "serving/kept_digests.h"
-#include "table/row_digest.h"
+#include "readers/kept_digests.h"
+#include "rows/row_digest.h"
 #include "util/for_blocks.h"
 
 namespace py = pybind11;

@@ -6,9 +6,9 @@
 
 #include <string>
 
-#include "optim/kernels.h"
-#include "optim/rule.h"
-#include "table/row_sizes.h"
+#include "rows/kernels.h"
+#include "rows/rule.h"
+#include "table/core/row_sizes.h"
 #include "table/table.h"
 #include "util/crc32c.h"
 #include "util/hash.h"

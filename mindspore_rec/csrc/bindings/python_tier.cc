@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "bindings/ssd_store.h"
-#include "table/table_config.h"
+#include "table/core/table_config.h"
 
 namespace py = pybind11;
 

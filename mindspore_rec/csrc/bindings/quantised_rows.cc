@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bindings/arguments.h"
-#include "serving/quantised_rows.h"
+#include "readers/quantised_rows.h"
 
 namespace py = pybind11;
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "bindings/arguments.h"
-#include "serving/shared_memory.h"
-#include "serving/shared_reader.h"
-#include "serving/shared_writer.h"
+#include "readers/shared_memory.h"
+#include "readers/shared_reader.h"
+#include "readers/shared_writer.h"
 
 namespace py = pybind11;
 

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "optim/kernels.h"
+#include "rows/kernels.h"
 
 namespace msrec {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel that draws a row's first values: a part of optim/kernels.inl, compiled once per
+// The kernel that draws a row's first values: a part of rows/kernels.inl, compiled once per
 // instruction set. A file of its own, so that its test compiles no other kernel.
 
 // Blocks of Philox computed together: a 32-bit word in each 64-bit lane, since compilers vectorise

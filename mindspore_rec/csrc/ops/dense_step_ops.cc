@@ -2,8 +2,8 @@
 //
 // Operators: the optimizer step of all dense parameters of an optimizer, and the squared norm of
 // their gradients. The parameters and their states are inputs that the step writes.
+#include "dense/dense_step.h"
 #include "ops/operator.h"
-#include "optim/dense_step.h"
 
 namespace msrec {
 namespace {

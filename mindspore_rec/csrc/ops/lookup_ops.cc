@@ -46,7 +46,8 @@ MSREC_OP(MsrRefuseGradient) {
       "on the outermost cell before training, or freeze the table with requires_grad=False");
 }
 
-// (grad, ticket, descriptor) -> token (table/gradient_tokens.h): the gradient of the table's anchor
+// (grad, ticket, descriptor) -> token (table/core/gradient_tokens.h): the gradient of the table's
+// anchor
 MSREC_EXPORT Shape MsrAccumulateInferShape(int*, int64_t**, void*) { return {1}; }
 MSREC_OP(MsrAccumulate) {
   args.RequireCount(4);

@@ -6,8 +6,8 @@
 #include <stdexcept>
 
 #include "policy/sketch.h"
-#include "table/batch.h"
-#include "table/row_layout.h"
+#include "rows/batch.h"
+#include "rows/row_layout.h"
 
 namespace msrec {
 namespace {

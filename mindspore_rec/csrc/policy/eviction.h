@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "table/row_layout.h"
+#include "rows/row_layout.h"
 
 namespace msrec {
 

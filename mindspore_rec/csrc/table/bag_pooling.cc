@@ -2,13 +2,12 @@
 #include "table/bag_pooling.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <stdexcept>
 #include <string>
 
-#include "table/for_shards.h"
+#include "rows/for_shards.h"
 
 namespace msrec {
 namespace {
@@ -16,28 +15,6 @@ namespace {
 constexpr uint32_t kDroppedId = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
-
-std::string BagError(const IdView& ids, const BagView& bags) {
-  int64_t before = 0;
-  for (size_t b = 0; b < bags.offsets.size; ++b) {
-    const int64_t offset = bags.offsets[b];
-    if (offset < before || offset > static_cast<int64_t>(ids.size) || (b == 0 && offset != 0)) {
-      return "offsets must start at 0 and rise to at most the number of ids, " +
-             std::to_string(ids.size) + "; offsets[" + std::to_string(b) + "] is " +
-             std::to_string(offset);
-    }
-    before = offset;
-  }
-  return bags.offsets.size == 0 && ids.size > 0 ? "offsets is empty but there are ids" : "";
-}
-
-float BagFactor(Combiner combiner, double total) {
-  if (combiner == Combiner::kMean) return total != 0.0 ? static_cast<float>(1.0 / total) : 0.0f;
-  if (combiner == Combiner::kSqrtN) {
-    return total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
-  }
-  return 1.0f;
-}
 
 void BagPooling::Check(const IdView& ids, const BagView& bags) const {
   const std::string error = BagError(ids, bags);

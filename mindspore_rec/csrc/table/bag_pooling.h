@@ -3,30 +3,14 @@
 // BagPooling: combines the rows of a lookup by bags. A part of a table, under its mutex.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
 
-#include "table/batch.h"
-#include "table/table_core.h"
+#include "rows/bags.h"
+#include "rows/batch.h"
+#include "table/core/table_core.h"
 
 namespace msrec {
-
-enum class Combiner : int32_t { kSum = 0, kMean = 1, kSqrtN = 2 };
-
-// Bags of a pooled lookup: bag b holds ids [offset[b], offset[b + 1]), the last one up to the end.
-struct BagView {
-  IdView offsets;
-  const float* weights = nullptr;  // one an id, or null for 1
-  Combiner combiner = Combiner::kSum;
-};
-
-// Return the error of offsets that do not rise from 0 to at most the number of ids; "" where there
-// is none.
-std::string BagError(const IdView& ids, const BagView& bags);
-
-// Return the factor for the sum of a bag's rows; `total` is the sum of its weights, or of their
-// squares for kSqrtN.
-float BagFactor(Combiner combiner, double total);
 
 class BagPooling {
  public:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table/batch_lookup.h"
 
-#include "cache/row_cache.h"
-#include "table/for_shards.h"
+#include "rows/for_shards.h"
+#include "table/cache/row_cache.h"
 #include "util/headroom.h"
 
 namespace msrec {

@@ -7,10 +7,10 @@
 
 #include <cstdint>
 
-#include "table/batch.h"
-#include "table/lookup_purpose.h"
-#include "table/prepared_lookups.h"
-#include "table/table_core.h"
+#include "rows/batch.h"
+#include "table/core/lookup_purpose.h"
+#include "table/core/prepared_lookups.h"
+#include "table/core/table_core.h"
 
 namespace msrec {
 

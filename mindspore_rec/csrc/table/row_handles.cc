@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "table/for_shards.h"
+#include "rows/for_shards.h"
 
 namespace msrec {
 namespace {

@@ -15,8 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "table/batch.h"
-#include "table/table_core.h"
+#include "rows/batch.h"
+#include "table/core/table_core.h"
 #include "util/siphash.h"
 
 namespace msrec {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "cache/row_cache.h"
+#include "table/cache/row_cache.h"
 
 namespace msrec {
 

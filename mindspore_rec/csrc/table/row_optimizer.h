@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "cache/lower_tiers.h"
-#include "optim/rule.h"
-#include "table/table_core.h"
+#include "rows/rule.h"
+#include "table/cache/lower_tiers.h"
+#include "table/core/table_core.h"
 
 namespace msrec {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "cache/row_cache.h"
-#include "serving/quantised_rows.h"
+#include "readers/quantised_rows.h"
+#include "table/cache/row_cache.h"
 
 namespace msrec {
 namespace {

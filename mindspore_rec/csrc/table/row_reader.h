@@ -9,8 +9,9 @@
 #include <functional>
 #include <vector>
 
-#include "table/batch.h"
-#include "table/table_core.h"
+#include "rows/batch.h"
+#include "rows/exported_rows.h"
+#include "table/core/table_core.h"
 
 namespace msrec {
 

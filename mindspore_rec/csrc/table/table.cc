@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table/table.h"
 
-#include "cache/row_cache.h"
-#include "serving/quantised_rows.h"
-#include "table/for_shards.h"
+#include "readers/quantised_rows.h"
+#include "rows/for_shards.h"
+#include "table/cache/row_cache.h"
 #include "table/table_guard.h"
 
 namespace msrec {

@@ -22,19 +22,19 @@
 #include <utility>
 #include <vector>
 
-#include "cache/settings.h"
-#include "device/device_cache.h"
-#include "policy/evictor.h"
+#include "rows/batch.h"
+#include "rows/exported_rows.h"
 #include "table/bag_pooling.h"
-#include "table/batch.h"
 #include "table/batch_lookup.h"
+#include "table/cache/settings.h"
+#include "table/core/prepared_lookups.h"
+#include "table/core/table_core.h"
+#include "table/device_cache.h"
+#include "table/evictor.h"
 #include "table/explanation.h"
-#include "table/exported_rows.h"
-#include "table/prepared_lookups.h"
 #include "table/row_handles.h"
 #include "table/row_optimizer.h"
 #include "table/row_reader.h"
-#include "table/table_core.h"
 #include "table/table_stats.h"
 
 namespace msrec {
@@ -100,7 +100,7 @@ class Table {
   // was made up, or is no longer good.
   void AccumulateByHandle(const int64_t* handles, size_t n, const float* grad);
 
-  // ---- device cache (device/device_cache.h) ----
+  // ---- device cache (table/device_cache.h) ----
 
   // Gives the table a device cache. `values` is [rows + 3, dim]; null where it is not shared.
   void AttachDevice(const DeviceConfig& config, float* values);
@@ -263,7 +263,7 @@ class Table {
   // Return what is known of a key, whether it has a row or not.
   Explanation Explain(int64_t key);
 
-  // ---- tiers below host memory (cache/)
+  // ---- tiers below host memory (table/cache/)
 
   // Give the table tiers. Requires: no row was ever in it. Throws std::invalid_argument.
   void SetCache(CacheSettings settings);
@@ -289,7 +289,7 @@ class Table {
   // it by themselves: what they look up here comes from all workers.
   void NoteLookup(const IdView& ids);
 
-  // ---- rows of int8 and int4 (serving/)
+  // ---- rows of int8 and int4 (readers/)
 
   // Keep rows with 8 or 4 bits a number from now on: they are quantised as they are put or
   // imported. Such rows are looked up, put, imported, erased and exported as others; they have no

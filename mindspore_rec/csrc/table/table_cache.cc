@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "cache/row_cache.h"
+#include "table/cache/row_cache.h"
 #include "table/table_guard.h"
 
 namespace msrec {

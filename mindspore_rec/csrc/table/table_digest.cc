@@ -6,10 +6,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include "cache/row_cache.h"
-#include "serving/quantised_rows.h"
-#include "table/for_shards.h"
-#include "table/row_digests.h"
+#include "readers/quantised_rows.h"
+#include "rows/for_shards.h"
+#include "rows/row_digests.h"
+#include "table/cache/row_cache.h"
 #include "table/table_guard.h"
 #include "util/for_blocks.h"
 

@@ -3,11 +3,11 @@
 // Table: admission, eviction, the clock, and what is known of a key.
 #include <cmath>
 
-#include "cache/row_cache.h"
 #include "policy/check.h"
-#include "serving/quantised_rows.h"
-#include "table/for_shards.h"
-#include "table/row_values.h"
+#include "readers/quantised_rows.h"
+#include "rows/for_shards.h"
+#include "rows/row_values.h"
+#include "table/cache/row_cache.h"
 #include "table/table_guard.h"
 
 namespace msrec {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "optim/kernels.h"
-#include "serving/quantised_rows.h"
+#include "readers/quantised_rows.h"
+#include "rows/kernels.h"
 #include "table/table_guard.h"
 #include "util/number_type.h"
 

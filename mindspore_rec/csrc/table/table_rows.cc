@@ -5,10 +5,10 @@
 #include <cstring>
 #include <utility>
 
-#include "cache/row_cache.h"
-#include "serving/quantised_rows.h"
-#include "table/for_shards.h"
-#include "table/row_values.h"
+#include "readers/quantised_rows.h"
+#include "rows/for_shards.h"
+#include "rows/row_values.h"
+#include "table/cache/row_cache.h"
 #include "table/table_guard.h"
 #include "util/headroom.h"
 

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <utility>
 
-#include "cache/row_cache.h"
-#include "serving/quantised_rows.h"
-#include "table/for_shards.h"
+#include "readers/quantised_rows.h"
+#include "rows/for_shards.h"
+#include "table/cache/row_cache.h"
 #include "table/table_guard.h"
 #include "util/headroom.h"
 

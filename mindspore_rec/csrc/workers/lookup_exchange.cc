@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "table/for_shards.h"
+#include "rows/for_shards.h"
 #include "util/bytes.h"
 
 namespace msrec {

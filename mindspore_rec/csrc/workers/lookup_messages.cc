@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "table/for_shards.h"
+#include "rows/for_shards.h"
 #include "util/bytes.h"
 #include "workers/lookup_exchange.h"
 

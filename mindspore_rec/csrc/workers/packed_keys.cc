@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workers/packed_keys.h"
 
-#include "table/for_shards.h"
-#include "table/row_layout.h"
+#include "rows/for_shards.h"
+#include "rows/row_layout.h"
 #include "util/bytes.h"
 
 namespace msrec {

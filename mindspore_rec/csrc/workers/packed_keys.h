@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "optim/kernels.h"
-#include "table/batch.h"
-#include "table/placement.h"
+#include "rows/batch.h"
+#include "rows/kernels.h"
+#include "table/core/placement.h"
 
 namespace msrec {
 

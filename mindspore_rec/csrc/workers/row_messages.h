@@ -11,9 +11,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "table/batch.h"
+#include "rows/batch.h"
+#include "rows/exported_rows.h"
 #include "table/explanation.h"
-#include "table/exported_rows.h"
 #include "util/bytes.h"
 
 namespace msrec {

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "optim/kernels.h"
+#include "rows/kernels.h"
 
 namespace msrec {
 

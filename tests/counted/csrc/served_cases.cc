@@ -9,8 +9,8 @@
 
 #include "cases.h"
 #include "meter.h"
-#include "serving/shared_memory.h"
-#include "serving/shared_writer.h"
+#include "readers/shared_memory.h"
+#include "readers/shared_writer.h"
 #include "support.h"
 
 namespace msrec {

@@ -10,7 +10,7 @@
 #include <array>
 #include <cmath>
 
-#include "optim/kernels.h"
+#include "rows/kernels.h"
 #include "testing.h"
 
 namespace msrec {

@@ -3,7 +3,7 @@
 // The numbers of a row whose layout is all float32.
 #pragma once
 
-#include "table/row_layout.h"
+#include "rows/row_layout.h"
 
 namespace msrec {
 

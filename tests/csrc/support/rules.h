@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "optim/rule.h"
+#include "rows/rule.h"
 
 namespace msrec {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "cache/settings.h"
 #include "map_tier.h"
+#include "table/cache/settings.h"
 #include "tier_testing.h"
 
 namespace msrec {

@@ -2,12 +2,12 @@
 //
 // Lookups in two parts, as owners do them over workers: prepared and dropped they change nothing;
 // finished they do what lookups as a whole do, whatever comes between.
-#include "table/prepared_lookups.h"
+#include "table/core/prepared_lookups.h"
 
 #include <gtest/gtest.h>
 
-#include "cache/settings.h"
 #include "map_tier.h"
+#include "table/cache/settings.h"
 #include "table_state.h"
 
 namespace msrec {

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "table/batch.h"
-#include "table/index.h"
-#include "table/row_layout.h"
-#include "table/slab_store.h"
+#include "rows/batch.h"
+#include "rows/index.h"
+#include "rows/row_layout.h"
+#include "rows/slab_store.h"
 #include "testing.h"
 #include "tier/key_positions.h"
 #include "util/bucket_hash.h"

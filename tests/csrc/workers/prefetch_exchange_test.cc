@@ -5,11 +5,11 @@
 
 #include <set>
 
-#include "cache/settings.h"
 #include "map_tier.h"
 #include "statistics.h"
-#include "table/shard.h"
-#include "table/step_lookups.h"
+#include "table/cache/settings.h"
+#include "table/core/shard.h"
+#include "table/core/step_lookups.h"
 #include "worker_testing.h"
 
 namespace msrec {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "alloc_faults.h"
-#include "cache/settings.h"
 #include "map_tier.h"
 #include "statistics.h"
+#include "table/cache/settings.h"
 #include "table_state.h"
 #include "worker_testing.h"
 

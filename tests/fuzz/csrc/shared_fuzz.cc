@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "fuzzer.h"
-#include "serving/shared_memory.h"
-#include "serving/shared_reader.h"
-#include "serving/shared_writer.h"
-#include "table/row_layout.h"
+#include "readers/shared_memory.h"
+#include "readers/shared_reader.h"
+#include "readers/shared_writer.h"
+#include "rows/row_layout.h"
 
 namespace msrec {
 namespace {

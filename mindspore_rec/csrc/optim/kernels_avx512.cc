@@ -1,6 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-//
-// The row kernels for one instruction set; setup.py passes the flags that go with this file's name.
-#define MSREC_KERNELS_NAME "avx512"
-#define MSREC_KERNELS_SYMBOL kKernelsAvx512
-#include "optim/kernels.inl"

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// QuantisedRows: int64 key -> row of int8 or int4 (quantised_row.h), for tables that are read a lot
+// and changed now and then, by rows of float32 that are quantised as they come.
+//
+// Keys are any, found through an index (rows/index.h) of 6.4 to 9.7 bytes a row; or, with a
+// vocabulary, 0 .. vocabulary - 1, which are their own index and always have a row. Lookups load
+// index and rows ahead of their use and read no row twice; nothing is sorted or made unique.
+//
+// Any thread may call: lookups run side by side, changes alone. A change that throws leaves the
+// rows as they were. Throws std::invalid_argument for bad arguments, std::bad_alloc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <shared_mutex>
+#include <vector>
+
+#include "policy/eviction.h"
+#include "rows/bags.h"
+#include "rows/batch.h"
+#include "rows/index.h"
+#include "rows/kernels.h"
+#include "rows/quantised_row.h"
+#include "rows/slab_store.h"
+
+namespace msrec {
+
+// Age limits of rows at a time. A row past them reads as if it were not there.
+struct AgeLimit {
+  Eviction eviction;
+  Horizon at;
+
+  bool Passed(const RowAges& ages) const {
+    RowMeta meta = {};
+    meta.last_step = ages.last_step;
+    meta.last_time = ages.last_time;
+    return Age(eviction, at, meta) != EvictionReason::kNone;
+  }
+};
+
+class QuantisedRows {
+ public:
+  struct Memory {
+    size_t rows = 0;   // number of them
+    size_t slabs = 0;  // bytes held, room for growth included
+    size_t index = 0;
+    size_t entries = 0;  // that there is room for in the index
+  };
+
+  // bits: 8 or 4; vocabulary: 0 for any keys; aged: whether rows keep their last step and time.
+  // Requires: a vocabulary is not aged.
+  QuantisedRows(int32_t dim, int32_t bits, int64_t vocabulary, bool aged);
+  QuantisedRows(const QuantisedRows&) = delete;
+  QuantisedRows& operator=(const QuantisedRows&) = delete;
+
+  const QuantisedLayout& layout() const { return layout_; }
+  int64_t vocabulary() const { return vocabulary_; }
+
+  // ---- changes
+
+  // Set the rows of keys; of a key given twice the last row stays. Null ages: 0.
+  void Upsert(const IdView& keys, const float* values, const uint32_t* last_steps,
+              const uint32_t* last_times);
+  // The same with rows that are quantised already: of each its scale, offset and codes, as
+  // QuantiseNumbers writes them, 4 + layout().code_bytes() bytes.
+  void UpsertCodes(const IdView& keys, const uint8_t* rows, const uint32_t* last_steps,
+                   const uint32_t* last_times);
+  // Drop the rows of keys; return how many there were. Requires: no vocabulary.
+  size_t Erase(const IdView& keys);
+  // Drop all rows; those of a vocabulary become zeros.
+  void Clear();
+  // Drop the rows past the limit; return how many there were.
+  size_t EraseOld(const AgeLimit& limit);
+  // Set the time of rows that have time 0.
+  void StampTime(uint32_t time);
+
+  // ---- lookups
+  //
+  // Keys without a row read `unknown`; ids that the filter drops read zeros, or are not in their
+  // bag. A null limit: no row is too old.
+
+  // Write the rows of ids to out, [ids.size, dim], ids.stride rows apart.
+  void Lookup(const IdView& ids, const IdFilter& filter, const float* unknown,
+              const AgeLimit* limit, float* out) const;
+  // Write the combined rows of each bag to out, [number of bags, dim]. Throws where offsets do not
+  // rise from 0 to at most the number of ids.
+  void Pool(const IdView& ids, const IdFilter& filter, const BagView& bags, const float* unknown,
+            const AgeLimit* limit, float* out) const;
+
+  // ---- queries
+
+  bool Contains(int64_t key, const AgeLimit* limit) const;
+  // Return a row's ages; zeros where there is none.
+  RowAges AgesOf(int64_t key) const;
+  std::vector<int64_t> Keys(const AgeLimit* limit) const;
+  // Write the digests (rows/row_digest.h) of scale, offset and codes of these keys' rows; 0 of
+  // keys without one.
+  void Digests(const int64_t* keys, size_t n, uint64_t* digests) const;
+  size_t Size() const;
+  Memory MemoryHeld() const;
+  // Use these kernels instead of the processor's best. For tests.
+  void Use(const Kernels& kernels) { kernels_ = &kernels; }
+
+ private:
+  static constexpr int kParts = 16;
+
+  // The rows of a share of the keys.
+  struct Part {
+    explicit Part(size_t stride, bool frees) : store(stride, frees), index(&store) {}
+    SlabStore store;
+    Index index;  // unused with a vocabulary
+  };
+  template <bool kStatic>
+  class Finder;
+
+  // Set rows; write(i, to) writes the numbers of keys[i].
+  template <typename Write>
+  void UpsertBy(const IdView& keys, const uint32_t* last_steps, const uint32_t* last_times,
+                const Write& write);
+
+  static int PartOf(uint64_t hash) { return static_cast<int>(hash >> 32 & (kParts - 1)); }
+  const char* FindRow(int64_t key) const;
+  // Whether a row is past the limit. A null limit: none is.
+  bool IsOld(const char* row, const AgeLimit* limit) const {
+    return layout_.aged && limit != nullptr && limit->Passed(AgesOfQuantised(row));
+  }
+  const char* FindLive(int64_t key, const AgeLimit* limit) const;
+  char* RowOfVocabulary(int64_t key) const {
+    return parts_[0]->store.Row(static_cast<uint32_t>(key));
+  }
+  std::vector<std::unique_ptr<Part>> NewParts() const;
+  // Call fn(row) with all rows of a part that have a key. fn must not change which there are.
+  void ForEachRow(const Part& part, const std::function<void(char*)>& fn) const;
+  template <bool kStatic>
+  void LookupBy(const IdView& ids, const IdFilter& filter, const float* unknown,
+                const AgeLimit* limit, float* out) const;
+  template <bool kStatic>
+  void PoolBy(const IdView& ids, const IdFilter& filter, const BagView& bags, const float* unknown,
+              const AgeLimit* limit, float* out) const;
+  auto PoolKernel() const { return kernels_->pool_quantised[layout_.bits == 8 ? 0 : 1]; }
+
+  QuantisedLayout layout_;
+  const int64_t vocabulary_;
+  const Kernels* kernels_ = &ActiveKernels();
+  mutable std::shared_mutex mutex_;
+  std::vector<std::unique_ptr<Part>> parts_;  // of a vocabulary: one
+};
+
+}  // namespace msrec

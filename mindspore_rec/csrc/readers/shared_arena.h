@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SharedArena: allocates ranges of a SharedMemory's arena. Only this object knows which ranges are
+// allocated; after a crash, a new one takes the ranges that the roots reach (Take).
+//
+// Any thread may call. Throws std::bad_alloc.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "readers/shared_memory.h"
+
+namespace msrec {
+
+class SharedArena {
+ public:
+  // All of it is free. `memory` must outlive it.
+  explicit SharedArena(const SharedMemory* memory);
+
+  // Allocate a range; return its offset, a multiple of 64. Its contents are undefined.
+  uint64_t Allocate(uint64_t bytes);
+  void Free(uint64_t offset, uint64_t bytes);
+  // Mark a range as allocated. Throws SharedDamaged where it is not free.
+  void Take(uint64_t offset, uint64_t bytes);
+  // Return the memory of all free ranges to the system.
+  void ReleaseFree();
+
+ private:
+  static uint64_t Size(uint64_t bytes) { return bytes == 0 ? 64 : (bytes + 63) / 64 * 64; }
+
+  const SharedMemory* const memory_;
+  std::mutex mutex_;
+  std::map<uint64_t, uint64_t> free_;  // offset -> bytes; none touches another
+};
+
+}  // namespace msrec

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SharedMemory: the memory of shared_layout.h, mapped in this process. The process that creates it
+// decides on the tables; others attach to the same file descriptor, which they inherit.
+//
+// Any thread may call. Throws std::invalid_argument for bad arguments, std::system_error where the
+// system refuses, std::bad_alloc where memory is lacking.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "readers/shared_layout.h"
+#include "rows/quantised_row.h"
+
+namespace msrec {
+
+// The memory's contents are not consistent and must not be used.
+struct SharedDamaged : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class SharedMemory {
+ public:
+  enum class Access { kRead, kWrite };
+
+  // Lay out an empty file, a memfd for example. `most_bytes`: address space of the rows of each
+  // table, and of all else together; the file takes memory only where it is written. Where
+  // the file can be sealed (MFD_ALLOW_SEALING), its length is: it stays as it is. Sets rows_offset
+  // and rows_bytes of the specs. Requires: no other process has mapped it yet.
+  static void Create(int fd, const std::vector<SharedTableSpec>& specs, uint64_t most_bytes);
+  // Whether it is laid out.
+  static bool IsCreated(int fd);
+
+  // Map a file that Create has laid out. The descriptor may be closed afterwards, but for kWrite.
+  // Throws SharedDamaged where its description cannot be true. What it says is read once: a process
+  // that changes it later changes nothing here.
+  SharedMemory(int fd, Access access);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  SharedControl& control() const { return *control_; }
+  uint64_t tables() const { return specs_.size(); }
+  const SharedTableSpec& spec(size_t table) const { return specs_[table]; }
+  uint64_t arena_offset() const { return arena_offset_; }
+  uint64_t arena_bytes() const { return arena_bytes_; }
+  // Layout of a table's rows. For rows of float32 only the header is meaningful.
+  QuantisedLayout layout(size_t table) const {
+    const SharedTableSpec& of = spec(table);
+    return {of.dim, of.bits, true, of.aged()};
+  }
+  // Bytes from a row to the next.
+  size_t stride(size_t table) const {
+    const QuantisedLayout row = layout(table);
+    return row.bits == 32 ? row.header() + sizeof(float) * static_cast<size_t>(row.dim)
+                          : row.stride();
+  }
+
+  template <typename T>
+  T* At(uint64_t offset) const {
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+  char* Row(const SharedTableSpec& spec, size_t stride, uint64_t slot) const {
+    return base_ + spec.rows_offset + slot * stride;
+  }
+
+  // Throw SharedDamaged unless a root lies at that offset, and all its offsets are within the
+  // memory.
+  void CheckRoot(uint64_t offset) const;
+
+  // ---- for the process that writes
+
+  // Allocate memory for a range, or throw std::bad_alloc; writing to it then raises no SIGBUS.
+  void Populate(uint64_t offset, uint64_t bytes) const;
+  // Give the memory of whole pages within a range back; they read as zeros.
+  void Release(uint64_t offset, uint64_t bytes) const;
+
+  // ---- for any process
+
+  // Clear the places of a reader that has ended, so that the writer does not wait for it.
+  void ClearReaders(int first, int count) const;
+  // Number of bytes of memory that the file takes.
+  uint64_t BytesHeld() const;
+
+ private:
+  // Read what never changes of the description; return what is wrong with it, "" for nothing.
+  std::string ReadDescription();
+
+  int fd_;
+  char* base_ = nullptr;
+  uint64_t bytes_ = 0;
+  SharedControl* control_ = nullptr;
+  uint64_t arena_offset_ = 0, arena_bytes_ = 0;
+  std::vector<SharedTableSpec> specs_;
+};
+
+}  // namespace msrec

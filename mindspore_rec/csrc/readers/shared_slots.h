@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SharedSlots: allocates slots for the rows of a table, and the memory behind them.
+// One thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "readers/shared_memory.h"
+
+namespace msrec {
+
+class SharedSlots {
+ public:
+  // All slots are free at first. `memory` must outlive this.
+  SharedSlots(const SharedMemory* memory, size_t table);
+
+  // Allocate n slots and write them to `out`. Throws std::bad_alloc, and then none is allocated.
+  void Allocate(size_t n, uint32_t* out);
+  void Free(uint32_t slot) {
+    words_[slot / 64] &= ~(uint64_t{1} << slot % 64);
+    look_ = std::min<uint64_t>(look_, slot / 64);
+    --used_;
+  }
+  // Mark a slot as used. Throws SharedDamaged where it is used already or out of range.
+  void Take(uint64_t slot);
+  // Return memory without used slots to the system.
+  void ReleaseFree();
+
+  uint64_t end() const { return end_; }  // used slots are below it
+  uint64_t used() const { return used_; }
+
+ private:
+  // Bytes of rows whose memory is allocated and freed together.
+  static constexpr uint64_t kUnit = 256 << 10;
+
+  bool IsUsed(uint64_t slot) const { return (words_[slot / 64] >> slot % 64 & 1) != 0; }
+  void Mark(uint64_t slot);
+  void Populate(uint64_t first, uint64_t last);  // slots, both included
+
+  const SharedMemory* const memory_;
+  const SharedTableSpec& spec_;
+  const size_t stride_;
+  const uint64_t most_;  // slots
+  uint64_t end_ = 0, used_ = 0;
+  uint64_t look_ = 0;  // words below it have no free slot
+  std::vector<uint64_t> words_;
+  std::vector<bool> there_;  // by unit: whether its memory is allocated
+};
+
+}  // namespace msrec

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// State of SharedWriter (shared_writer.h): its tables and changes. Only its own files include this:
+//
+//   shared_writer.cc          the newest root, and publishing another
+//   shared_writer_rows.cc     rows of a change, before it is published
+//   shared_writer_settle.cc   overlays into the index, and memory that nobody reads any more
+//   shared_writer_recover.cc  what another writer left
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "readers/shared_change.h"
+#include "readers/shared_slots.h"
+#include "readers/shared_writer.h"
+
+namespace msrec {
+
+// Rows and index parts of an older root.
+struct SharedWriter::Retired {
+  size_t table = 0;
+  std::vector<uint32_t> slots;
+  std::vector<SharedIndexPart> whole;  // whose rows are all freed, too
+  std::vector<SharedBlob> ranges;
+};
+
+struct SharedWriter::Merged {
+  Retired gone;
+  std::vector<SharedIndexPart> new_parts;
+  std::vector<SharedBlob> old_parts;
+};
+
+struct SharedWriter::Table {
+  Table(const SharedMemory* memory, size_t number) : slots(memory, number) {}
+  SharedSlots slots;
+  std::array<uint64_t, kSharedParts> rows = {};  // of each part of the newest root's index
+};
+
+struct SharedWriter::Change : SharedTableChange {};
+
+// For each row of a change.
+inline SharedPartView SharedWriter::View(size_t table, const SharedIndexPart& part,
+                                         uint64_t end) const {
+  const SharedTableSpec& spec = memory_->spec(table);
+  return {memory_->At<SharedBucket>(part.offset), part.buckets, memory_->At<char>(spec.rows_offset),
+          memory_->stride(table), end};
+}
+
+}  // namespace msrec

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// BagView: the bags of a pooled lookup, and how the rows of one are combined.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rows/batch.h"
+
+namespace msrec {
+
+enum class Combiner : int32_t { kSum = 0, kMean = 1, kSqrtN = 2 };
+
+// Bags of a pooled lookup: bag b holds ids [offset[b], offset[b + 1]), the last one up to the end.
+struct BagView {
+  IdView offsets;
+  const float* weights = nullptr;  // one an id, or null for 1
+  Combiner combiner = Combiner::kSum;
+};
+
+// Return the error of offsets that do not rise from 0 to at most the number of ids; "" where there
+// is none.
+std::string BagError(const IdView& ids, const BagView& bags);
+
+// Return the factor for the sum of a bag's rows; `total` is the sum of its weights, or of their
+// squares for kSqrtN.
+float BagFactor(Combiner combiner, double total);
+
+}  // namespace msrec

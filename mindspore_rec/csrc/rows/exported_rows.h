@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ExportedRows: rows that left a table, as arrays. Numbers are float32, whatever the table keeps
+// them as.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "rows/row_layout.h"
+
+namespace msrec {
+
+// Rows with their keys; null where a key has none.
+using KeyedRows = std::vector<std::pair<int64_t, const char*>>;
+
+// state_width is 0 where rows were exported without state.
+struct ExportedRows {
+  size_t n = 0;
+  int32_t dim = 0;
+  int32_t state_width = 0;
+  std::unique_ptr<int64_t[]> keys;
+  std::unique_ptr<float[]> values;
+  std::unique_ptr<float[]> states;
+  std::unique_ptr<uint32_t[]> counts;
+  std::unique_ptr<uint32_t[]> last_steps;
+  std::unique_ptr<uint32_t[]> last_times;
+  std::unique_ptr<bool[]> present;  // false: the key is deleted and its other entries are zero
+};
+
+// Call fn(array, width) with each array, which has `width` entries a row.
+template <typename Rows, typename Fn>
+void ForEachArray(Rows& rows, const Fn& fn) {
+  fn(rows.keys, size_t{1});
+  fn(rows.values, static_cast<size_t>(rows.dim));
+  fn(rows.states, static_cast<size_t>(rows.state_width));
+  fn(rows.counts, size_t{1});
+  fn(rows.last_steps, size_t{1});
+  fn(rows.last_times, size_t{1});
+  fn(rows.present, size_t{1});
+}
+
+// Return room for n rows. Throws std::bad_alloc.
+ExportedRows NewRows(size_t n, int32_t dim, int32_t state_width);
+ExportedRows NewExport(const RowLayout& layout, size_t n, bool with_state);
+
+// Copy a row, or null for a key without one, to place i.
+void PackRow(const RowLayout& layout, int64_t key, const char* row, size_t i, ExportedRows* out);
+// Copy rows to places `from` and on, as far as there is room.
+void Pack(const RowLayout& layout, const KeyedRows& rows, size_t from, ExportedRows* out);
+
+}  // namespace msrec

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rounding: how an optimizer step writes numbers of two bytes back. Stochastic rounding takes its
+// random numbers from a generator without a state: they are a function of the table's seed and
+// name, the row's key, the table's step and the number's place in the row. So bits do not depend on
+// threads, instruction sets, tiers or workers, and a run that goes on from a checkpoint goes on
+// with the same ones. The code of the generator is in rows/narrow.inl:
+//
+//   stream of a step   = Mix64(Mix64(seed of the table ^ kRoundingStream) + step)
+//   stream of a row    = Mix64(stream of the step ^ Mix64(key ^ kRoundingKey)), as lo + 2^32 * hi
+//   number i, plane 0  = x = lo + i * 0x9e3779b9; x ^= x >> 16; x *= 0x7feb352d; x ^= x >> 15
+//                        x += hi; x *= 0x846ca68b; x ^= x >> 16
+//   number i, plane 1  = x = number i of plane 0; x *= 0x9e3779b1; x ^= x >> 15
+//
+// in uint32. Element i of the value takes number i of plane 0 from its first bit on. Element i of
+// state k, which is bfloat16 and needs 16 bits, takes a half of number i of plane (k + 1) / 2: the
+// upper one where k + 1 is even, else the lower one. Plane 1 is cheap, for any two of an element's
+// numbers are independent, which is all that their roundings need.
+#pragma once
+
+#include <cstdint>
+
+#include "util/hash.h"
+
+namespace msrec {
+
+struct Rounding {
+  bool stochastic = false;
+  uint64_t stream = 0;  // of the step
+};
+
+constexpr uint64_t kRoundingStream = 0x5374656350726563ULL;
+constexpr uint64_t kRoundingKey = 0x52b2c5f0a9d81e37ULL;
+
+inline uint64_t RoundingStream(uint64_t table_seed, int64_t step) {
+  return Mix64(Mix64(table_seed ^ kRoundingStream) + static_cast<uint64_t>(step));
+}
+
+}  // namespace msrec

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Digests of many rows (row_digest.h), by loops that are compiled once per instruction set and
+// chosen when first used: AVX2 takes little more than half of the time. All sets give the same
+// digests.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rows/row_digest.h"
+#include "rows/row_layout.h"
+
+namespace msrec {
+
+// digests[i] = RowDigest(keys[i], values[i], bytes); i in [0, n).
+using RowDigestsLoop = void (*)(const int64_t* keys, const char* const* values, size_t n,
+                                size_t bytes, uint64_t* digests);
+
+// Returns the loop of the set that ActiveKernels names.
+RowDigestsLoop ActiveRowDigests();
+
+// Returns the loop of the set of that name, or null if this CPU or build lacks it. For tests.
+RowDigestsLoop FindRowDigests(const char* name);
+
+// Write the digests of rows as a table keeps them.
+void DigestRows(const RowLayout& layout, const char* const* rows, size_t n, uint64_t* digests);
+
+// Calls fn(id, digest) for rows that are added one by one, some at a time.
+template <typename Fn>
+class DigestBatch {
+ public:
+  DigestBatch(const RowLayout& layout, const Fn& fn) : layout_(layout), fn_(fn) {}
+
+  void Add(uint32_t id, const char* row) {
+    ids_[n_] = id;
+    rows_[n_++] = row;
+    if (n_ == kMost) Flush();
+  }
+  // Call fn for the last rows too.
+  void Flush() {
+    uint64_t digests[kMost];
+    DigestRows(layout_, rows_, n_, digests);
+    for (size_t i = 0; i < n_; ++i) fn_(ids_[i], digests[i]);
+    n_ = 0;
+  }
+
+ private:
+  static constexpr size_t kMost = 32;
+
+  const RowLayout& layout_;
+  const Fn fn_;
+  size_t n_ = 0;
+  uint32_t ids_[kMost];
+  const char* rows_[kMost];
+};
+
+}  // namespace msrec

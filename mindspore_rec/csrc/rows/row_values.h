@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The numbers of one row, as float32, whatever its layout keeps them as. What is written is rounded
+// to the nearest; what was read and is written again stays the same bits. The kernels
+// (rows/kernels.h) read and update many rows.
+#pragma once
+
+#include "rows/row_layout.h"
+
+namespace msrec {
+
+// Copy the value of a row, `dim` floats.
+void ReadValue(const RowLayout& layout, const char* row, float* to);
+void WriteValue(const RowLayout& layout, const float* from, char* row);
+// Copy the state of a row, `state_width` floats, the score last.
+void ReadState(const RowLayout& layout, const char* row, float* to);
+void WriteState(const RowLayout& layout, const float* from, char* row);
+// Copy the optimizer's part of the state, `optimizer_width()` floats.
+void ReadOptimizerState(const RowLayout& layout, const char* row, float* to);
+void WriteOptimizerState(const RowLayout& layout, const float* from, char* row);
+// Set the optimizer's state to `first` numbers of `accumulator`, then zeros.
+void FillOptimizerState(const RowLayout& layout, int32_t first, float accumulator, char* row);
+// Return the sum of squares of the value.
+double SquaredNormOfValue(const RowLayout& layout, const char* row);
+
+// The frequency or score of a row that has one.
+inline float& Score(const RowLayout& layout, char* row) {
+  return *reinterpret_cast<float*>(row + layout.stride() - sizeof(float));
+}
+inline float Score(const RowLayout& layout, const char* row) {
+  return *reinterpret_cast<const float*>(row + layout.stride() - sizeof(float));
+}
+
+}  // namespace msrec

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// HostRows: the rows in host memory of a table with lower tiers. Rows that a batch needs are
+// promoted; what is over the capacity of host memory is demoted before. Evaluation reads copies of
+// rows in lower tiers, and nothing moves. A part of a table, under its mutex.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "rows/batch.h"
+#include "table/cache/lower_tiers.h"
+#include "table/core/lookup_purpose.h"
+#include "table/core/prepared_lookups.h"
+#include "table/core/table_core.h"
+
+namespace msrec {
+
+class HostRows {
+ public:
+  // Requires: both outlive it.
+  HostRows(TableCore* core, LowerTiers* tiers) : core_(*core), tiers_(*tiers) {}
+
+  // Most rows in host memory.
+  int64_t Capacity() const;
+  // Number of keys that one part of a call on many keys has: of a fraction of the capacity, so that
+  // rows can be demoted between the parts.
+  size_t PartKeys() const;
+
+  // Make the batch unique, find its rows, and promote those in lower tiers, or copy them into
+  // batch->copies where the purpose is to evaluate. Makes room for the rows that the shards will
+  // insert, besides those that are `pending` unless it is null; adds its absent keys to them.
+  // Throws where a tier fails or host memory is too small, and std::bad_alloc.
+  void Promote(Batch* batch, LookupPurpose purpose, PendingRows* pending = nullptr);
+  // Make room for so many more rows in host memory by demoting others, and return for how many
+  // there is. With `prefetching` that may be fewer: rows that are needed earlier stay. Else throws
+  // std::invalid_argument where there is not enough.
+  size_t MakeRoom(size_t rows, bool prefetching);
+
+  struct Stats {
+    uint64_t looked_up = 0;        // distinct keys of training lookups
+    uint64_t hits = 0;             // of which were in host memory
+    uint64_t misses = 0;           // of which had to be read from a lower tier by the lookup itself
+    uint64_t demoted = 0;          // rows
+    double lookup_wait = 0.0;      // seconds that training lookups waited for lower tiers
+    uint64_t evaluated = 0;        // distinct keys of lookups that change nothing
+    uint64_t read_in_host = 0;     // of which were in host memory
+    uint64_t read_below = 0;       // of which were found in a lower tier
+    double evaluation_wait = 0.0;  // seconds that these lookups waited for lower tiers
+  };
+  const Stats& stats() const { return stats_; }
+
+ private:
+  // Demote about that many rows, those of the lowest priority first; return how many it were. Rows
+  // that only prefetched batches need are candidates with `prefetched` alone.
+  size_t Demote(size_t rows, bool prefetched);
+  // Return the keys of `pending` and the batch's that were not found in lower tiers, `at` being
+  // where those are that were looked for there.
+  static std::vector<int64_t> AbsentKeys(const Batch& batch, const PendingRows& pending,
+                                         const std::vector<uint32_t>* missing,
+                                         const std::vector<uint32_t>& at, const bool* found);
+  // Show this batch copies of rows in lower tiers.
+  void ReadThrough(Batch* batch, const std::vector<uint32_t>* missing,
+                   const std::vector<uint32_t>& at, const std::vector<char>& rows,
+                   const bool* found);
+
+  TableCore& core_;
+  LowerTiers& tiers_;
+  Stats stats_;
+};
+
+}  // namespace msrec

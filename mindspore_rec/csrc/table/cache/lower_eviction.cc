@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/cache/lower_eviction.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace msrec {
+namespace {
+
+// Rows that one step's slice looks at: a 4096th of all, between these. Rows are invisible once they
+// are due, so this only frees space.
+constexpr size_t kLeastOfSlice = 64;
+constexpr size_t kMostOfSlice = 2048;
+constexpr size_t kSampled = 8;  // rows looked at for one that is over the capacity
+
+}  // namespace
+
+void LowerEviction::NoteFailure() noexcept {
+  ++failures_;
+  tiers_.RestartSweep();
+}
+
+size_t LowerEviction::Evict(std::vector<int64_t> keys, const ReasonOf& reason) {
+  // A walk may give a row again that was moved meanwhile: it is evicted, and counted, once.
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  // The walk's copies may be older than the rows are now, so read them again.
+  std::vector<char> rows;
+  std::unique_ptr<bool[]> found;
+  tiers_.Read(keys, &rows, &found);
+  const size_t stride = core_.context.layout.stride();
+  std::vector<int64_t> victims;
+  std::vector<std::pair<const char*, EvictionReason>> of;  // each victim's block, and why it goes
+  for (size_t i = 0; i < keys.size(); ++i) {
+    char* block = rows.data() + i * stride;
+    if (!found[i] || core_.ShardFor(keys[i]).Holds(keys[i])) continue;
+    core_.ShardFor(keys[i]).ReadThrough(block);
+    const EvictionReason each = reason(block);
+    if (each == EvictionReason::kNone) continue;
+    victims.push_back(keys[i]);
+    of.emplace_back(block, each);
+  }
+  if (victims.empty()) return 0;
+  tiers_.fetches().Invalidate(victims);
+  size_t of_shard[kNumShards] = {};
+  for (const int64_t key : victims) ++of_shard[core_.ShardNumber(key)];
+  for (int s = 0; s < kNumShards; ++s) {
+    core_.shards[s]->ReserveChanges(of_shard[s]);
+    core_.shards[s]->ReserveEvictions(of_shard[s]);
+  }
+  tiers_.OnTier([&] { tiers_.Queue().Erase(victims); });
+  for (size_t i = 0; i < victims.size(); ++i) {
+    core_.ShardFor(victims[i]).NoteLowerEviction(of[i].first, of[i].second);
+  }
+  tiers_.AddRows(-static_cast<int64_t>(victims.size()));
+  return victims.size();
+}
+
+// ---------------------------------------------------------------- rows that are due
+
+bool LowerEviction::EvictNext(size_t rows, bool norms) {
+  tiers_.Queue();
+  std::vector<int64_t> keys;
+  std::vector<char> blocks;
+  const size_t stride = core_.context.layout.stride();
+  const Shard& any = *core_.shards[0];
+  const auto reason = [&](const char* row) { return any.Reason(row, norms); };
+  size_t looked = 0;
+  while (looked < rows) {
+    if (!tiers_.Sweep(std::min(rows, LowerTiers::kScanRows), &keys, &blocks)) return true;
+    looked += keys.size();
+    std::vector<int64_t> victims;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      char* block = blocks.data() + i * stride;
+      any.ReadThrough(block);
+      if (reason(block) != EvictionReason::kNone) victims.push_back(keys[i]);
+    }
+    if (!victims.empty()) Evict(std::move(victims), reason);
+  }
+  return false;
+}
+
+void LowerEviction::EvictAll(bool norms) {
+  tiers_.EraseDeparted();
+  tiers_.Queue();
+  if (tiers_.rows() == 0) return;
+  tiers_.DrainIfPossible();
+  const WriteBehind::Waiting waiting = tiers_.Queue().waiting();
+  tiers_.RestartSweep();
+  while (!EvictNext(LowerTiers::kScanRows, norms)) {
+  }
+  std::vector<int64_t> keys;
+  for (const auto& [key, row] : waiting.rows) {
+    if (row != nullptr) keys.push_back(key);
+  }
+  if (keys.empty()) return;
+  Evict(std::move(keys), [&](const char* row) { return core_.shards[0]->Reason(row, norms); });
+}
+
+void LowerEviction::Trigger() {
+  tiers_.RestartSweep();
+  sweeping_ = true;
+}
+
+void LowerEviction::EvictTriggered(bool norms) {
+  EvictAll(norms);
+  sweeping_ = false;
+}
+
+void LowerEviction::EvictSlice() {
+  const Eviction& eviction = core_.context.eviction;
+  if (tiers_.rows() == 0 || (eviction.on_trigger && !sweeping_)) return;
+  const size_t share = static_cast<size_t>(tiers_.rows()) / 4096;
+  try {
+    const bool ended =
+        EvictNext(std::min(std::max(share, kLeastOfSlice), kMostOfSlice), eviction.by_norm());
+    sweeping_ = sweeping_ && !ended;
+  } catch (const std::runtime_error&) {
+    NoteFailure();
+  }
+}
+
+// ---------------------------------------------------------------- capacity
+
+uint64_t LowerEviction::EvictOverCapacity(uint64_t rows) {
+  uint64_t evicted = 0;
+  bool whole_walk =
+      false;  // the walk sees every row: nothing waits in the queue, and it is a new one
+  std::vector<int64_t> keys;
+  std::vector<char> blocks;
+  const size_t stride = core_.context.layout.stride();
+  while (evicted < rows && tiers_.rows() > 0) {
+    const size_t wanted = kSampled * static_cast<size_t>(rows - evicted) + 64;
+    std::vector<std::pair<double, int64_t>> candidates;  // priority and key
+    bool ended = false;
+    while (candidates.size() < wanted && !ended) {
+      ended = !tiers_.Sweep(LowerTiers::kScanRows, &keys, &blocks);
+      for (size_t i = 0; !ended && i < keys.size(); ++i) {
+        if (core_.ShardFor(keys[i]).Holds(keys[i])) continue;
+        candidates.emplace_back(core_.shards[0]->Priority(blocks.data() + i * stride), keys[i]);
+      }
+    }
+    const size_t most = std::min<size_t>(candidates.size(), rows - evicted);
+    if (most != 0) {
+      std::nth_element(candidates.begin(), candidates.begin() + (most - 1), candidates.end());
+    }
+    std::vector<int64_t> victims;
+    for (size_t i = 0; i < most; ++i) victims.push_back(candidates[i].second);
+    const size_t now =
+        Evict(std::move(victims), [](const char*) { return EvictionReason::kCapacity; });
+    evicted += now;
+    if (now != 0) {
+      whole_walk = false;
+    } else if (ended) {
+      if (whole_walk) break;
+      whole_walk = true;
+      tiers_.OnTier([&] { tiers_.Queue().Drain(); });
+    }
+  }
+  return evicted;
+}
+
+}  // namespace msrec

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/cache/lower_tiers.h"
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+namespace msrec {
+
+// ---------------------------------------------------------------- opening
+
+std::shared_ptr<TierChain> LowerTiers::OpenChain(int generation, size_t row_bytes) {
+  std::vector<TierChain::Level> levels;
+  for (const LevelConfig& level : settings_.levels) {
+    std::shared_ptr<Tier> tier = OnTier([&] { return level.open(row_bytes, generation); });
+    if (tier->row_bytes() != row_bytes) {
+      throw std::runtime_error(core_.Where(
+          "its " + level.kind + " tier has rows of " + std::to_string(tier->row_bytes()) +
+          " bytes, the table has rows of " + std::to_string(row_bytes)));
+    }
+    levels.push_back({level.kind, std::move(tier), level.max_rows});
+  }
+  return std::make_shared<TierChain>(std::move(levels));
+}
+
+WriteBehind& LowerTiers::Queue() {
+  if (queue_ == nullptr) {
+    auto chain = OpenChain(generation_, core_.context.layout.stride());
+    OnTier([&] { chain->Settle(); });
+    queue_ = OnTier([&] { return std::make_shared<WriteBehind>(chain, kQueueBytes); });
+    rows_ = static_cast<int64_t>(chain->size());
+    chain_ = std::move(chain);
+  }
+  return *queue_;
+}
+
+std::shared_ptr<WriteBehind> LowerTiers::SharedQueue() {
+  Queue();
+  return queue_;
+}
+
+bool LowerTiers::Sweep(size_t most, std::vector<int64_t>* keys, std::vector<char>* rows) {
+  if (sweep_ == nullptr) sweep_ = OnTier([&] { return chain_->Scan(false); });
+  const bool more = OnTier([&] { return sweep_->Next(most, keys, rows); });
+  if (!more) sweep_.reset();
+  return more;
+}
+
+std::pair<size_t, bool> LowerTiers::Scrub(size_t most) {
+  if (chain_ == nullptr) return {0, true};
+  bool ended = false;
+  const size_t looked = OnTier([&] { return scrub_.Look(chain_.get(), most, &ended); });
+  return {looked, ended};
+}
+
+// ---------------------------------------------------------------- rows
+
+void LowerTiers::EraseDeparted() {
+  std::vector<int64_t> keys;
+  for (const auto& shard : core_.shards) {
+    keys.insert(keys.end(), shard->erased().begin(), shard->erased().end());
+  }
+  if (keys.empty()) return;
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  fetches_.Invalidate(keys);
+  OnTier([&] { Queue().Erase(keys); });
+  // Only now: where the queue is full and the tier takes nothing, they are still to be erased.
+  for (const auto& shard : core_.shards) shard->ForgetErased();
+}
+
+void LowerTiers::Read(const std::vector<int64_t>& keys, std::vector<char>* rows,
+                      std::unique_ptr<bool[]>* found) {
+  EraseDeparted();
+  WriteBehind& queue = Queue();
+  found->reset(new bool[keys.size()]());
+  if (rows != nullptr) rows->resize(keys.size() * core_.context.layout.stride());
+  if (rows_ == 0 || keys.empty()) return;
+  OnTier([&] {
+    if (rows == nullptr) {
+      queue.Contains(keys.data(), keys.size(), found->get());
+    } else {
+      queue.Read(keys.data(), keys.size(), rows->data(), found->get());
+    }
+  });
+}
+
+void LowerTiers::Write(std::vector<int64_t> keys, std::vector<char> rows) {
+  fetches_.Invalidate(keys);
+  OnTier([&] { Queue().Write(std::move(keys), std::move(rows)); });
+}
+
+void LowerTiers::DrainIfPossible() {
+  try {
+    Queue().Drain();
+  } catch (const std::runtime_error&) {
+  } catch (const std::bad_alloc&) {  // of the queue's thread too
+  }
+}
+
+void LowerTiers::Walk(const std::function<void(KeyedRows&)>& fn) {
+  EraseDeparted();
+  Queue();
+  if (rows_ == 0) return;
+  std::vector<int64_t> keys;
+  std::vector<char> blocks;
+  DrainIfPossible();
+  const WriteBehind::Pause pause(&Queue());
+  const WriteBehind::Waiting waiting = Queue().waiting();
+  std::unique_ptr<TierScan> scan;
+  if (!waiting.cleared) scan = OnTier([&] { return chain_->Scan(true); });
+  const size_t stride = core_.context.layout.stride();
+  while (scan != nullptr && OnTier([&] { return scan->Next(kScanRows, &keys, &blocks); })) {
+    KeyedRows rows;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      char* block = blocks.data() + i * stride;
+      Shard& shard = core_.ShardFor(keys[i]);
+      if (shard.Holds(keys[i]) || waiting.rows.count(keys[i]) != 0) continue;
+      shard.ReadThrough(block);  // with its time
+      rows.emplace_back(keys[i], block);
+    }
+    if (!rows.empty()) fn(rows);
+  }
+  for (const auto& [key, row] : waiting.rows) {
+    if (row == nullptr || core_.ShardFor(key).Holds(key)) continue;
+    blocks.assign(row, row + stride);
+    core_.ShardFor(key).ReadThrough(blocks.data());
+    KeyedRows rows{{key, blocks.data()}};
+    fn(rows);
+  }
+}
+
+void LowerTiers::Flush() {
+  EraseDeparted();
+  // A tier that takes nothing is not offered all rows again with each try.
+  OnTier([&] { Queue().Drain(); });
+  for (const auto& shard : core_.shards) {
+    for (uint32_t place = 0; place != Index::kNone;) {
+      std::vector<int64_t> keys;
+      std::vector<char> blocks;
+      place = shard->CopyRows(place, kPartRows, &keys, &blocks);
+      Write(std::move(keys), std::move(blocks));
+    }
+  }
+  OnTier([&] { Queue().Flush(); });
+  DrainStale();  // or the next run might find what this one has left behind
+}
+
+void LowerTiers::NoteVocabulary() {
+  if (!core_.context.is_static() || core_.oldest_mark == 0) return;
+  for (int64_t key = 0; key < core_.config.vocabulary; ++key) {
+    if (core_.Owns(key)) core_.ShardFor(key).NoteDeleted(key);
+  }
+}
+
+void LowerTiers::Clear() {
+  std::vector<int64_t> keys;
+  Queue();
+  if (core_.oldest_mark != 0) {
+    Walk([&](KeyedRows& rows) {
+      for (const auto& each : rows) keys.push_back(each.first);
+    });
+  }
+  core_.ReserveChanges(keys, true);
+  Queue().Clear();
+  NoteVocabulary();
+  for (const int64_t key : keys) core_.ShardFor(key).NoteDeleted(key);
+  RestartSweep();
+  scrub_.Restart();
+  fetches_.CancelAll();
+  rows_ = 0;
+}
+
+// ---------------------------------------------------------------- another layout
+
+LowerTiers::Relaid LowerTiers::Relay(const RowLayout& layout) {
+  Relaid relaid;
+  if (queue_ == nullptr) return relaid;
+  DrainStale();  // of this generation too, where an attempt has failed
+  stale_.reserve(2);
+  relaid.chain = OpenChain(generation_ + 1, layout.stride());
+  relaid.queue = std::make_shared<WriteBehind>(relaid.chain, kQueueBytes);
+  try {
+    TierChain& fresh = *relaid.chain;
+    OnTier([&] { fresh.Clear(); });
+    Walk([&](KeyedRows& rows) {
+      std::vector<int64_t> keys;
+      std::vector<char> blocks(rows.size() * layout.stride());
+      for (size_t i = 0; i < rows.size(); ++i) {
+        core_.shards[0]->Relay(rows[i].second, layout, blocks.data() + i * layout.stride());
+        keys.push_back(rows[i].first);
+      }
+      OnTier([&] { fresh.Write(keys.data(), keys.size(), blocks.data()); });
+      relaid.rows += static_cast<int64_t>(keys.size());
+      if (core_.oldest_mark != 0) {
+        relaid.keys.insert(relaid.keys.end(), keys.begin(), keys.end());
+      }
+    });
+  } catch (const std::exception&) {
+    DropStale(std::move(relaid.queue));
+    throw;
+  }
+  return relaid;
+}
+
+std::shared_ptr<WriteBehind> LowerTiers::Adopt(Relaid relaid) noexcept {
+  NoteVocabulary();
+  if (relaid.queue == nullptr) return nullptr;
+  for (const int64_t key : relaid.keys) core_.ShardFor(key).NoteDeleted(key);
+  RestartSweep();
+  scrub_.Restart();
+  queue_.swap(relaid.queue);
+  chain_.swap(relaid.chain);
+  rows_ = relaid.rows;
+  ++generation_;
+  for (const auto& shard : core_.shards) shard->ForgetCopies();
+  fetches_.CancelAll();
+  return std::move(relaid.queue);
+}
+
+void LowerTiers::DropStale(std::shared_ptr<WriteBehind> queue) {
+  if (queue == nullptr) return;
+  stale_.push_back(std::move(queue));  // Relay made room
+  try {
+    DrainStale();
+  } catch (const std::exception&) {
+  }
+}
+
+void LowerTiers::DrainStale() {
+  while (!stale_.empty()) {
+    WriteBehind& queue = *stale_.back();
+    OnTier([&] {
+      queue.Clear();
+      queue.Drain();
+    });
+    stale_.pop_back();
+  }
+}
+
+std::vector<LowerTiers::Level> LowerTiers::Levels() const {
+  std::vector<Level> levels;
+  for (size_t i = 0; chain_ != nullptr && i < chain_->levels().size(); ++i) {
+    const TierChain::Level& level = chain_->levels()[i];
+    levels.push_back({level.kind, chain_->traffic(i), level.tier->Stats()});
+  }
+  return levels;
+}
+
+}  // namespace msrec

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Prefetcher: promotes the rows of batches that are to be looked up soon. A thread of the table
+// makes the keys of a batch unique, reads rows from lower tiers without holding the table's mutex,
+// and puts them into host memory, where they stay until the batch is released. Rows that
+// changed after they were read are dropped (Fetches). There are two threads, so that one reads
+// while the other makes keys unique or promotes: a disk that is the limit never rests. They start
+// with the first batch.
+//
+// Methods run under the table's mutex; those that take a lock release it while they wait.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "rows/batch.h"
+#include "table/cache/host_rows.h"
+#include "table/cache/lower_tiers.h"
+#include "table/core/table_core.h"
+
+namespace msrec {
+
+class Prefetcher {
+ public:
+  // Requires: all outlive it, and Stop is called before its end where Add was.
+  Prefetcher(TableCore* core, LowerTiers* tiers, HostRows* host)
+      : core_(*core), tiers_(*tiers), host_(*host) {}
+
+  // Add a batch and return its number. Throws std::invalid_argument where too many are not
+  // released, std::runtime_error where no thread can be started.
+  int64_t Add(const IdView& ids);
+  // Wait until the rows of the batch are in host memory; return the seconds waited. Throws what
+  // went wrong, and the batch is released; TableClosed where the table is closed meanwhile;
+  // std::invalid_argument where there is no such batch.
+  double Wait(int64_t number, std::unique_lock<std::mutex>* lock);
+  // Release that batch and those before it. Throws std::invalid_argument where there never was one.
+  void Release(int64_t number);
+  // End the waits and the threads. The table is closed already.
+  void Stop(std::unique_lock<std::mutex>* lock);
+
+  // Number of rows promoted, and seconds that Wait has waited.
+  uint64_t promoted() const { return promoted_; }
+  double waited() const { return waited_; }
+
+ private:
+  static constexpr size_t kThreads = 2;
+
+  // Start those that do not run. Throws std::runtime_error where not even one can be started.
+  void StartThreads();
+  void Main();
+  void FetchRows(std::unique_lock<std::mutex>* lock, Fetch* fetch, Batch* batch);
+  // Promote those of the rows that were read which are still as they were read.
+  void PromoteRead(Fetch* fetch, const std::vector<int64_t>& keys, const std::vector<char>& rows,
+                   const bool* found);
+
+  TableCore& core_;
+  LowerTiers& tiers_;
+  HostRows& host_;
+  std::array<std::thread, kThreads> threads_;
+  std::condition_variable wake_;   // the threads
+  std::condition_variable ready_;  // those who wait for a batch
+  std::deque<std::shared_ptr<Fetch>> queued_;
+  int64_t next_number_ = 1;
+  bool stop_ = false;
+  int waiters_ = 0;  // calls that wait on ready_, and look at this when they wake
+  uint64_t promoted_ = 0;
+  double waited_ = 0.0;
+};
+
+}  // namespace msrec

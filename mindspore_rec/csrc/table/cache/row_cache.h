@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RowCache: the parts of a table whose host memory is a cache of lower tiers. A table without lower
+// tiers has none.
+#pragma once
+
+#include <utility>
+
+#include "table/cache/host_rows.h"
+#include "table/cache/lower_eviction.h"
+#include "table/cache/lower_tiers.h"
+#include "table/cache/prefetcher.h"
+#include "table/cache/settings.h"
+#include "table/core/table_core.h"
+
+namespace msrec {
+
+struct RowCache {
+  // Requires: settings were checked, core outlives it.
+  RowCache(TableCore* core, CacheSettings settings)
+      : tiers(core, std::move(settings)),
+        host(core, &tiers),
+        eviction(core, &tiers),
+        prefetcher(core, &tiers, &host) {}
+
+  LowerTiers tiers;
+  HostRows host;
+  LowerEviction eviction;
+  Prefetcher prefetcher;
+};
+
+}  // namespace msrec

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ChangeLog: the keys of a shard that changed (were written, looked up in training, or deleted)
+// since a mark. Nothing is recorded before the first mark is taken. A row notes in its `dirty` bit
+// that it is already in the current epoch, so a hot key costs one entry an epoch. Not thread safe;
+// one shard owns it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "rows/row_layout.h"
+#include "util/append_log.h"
+
+namespace msrec {
+
+class ChangeLog {
+ public:
+  bool enabled() const { return !epochs_.empty(); }
+
+  // The next n calls of Touch and Deleted cannot fail. Throws std::bad_alloc.
+  void Reserve(size_t n) {
+    if (enabled()) current_->Reserve(n);
+  }
+
+  void Touch(RowMeta* meta) {
+    if (!enabled() || meta->dirty) return;
+    current_->Add(meta->key);
+    meta->dirty = 1;
+  }
+  void Deleted(int64_t key) {
+    if (enabled()) current_->Add(key);
+  }
+
+  // Keys of the current epoch: their rows' dirty bits must be cleared before the next Begin.
+  const AppendLog<int64_t>* current() const { return current_; }
+
+  // Start the epoch of that number; epochs before `oldest` are forgotten.
+  void Begin(uint64_t epoch, uint64_t oldest) {
+    current_ = &epochs_[epoch];
+    Forget(oldest);
+  }
+  void Forget(uint64_t oldest) { epochs_.erase(epochs_.begin(), epochs_.lower_bound(oldest)); }
+  void Disable() {
+    epochs_.clear();
+    current_ = nullptr;
+  }
+
+  // Append every key noted in epoch `since` and later; a key may come more than once.
+  void Collect(uint64_t since, std::vector<int64_t>* keys) const {
+    for (auto it = epochs_.lower_bound(since); it != epochs_.end(); ++it) {
+      it->second.AppendTo(keys);
+    }
+  }
+
+  size_t bytes() const {
+    size_t total = 0;
+    for (const auto& [epoch, keys] : epochs_) total += keys.size() * sizeof(int64_t);
+    return total;
+  }
+
+ private:
+  std::map<uint64_t, AppendLog<int64_t>> epochs_;
+  AppendLog<int64_t>* current_ = nullptr;
+};
+
+}  // namespace msrec

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PreparedLookups: training lookups of one table that have been prepared and not done yet. Their
+// owner does them in order, by Table::FinishLookup, or drops them, which changes nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "rows/batch.h"
+#include "table/core/step_lookups.h"
+
+namespace msrec {
+
+// The rows that prepared lookups may insert: the next one needs room in addition to them.
+struct PendingRows {
+  size_t keys[kNumShards] = {};  // an upper bound, by shard
+  size_t total = 0;              // their sum
+  std::vector<int64_t> absent;   // with lower tiers: the keys that are in no tier, each once
+};
+
+struct PreparedLookups {
+  struct One {
+    std::unique_ptr<Batch> batch;
+    StepLookups::Outstanding::node_type place;
+  };
+
+  std::vector<One> lookups;
+  size_t finished = 0;  // number of those that were done
+  PendingRows pending;
+  uint64_t inserted = 0;  // rows that the table had ever inserted, when the last call ended
+  bool moved = false;     // others have inserted rows since the first was prepared
+};
+
+}  // namespace msrec

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table/core/shard.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "rows/row_values.h"
+#include "util/bytes.h"
+
+namespace msrec {
+
+Shard::Shard(const ShardContext* context, int number)
+    : context_(context),
+      number_(number),
+      store_(context->layout.stride(), !context->identity()),
+      index_(new Index(&store_)),
+      candidates_(context, number) {
+  if (context_->identity()) {
+    // The identity index: key k is row k / 16 of shard k % 16. Memory is mapped, not yet touched.
+    const int64_t rows = (context_->vocabulary - number_ + kNumShards - 1) / kNumShards;
+    store_.Reserve(static_cast<size_t>(std::max<int64_t>(rows, 0)));
+    for (int64_t i = 0; i < rows; ++i) store_.Allocate();
+  }
+}
+
+size_t Shard::size() const { return context_->identity() ? store_.live() : index_->size(); }
+
+bool Shard::HasRoom(size_t rows) const {
+  if (ComesDigested() && digests_.size() < store_.end() + rows) return false;
+  return (context_->identity() || store_.room() >= rows) && candidates_.HasRoom(rows);
+}
+
+void Shard::Reserve(size_t rows) {
+  if (!context_->identity()) store_.Reserve(rows);
+  if (context_->tiered) pins_.resize(std::max(pins_.size(), size_t{store_.end()} + rows));
+  candidates_.Reserve(rows);
+  if (ComesDigested()) GrowDigests(size_t{store_.end()} + rows);
+}
+
+void Shard::ReserveNotes(size_t keys) {
+  changes_.Reserve(2 * keys);  // one that is due goes and comes
+  if (context_->eviction.by_age()) evictions_.Reserve(keys);
+  if (context_->identity()) return;
+  index_->CatchUp();
+  candidates_.CatchUp();
+  hashes_.resize(std::max(hashes_.size(), keys));
+  chunks_.resize(std::max(chunks_.size(), keys));
+  places_.resize(std::max(places_.size(), keys));
+}
+
+void Shard::Fresh(char* row, int64_t key) {
+  RowMeta* meta = Meta(row);
+  const uint32_t dirty = meta->dirty;
+  *meta = RowMeta{};
+  meta->key = key;
+  meta->live = 1;
+  meta->dirty = dirty;
+  meta->last_step = ClampStep(context_->step);
+  meta->last_time = context_->time;
+  const RowLayout& layout = context_->layout;
+  float value[kMaxDim];
+  context_->kernels->initialize(context_->initializer, key, layout.dim, value);
+  WriteValue(layout, value, row);
+  InitState(layout, row);
+}
+
+void Shard::InitState(const RowLayout& layout, char* row) const {
+  const Rule& rule = context_->rule;
+  FillOptimizerState(layout, rule.FirstAccumulators(layout.dim), rule.initial_accumulator, row);
+  if (layout.scored) Score(layout, row) = 0.0f;
+}
+
+char* Shard::Insert(uint64_t hash, int64_t key) {
+  const uint32_t id = store_.Allocate();
+  char* row = store_.Row(id);
+  Fresh(row, key);
+  try {
+    if (context_->tiered) PinOf(id) = {0, 0, context_->pins.released};
+    index_->Insert(hash, id);
+  } catch (...) {
+    store_.Free(id);
+    throw;
+  }
+  if (context_->has_unseen()) PlaceDigest(id);
+  ++stats_.inserted;
+  inserted_ = id;
+  return row;
+}
+
+// Counts a key without a row; gives it one when it is admitted.
+char* Shard::Admit(uint64_t hash, int64_t key, uint32_t occurrences) {
+  uint32_t before = 0;
+  if (!candidates_.Admit(hash, key, occurrences, &before)) {
+    ++stats_.rejected;
+    return nullptr;
+  }
+  char* row = Insert(hash, key);
+  Meta(row)->count = before;  // TouchTraining adds this batch's occurrences
+  return row;
+}
+
+char* Shard::IdentityRow(int64_t key) {
+  char* row = store_.Row(static_cast<uint32_t>(key / kNumShards));
+  // A static table has all rows from the start; memory for one is filled when it is first seen.
+  if (!Meta(row)->live) Fresh(row, key);
+  return row;
+}
+
+void Shard::TouchTraining(char* row, uint32_t occurrences) {
+  RowMeta* meta = Meta(row);
+  if (context_->eviction.order == EvictionOrder::kLfuDecay) {
+    float& frequency = Score(context_->layout, row);
+    const double idle = static_cast<double>(context_->step - meta->last_step);
+    if (idle > 0) {
+      frequency *= std::exp2(static_cast<float>(-idle / context_->eviction.half_life_steps));
+    }
+    frequency += static_cast<float>(occurrences);
+  }
+  if (!context_->admission.frozen()) AddCount(meta, occurrences);
+  meta->last_step = ClampStep(context_->step);
+  meta->last_time = context_->time;
+  Touch(row);
+}
+
+// Three passes, each of which starts the memory accesses that the next one needs: index lines, then
+// rows.
+void Shard::Probe(Batch* batch) {
+  const size_t first = batch->begin[number_];
+  const size_t n = batch->unique[number_];
+  const int64_t* keys = batch->key.data() + first;
+  char** rows = batch->row.data() + first;
+  const size_t value_bytes = sizeof(RowMeta) + context_->layout.value_bytes();
+  const size_t ahead = std::min<size_t>(value_bytes, 512);
+  if (context_->identity()) {
+    for (size_t i = 0; i < n; ++i) {
+      rows[i] = store_.Row(static_cast<uint32_t>(keys[i] / kNumShards));
+      for (size_t b = 0; b < ahead; b += kCacheLine) __builtin_prefetch(rows[i] + b);
+    }
+    return;
+  }
+  const bool scored = context_->eviction.scored();
+  hashes_.resize(std::max(hashes_.size(), n));
+  chunks_.resize(std::max(chunks_.size(), n));
+  places_.resize(std::max(places_.size(), n));
+  for (size_t i = 0; i < n; ++i) {
+    hashes_[i] = IndexHash(keys[i]);
+    chunks_[i] = index_->Prefetch(hashes_[i]);
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t id = Index::Candidate(chunks_[i], hashes_[i]);
+    rows[i] = id == Index::kNone ? nullptr : store_.Row(id);
+    places_[i] = id;
+    if (rows[i] == nullptr) continue;
+    for (size_t b = 0; b < ahead; b += kCacheLine) __builtin_prefetch(rows[i] + b);
+    __builtin_prefetch(rows[i] + ahead - 1);
+    // A training lookup also counts in the row's last float.
+    if (scored) __builtin_prefetch(rows[i] + store_.stride() - sizeof(float));
+  }
+  for (size_t i = 0; i < n; ++i) {
+    if (rows[i] != nullptr && Meta(rows[i])->key == keys[i]) continue;
+    const uint32_t id = index_->Find(hashes_[i], keys[i]);
+    rows[i] = id == Index::kNone ? nullptr : store_.Row(id);
+    places_[i] = id;
+  }
+}
+
+void Shard::Resolve(Batch* batch, LookupPurpose purpose) {
+  switch (purpose) {
+    case LookupPurpose::kTrain:
+    case LookupPurpose::kInsert:
+      return FindOrInsert(batch, HoldFor(purpose));
+    case LookupPurpose::kPut:
+      return FindOrPut(batch);
+    default:
+      return FindOnly(batch);
+  }
+}
+
+void Shard::FindOrInsert(Batch* batch, Hold hold) {
+  if (!batch->probed) Probe(batch);
+  const size_t first = batch->begin[number_];
+  const size_t n = batch->unique[number_];
+  for (size_t i = 0; i < n; ++i) {
+    char*& row = batch->row[first + i];
+    const int64_t key = batch->key[first + i];
+    const uint32_t occurrences = batch->Occurrences(first + i);
+    if (context_->identity()) {
+      row = IdentityRow(key);
+    } else if (row != nullptr && context_->Due(*Meta(row))) {
+      // Gone for the user already; what comes back is a new key, admission included.
+      Erase(key);
+      row = Admit(hashes_[i], key, occurrences);
+      if (context_->tiered && row != nullptr) HoldRow(inserted_, hold);
+    } else if (row == nullptr) {
+      row = Admit(hashes_[i], key, occurrences);
+      if (context_->tiered && row != nullptr) HoldRow(inserted_, hold);
+    }
+    if (row != nullptr) TouchTraining(row, occurrences);
+  }
+}
+
+void Shard::FindOnly(Batch* batch) {
+  if (!batch->probed) Probe(batch);
+  const size_t first = batch->begin[number_];
+  const size_t n = batch->unique[number_];
+  for (size_t i = 0; i < n; ++i) {
+    char*& row = batch->row[first + i];
+    if (context_->identity()) {
+      row = IdentityRow(batch->key[first + i]);
+    } else if (row != nullptr && context_->Due(*Meta(row))) {
+      row = nullptr;
+    }
+  }
+}
+
+void Shard::FindOrPut(Batch* batch) {
+  if (!batch->probed) Probe(batch);
+  const size_t first = batch->begin[number_];
+  const size_t n = batch->unique[number_];
+  for (size_t i = 0; i < n; ++i) {
+    char*& row = batch->row[first + i];
+    const int64_t key = batch->key[first + i];
+    if (context_->identity()) {
+      row = IdentityRow(key);
+    } else if (row == nullptr) {
+      row = Insert(hashes_[i], key);
+      candidates_.Forget(hashes_[i], key);
+    } else if (context_->Due(*Meta(row))) {
+      EvictDue(key);  // its memory is free now, so this insert cannot run out
+      row = Insert(hashes_[i], key);
+    }
+    TouchTraining(row, 1);
+  }
+}
+
+char* Shard::Find(int64_t key) {
+  if (context_->identity()) return IdentityRow(key);
+  const uint32_t id = index_->Find(IndexHash(key), key);
+  if (id == Index::kNone) return nullptr;
+  char* row = store_.Row(id);
+  return context_->Due(*Meta(row)) ? nullptr : row;
+}
+
+uint32_t Shard::Place(int64_t key) {
+  if (Find(key) == nullptr) return Index::kNone;
+  return context_->identity() ? static_cast<uint32_t>(key / kNumShards)
+                              : index_->Find(IndexHash(key), key);
+}
+
+char* Shard::At(uint32_t place) {
+  if (place >= store_.end()) return nullptr;
+  char* row = store_.Row(place);
+  return Meta(row)->live && !context_->Due(*Meta(row)) ? row : nullptr;
+}
+
+bool Shard::Erase(int64_t key) {
+  const uint64_t hash = IndexHash(key);
+  const uint32_t id = index_->Find(hash, key);
+  if (id == Index::kNone) {
+    candidates_.Forget(hash, key);
+    return false;
+  }
+  const EvictionReason due = Age(context_->eviction, context_->horizon, *Meta(store_.Row(id)));
+  if (due != EvictionReason::kNone) {
+    Drop(id, due);
+    return false;
+  }
+  changes_.Reserve(1);
+  if (context_->device != nullptr) context_->device->Forget(number_, key);
+  index_->Erase(hash, key);
+  Undigest(id);
+  changes_.Deleted(key);
+  Release(id);
+  ++stats_.erased;
+  return true;
+}
+
+// Frees a place whose key is no longer in the index.
+void Shard::Release(uint32_t id) noexcept {
+  if (context_->tiered && pins_[id].copy) {
+    erased_.push_back(Meta(store_.Row(id))->key);  // ReserveCopies made room
+    --copies_;
+  }
+  store_.Free(id);
+}
+
+}  // namespace msrec

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ShardContext: what the shards of a table share, with the numbers by which rows are held in host
+// memory (Pins).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "init/initializer.h"
+#include "policy/admission.h"
+#include "policy/eviction.h"
+#include "rows/kernels.h"
+#include "rows/row_layout.h"
+#include "rows/rule.h"
+#include "table/core/placement.h"
+#include "table/device/device_rows.h"
+
+namespace msrec {
+
+// Holds rows in host memory where there are lower tiers: the step, the call and the prefetched
+// batches that need them. Numbers wrap around: a row that was not touched for very long may be held
+// once more, which does no harm.
+struct Pins {
+  uint16_t step = 1;      // of the rows of this step's lookups, 15 bits
+  uint16_t call = 1;      // of the rows of the call under way, 15 bits; outside of one, `step`
+  uint16_t released = 0;  // prefetched batches up to this number need their rows no more
+  uint16_t serial = 1;    // the last number given to a step or call; never 0
+
+  static constexpr uint16_t kMostBatches = 1024;
+
+  void BeginStep() { step = call = NextSerial(); }
+  void BeginCall() { call = NextSerial(); }
+  void EndCall() { call = step; }
+  // Batches that were given up early are behind the number.
+  void ReleaseUpTo(uint16_t number) {
+    const uint16_t ahead = number - released;
+    if (ahead < 0x8000) released = number;
+  }
+  // Whether a prefetched batch that is not released needs the rows of that number.
+  bool IsAhead(uint16_t number) const {
+    const uint16_t ahead = number - released;
+    return ahead >= 1 && ahead <= kMostBatches;
+  }
+  // Return the later one of two numbers of batches. They are read ahead in any order.
+  uint16_t Later(uint16_t a, uint16_t b) const {
+    if (!IsAhead(a)) return b;
+    return IsAhead(b) && static_cast<uint16_t>(b - released) > static_cast<uint16_t>(a - released)
+               ? b
+               : a;
+  }
+
+ private:
+  uint16_t NextSerial() {
+    serial = static_cast<uint16_t>(serial % 0x7fff + 1);
+    return serial;
+  }
+};
+
+struct RowPin {
+  uint16_t used : 15;  // Pins::step or Pins::call when it was last used
+  uint16_t copy : 1;   // there is a copy in a lower tier, which may be older
+  uint16_t needed;     // the last prefetched batch that has its key
+};
+static_assert(sizeof(RowPin) == 4, "4 bytes a row of host memory");
+
+// The state that all shards of a table share. Changed only between batched operations.
+struct ShardContext {
+  RowLayout layout;
+  Initializer initializer;
+  Rule rule;
+  Admission admission;
+  Eviction eviction;
+  int64_t step = 0;   // completed training steps of the table
+  uint32_t time = 0;  // watermark: the greatest event time so far, seconds; 0: none yet
+  Horizon horizon;    // what ages are measured at
+  Epochs epochs;
+  int64_t vocabulary = 0;  // > 0: a static table of the keys 0 .. vocabulary - 1
+  const Kernels* kernels = nullptr;
+  const RowKernels* row_kernels = nullptr;  // of the layout's types
+  DeviceRows* device = nullptr;             // null: there is no device cache
+  bool tiered = false;                      // there are tiers below host memory
+  uint32_t first_time = 0;  // the first watermark: keys from before it count as seen then
+  Placement placement;      // which keys' rows are here
+  Pins pins;
+
+  bool is_static() const { return vocabulary > 0; }
+  // Keys are their own index: every one has its place, whether it was ever seen or not.
+  bool identity() const { return is_static() && !tiered && !placement.spread(); }
+  // Keys of the vocabulary get a place when they are first trained; until then they read their
+  // first value.
+  bool has_unseen() const { return is_static() && !identity(); }
+  bool Due(const RowMeta& meta) const {
+    return eviction.by_age() && Age(eviction, horizon, meta) != EvictionReason::kNone;
+  }
+};
+
+inline uint32_t ClampStep(int64_t step) {
+  return static_cast<uint32_t>(std::min<int64_t>(step, 0xffffffffLL));
+}
+
+// Numbers of a row's state: the optimizer's, and its frequency or score.
+inline int32_t StateWidth(const Rule& rule, const Eviction& eviction, int32_t dim) {
+  return rule.StateWidth(dim) + (eviction.scored() ? 1 : 0);
+}
+
+}  // namespace msrec

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shard: rows that are promoted from lower tiers and demoted to them.
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "table/core/shard.h"
+
+namespace msrec {
+
+RowPin& Shard::PinOf(uint32_t id) {
+  if (id >= pins_.size()) pins_.resize(std::max<size_t>(store_.end(), size_t{id} + 1));
+  return pins_[id];
+}
+
+void Shard::HoldRow(uint32_t id, Hold hold) {
+  const Pins& pins = context_->pins;
+  RowPin& pin = PinOf(id);
+  if (hold == Hold::kStep) {
+    pin.used = pins.step & 0x7fff;
+  } else if (pin.used != pins.step) {
+    pin.used = pins.call & 0x7fff;
+  }
+}
+
+void Shard::FillTime(RowMeta* meta) const {
+  if (meta->last_time == 0 && context_->time != 0) meta->last_time = context_->first_time;
+}
+
+void Shard::FindInHost(Batch* batch, Hold hold, uint16_t number, std::vector<uint32_t>* missing) {
+  Probe(batch);
+  const size_t first = batch->begin[number_];
+  for (size_t i = 0; i < batch->unique[number_]; ++i) {
+    if (batch->row[first + i] == nullptr) {
+      missing->push_back(static_cast<uint32_t>(first + i));
+    } else if (hold == Hold::kBatch) {
+      RowPin& pin = PinOf(places_[i]);
+      pin.needed = context_->pins.Later(pin.needed, number);
+    } else if (hold != Hold::kNone) {
+      HoldRow(places_[i], hold);
+    }
+  }
+}
+
+bool Shard::HoldAhead(int64_t key, uint16_t number) {
+  const uint32_t id = index_->Find(IndexHash(key), key);
+  if (id == Index::kNone) return false;
+  RowPin& pin = PinOf(id);
+  pin.needed = context_->pins.Later(pin.needed, number);
+  return true;
+}
+
+char* Shard::Promote(const char* block, Hold hold, uint16_t number) {
+  const int64_t key = Meta(block)->key;
+  const uint64_t hash = IndexHash(key);
+  if (index_->Find(hash, key) != Index::kNone) return nullptr;
+  ReserveCopies(1);
+  const uint32_t id = store_.Allocate();
+  char* row = store_.Row(id);
+  std::memcpy(row, block, store_.stride());
+  Meta(row)->dirty = 0;  // of an epoch of the change log that may be over
+  FillTime(Meta(row));
+  try {
+    PinOf(id) = {0, 1, hold == Hold::kBatch ? number : context_->pins.released};
+    index_->Insert(hash, id);
+  } catch (...) {
+    Meta(row)->live = 0;
+    store_.Free(id);
+    throw;
+  }
+  if (hold == Hold::kStep || hold == Hold::kCall) HoldRow(id, hold);
+  ++copies_;
+  PlaceDigest(id);
+  return row;
+}
+
+char* Shard::PromoteBlank(int64_t key, Hold hold) {
+  std::vector<char> block(store_.stride());
+  Meta(block.data())->key = key;
+  Meta(block.data())->live = 1;
+  Meta(block.data())->last_step = ClampStep(context_->step);
+  Meta(block.data())->last_time = context_->time;
+  return Promote(block.data(), hold, 0);
+}
+
+void Shard::DemotionCandidates(size_t n, bool by_count, bool prefetched,
+                               VictimCandidates* candidates) {
+  // Half the sample of eviction: a row that is demoted too early is only promoted again.
+  constexpr size_t kSampledDown = kSampled / 2;
+  constexpr uint32_t kAhead = 8;
+  const Pins pins = context_->pins;
+  const uint16_t step = pins.step & 0x7fff;
+  const uint16_t call = pins.call & 0x7fff;
+  const size_t wanted = std::min(size(), kSampledDown * n + 64);
+  const uint32_t end = store_.end();
+  candidates->clear();
+  candidates->reserve(wanted);
+  pins_.resize(std::max<size_t>(pins_.size(), end));
+  for (size_t looked = 0; candidates->size() < wanted && looked < end; ++looked) {
+    if (sample_ >= end) sample_ = 0;
+    const uint32_t id = sample_++;
+    if (id + kAhead < end) __builtin_prefetch(store_.Row(id + kAhead));
+    const RowPin pin = pins_[id];
+    if (pin.used == step || pin.used == call) continue;
+    if (!prefetched && pins.IsAhead(pin.needed)) continue;
+    const RowMeta* meta = Meta(store_.Row(id));
+    if (!meta->live) continue;
+    const double priority = by_count ? meta->count : meta->last_step;
+    candidates->push_back({priority, meta->last_step, id, number_});
+  }
+  TrimCandidates(n, candidates);
+}
+
+void Shard::CopyRow(uint32_t place, std::vector<int64_t>* keys, std::vector<char>* rows) const {
+  const char* row = store_.Row(place);
+  keys->push_back(Meta(row)->key);
+  rows->insert(rows->end(), row, row + store_.stride());
+}
+
+void Shard::FreeDemoted(uint32_t place) noexcept {
+  const int64_t key = Meta(store_.Row(place))->key;
+  LeaveDigest(place);
+  index_->Erase(IndexHash(key), key);
+  if (pins_[place].copy) --copies_;
+  store_.Free(place);
+}
+
+void Shard::UndoPromoteBlank(int64_t key) noexcept {
+  FreeDemoted(index_->Find(IndexHash(key), key));
+}
+
+// Geometrically, since it is called for single rows.
+void Shard::ReserveCopies(size_t more) {
+  const size_t wanted = erased_.size() + copies_ + more;
+  if (wanted > erased_.capacity()) erased_.reserve(std::max(wanted, 2 * erased_.capacity()));
+}
+
+uint32_t Shard::CopyRows(uint32_t place, size_t most, std::vector<int64_t>* keys,
+                         std::vector<char>* rows) {
+  ReserveCopies(size() - copies_);
+  for (; place < store_.end(); ++place) {
+    const char* row = store_.Row(place);
+    if (!Meta(row)->live || context_->Due(*Meta(row))) continue;
+    if (keys->size() >= most) return place;
+    keys->push_back(Meta(row)->key);
+    rows->insert(rows->end(), row, row + store_.stride());
+    RowPin& pin = PinOf(place);
+    copies_ += !pin.copy;
+    pin.copy = 1;
+  }
+  return Index::kNone;
+}
+
+void Shard::ForgetCopies() noexcept {
+  for (RowPin& pin : pins_) pin.copy = 0;
+  copies_ = 0;
+  erased_.clear();
+}
+
+const char* Shard::ReadThrough(char* block) const {
+  FillTime(Meta(block));
+  return context_->Due(*Meta(block)) ? nullptr : block;
+}
+
+void Shard::NoteLowerEviction(const char* block, EvictionReason reason) {
+  const int64_t key = Meta(block)->key;
+  if (keeps_digest_) {
+    try {
+      sums_.RemoveBelow(*Meta(block), DigestOf(block));
+    } catch (const std::bad_alloc&) {
+      DropDigest();
+    }
+  }
+  changes_.Deleted(key);
+  evictions_.Add({key, context_->step, context_->time, reason});
+  CountEvicted(reason);
+}
+
+}  // namespace msrec

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shard: all of its rows: import, other layouts, clearing.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "rows/row_values.h"
+#include "table/core/shard.h"
+
+namespace msrec {
+
+std::vector<const char*> Shard::Rows() {
+  std::vector<const char*> rows;
+  rows.reserve(size());
+  for (uint32_t id = 0; id < store_.end(); ++id) {
+    char* row = store_.Row(id);
+    if (context_->identity()) {
+      rows.push_back(IdentityRow(static_cast<int64_t>(id) * kNumShards + number_));
+    } else if (Meta(row)->live) {
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+void Shard::Import(int64_t key, const RowArrays& one) {
+  const RowLayout& layout = context_->layout;
+  const uint64_t hash = IndexHash(key);
+  char* row = context_->identity() ? IdentityRow(key) : nullptr;
+  if (row == nullptr) {
+    EvictDue(key);
+    const uint32_t id = index_->Find(hash, key);
+    if (id == Index::kNone) candidates_.Forget(hash, key);
+    row = id == Index::kNone ? Insert(hash, key) : store_.Row(id);
+  }
+  Touch(row);
+  RowMeta* meta = Meta(row);
+  meta->count = one.counts != nullptr ? std::min(*one.counts, kMaxCount) : 1;
+  meta->last_step = one.last_steps != nullptr ? *one.last_steps : ClampStep(context_->step);
+  // 0 is what a table without event time has.
+  meta->last_time =
+      one.last_times != nullptr && *one.last_times != 0 ? *one.last_times : context_->time;
+  if (one.values != nullptr) WriteValue(layout, one.values, row);
+  if (one.states != nullptr) {
+    WriteState(layout, one.states, row);
+  } else {
+    InitState(layout, row);
+  }
+}
+
+void Shard::Relay(const char* from, const RowLayout& layout, char* to) const {
+  std::memcpy(to, from, sizeof(RowMeta) + layout.value_bytes());
+  InitState(layout, to);
+  if (layout.scored) Score(layout, to) = Score(context_->layout, from);
+}
+
+std::unique_ptr<SlabStore> Shard::Relaid(const RowLayout& layout) {
+  auto relaid = std::make_unique<SlabStore>(layout.stride(), !context_->identity());
+  relaid->Reserve(store_.end());
+  std::vector<uint32_t> unused;
+  for (uint32_t id = 0; id < store_.end(); ++id) {
+    const uint32_t same = relaid->Allocate();  // ids stay, so the index stays
+    const char* from = store_.Row(id);
+    if (!Meta(from)->live) {
+      if (!context_->identity()) unused.push_back(same);
+      continue;
+    }
+    Relay(from, layout, relaid->Row(same));
+  }
+  for (const uint32_t id : unused) relaid->Free(id);
+  return relaid;
+}
+
+Shard::Empty Shard::Emptied() {
+  Empty empty{std::make_unique<SlabStore>(store_.stride(), !context_->identity()), nullptr,
+              candidates_.Emptied()};
+  if (context_->identity()) {
+    // Every key of the vocabulary is still there; it reads its first value again.
+    empty.rows->Reserve(store_.end());
+    while (empty.rows->end() < store_.end()) empty.rows->Allocate();
+  }
+  empty.index = std::make_unique<Index>(&store_);
+  return empty;
+}
+
+void Shard::Clear(Empty empty) {
+  for (uint32_t id = 0; changes_.enabled() && id < store_.end(); ++id) {
+    if (context_->identity()) {
+      changes_.Deleted(static_cast<int64_t>(id) * kNumShards + number_);
+    } else if (Meta(store_.Row(id))->live) {
+      changes_.Deleted(Meta(store_.Row(id))->key);
+    }
+  }
+  stats_.erased += size();
+  store_.Swap(empty.rows.get());
+  index_ = std::move(empty.index);
+  candidates_.Clear(std::move(empty.candidates));
+  pins_.clear();
+  erased_.clear();
+  copies_ = 0;
+  cursor_ = 0;
+  sample_ = 0;
+  digests_.clear();
+  sums_.Clear();
+}
+
+}  // namespace msrec

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepLookups: the lookups of a step that wait for their gradients, by ticket, and the sum of the
+// gradients that came. Gradients may come in any order; they are summed in the order of the
+// lookups.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "rows/batch.h"
+#include "rows/gradient_sum.h"
+#include "table/core/gradient_tokens.h"
+
+namespace msrec {
+
+struct TableCore;
+
+class StepLookups {
+ public:
+  // The ticket of a lookup in a table that is not trainable.
+  static constexpr int64_t kFrozenTicket = -1;
+  using Outstanding = std::map<int64_t, std::unique_ptr<Batch>>;  // by ticket
+
+  // Requires: core outlives it.
+  explicit StepLookups(const TableCore* core) : core_(core) {}
+  // Make room so that Recycle cannot fail. Throws std::bad_alloc.
+  void ReserveSpare();
+
+  // ---- batches
+
+  // Return a batch of these ids, partitioned by shard. Throws std::invalid_argument.
+  std::unique_ptr<Batch> NewBatch(const IdView& ids, const IdFilter& filter);
+  // Give a batch's memory to batches to come.
+  void Recycle(std::unique_ptr<Batch> batch);
+  // Make the memory that Keep takes, before a lookup changes anything. Throws std::bad_alloc.
+  static Outstanding::node_type NewPlace();
+  // Keep a batch until its gradient comes; return its ticket. The oldest ones are forgotten where
+  // there are very many.
+  int64_t Keep(std::unique_ptr<Batch> batch, Outstanding::node_type place) noexcept;
+  int64_t NewTicket() { return next_ticket_++; }
+
+  // ---- gradients
+
+  // Add the gradient of the lookup with that ticket, or copy it where it has to wait for an earlier
+  // one. Throws, and has then added nothing.
+  void Accumulate(int64_t ticket, const Gradient& grad, size_t grad_rows);
+  // Add waiting gradients up to the first lookup that may still report; with `all`, all of them.
+  void MergeDeferred(bool all);
+  GradientSum& gradients() { return gradients_; }
+  // The tokens of the gradients since the last step.
+  GradientTokens& tokens() { return tokens_; }
+  // Sum of squares of all gradients.
+  double SquaredNorm();
+
+  // Forget lookups and gradients: the step is over.
+  void Forget();
+  // Forget them, and free the memory of batches.
+  void Free();
+
+  // ---- the ids of recent training lookups, noted in tables with tiers below host memory
+
+  // Make room for one Note. Throws std::bad_alloc.
+  void ReserveNote();
+  void Note(const IdView& ids);
+  // Hashes (HashIds) and sizes of the ids of this step's training lookups, or of the last step that
+  // had one.
+  const std::vector<std::pair<uint64_t, size_t>>& recent() const {
+    return noted_.empty() ? last_noted_ : noted_;
+  }
+
+  size_t bytes() const;
+
+ private:
+  struct Deferred {
+    std::unique_ptr<Batch> batch;
+    // A copy of the gradient, one of the two.
+    std::vector<float> floats;
+    std::vector<uint16_t> halves;
+
+    Gradient grad() const {
+      return halves.empty() ? Gradient(floats.data()) : Gradient::Bfloat16(halves.data());
+    }
+  };
+
+  const TableCore* const core_;
+  int64_t next_ticket_ = 1;
+  Outstanding outstanding_;
+  std::map<int64_t, Deferred> deferred_;
+  GradientSum gradients_;
+  GradientTokens tokens_;
+  std::vector<std::unique_ptr<Batch>> spare_;
+  std::vector<std::pair<uint64_t, size_t>> noted_, last_noted_;
+};
+
+// Return a hash of the contents of ids, whichever their width and stride.
+uint64_t HashIds(const IdView& ids);
+
+}  // namespace msrec

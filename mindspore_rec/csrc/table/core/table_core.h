@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// TableCore: the state that the parts of a table share: its configuration, its shards, the lookups
+// of the present step. Table owns it; the parts (BatchLookup, RowReader, RowOptimizer, Evictor,
+// RowCache, DeviceCache) hold it by reference and run under its mutex.
+//
+// Its messages begin with the table's name (Where). Methods that check throw
+// std::invalid_argument unless they say otherwise.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rows/batch.h"
+#include "table/core/owned_part.h"
+#include "table/core/shard.h"
+#include "table/core/step_lookups.h"
+#include "table/core/table_config.h"
+#include "table/core/table_mutex.h"
+#include "table/device/device_rows.h"
+
+namespace msrec {
+
+class QuantisedRows;
+struct RowCache;
+
+struct TableCore {
+  // Throws for a configuration out of range, OutOfMemory where the shards do not fit.
+  explicit TableCore(const TableConfig& config);
+  ~TableCore();
+  TableCore(const TableCore&) = delete;
+  TableCore& operator=(const TableCore&) = delete;
+
+  // Return the message with the table's name in front.
+  std::string Where(const std::string& what) const {
+    return "table '" + config.name + "': " + what;
+  }
+
+  int ShardNumber(int64_t key) const { return ShardOf(key, HashKey(key), context.identity()); }
+  Shard& ShardFor(int64_t key) const { return *shards[ShardNumber(key)]; }
+  // Whether the row of a key is this worker's.
+  bool Owns(int64_t key) const { return context.placement.Owns(key); }
+  // Number of keys of a static table whose rows are this worker's.
+  size_t OwnedVocabulary() const;
+  // Number of rows that were ever inserted.
+  uint64_t Inserted() const;
+  // Number of rows in host memory.
+  size_t Rows() const;
+  // Version of where rows are: it changes whenever a row leaves or rows are laid out anew, so that
+  // pointers to rows of an older version may be stale.
+  uint64_t Structure() const;
+
+  // Throw where an id is outside a static vocabulary, unless those read zeros.
+  void CheckIds(const IdView& ids, const IdFilter& filter) const;
+  // Throw where a key is outside a static vocabulary.
+  void CheckKeys(const IdView& keys, const char* argument) const;
+  // Throw NoOptimizer where none is bound.
+  void RequireOptimizer() const;
+  // The same; and throw where rows are evicted by seconds and there was no event time yet.
+  void RequireTrainable() const;
+  [[noreturn]] void RefuseWithoutTime() const;
+  // Throw std::runtime_error where a row's newest value is out of the host's reach.
+  void RequireWrittenBack() const;
+  // Throw because a device cache out of the host's memory does not allow `what`.
+  [[noreturn]] void RefuseUnshared(const char* what) const;
+
+  // Return the layout of rows that such an optimizer trains.
+  RowLayout LayoutFor(const Rule& rule) const;
+  // Let rows have that layout from now on. Requires: the shards' rows have it.
+  void TakeLayout(const RowLayout& layout);
+
+  // Whether every shard keeps a digest; one that runs out of memory drops its own.
+  bool KeepsDigest() const;
+  void DropDigest() noexcept;
+
+  // Make room in the change log for these keys and, with `all`, for all rows in host memory and the
+  // vocabulary. Throws std::bad_alloc.
+  void ReserveChanges(const std::vector<int64_t>& keys, bool all);
+
+  TableConfig config;
+  ShardContext context;
+  TableMutex mutex;
+  bool closed = false;  // every call but Close throws TableClosed
+  std::vector<std::unique_ptr<Shard>> shards;
+  std::atomic<bool> has_optimizer{false};
+  bool trainable = true;                   // false: training lookups act as evaluation
+  std::vector<float> unknown_row;          // what unknown keys read in training
+  std::vector<float> serving_unknown_row;  // and in evaluation
+  mutable int64_t owned_vocabulary = -1;   // -1: not counted yet
+  uint64_t relayouts = 0;                  // times that all rows were laid out anew
+  uint64_t epoch = 0;                      // the last mark; never used twice
+  uint64_t oldest_mark = 0;  // the oldest mark that changes are recorded for; 0: none are recorded
+  StepLookups lookups{this};
+  OwnedPart<RowCache> cache;     // null: all rows are in host memory
+  DeviceRows* device = nullptr;  // of the device cache; null: there is none
+  // Rows of int8 or int4 in place of those of the shards, which are empty then; null: there are
+  // none.
+  OwnedPart<QuantisedRows> quantised;
+};
+
+}  // namespace msrec

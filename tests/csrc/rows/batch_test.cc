@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rows/batch.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "testing.h"
+
+namespace msrec {
+namespace {
+
+void MakeAllUnique(Batch* batch) {
+  for (int s = 0; s < kNumShards; ++s) batch->MakeUnique(s);
+}
+
+template <typename Id>
+void Check(Batch* batch, const std::vector<Id>& ids, const IdFilter& filter) {
+  const IdView view{ids.data(), ids.size(), sizeof(Id) == 8};
+  batch->Partition(view, filter);
+  ASSERT_EQ(batch->n, ids.size());
+  MakeAllUnique(batch);
+  std::vector<bool> seen(ids.size());
+  std::set<int64_t> distinct;
+  for (int s = 0; s < kNumShards; ++s) {
+    ASSERT_LE(batch->begin[s], batch->begin[s + 1]);
+    std::vector<uint32_t> occurrences(batch->unique[s]);
+    uint32_t next = 0;
+    for (size_t i = batch->begin[s]; i < batch->begin[s + 1]; ++i) {
+      const uint32_t pos = batch->pos[i];
+      ASSERT_LT(pos, ids.size());
+      ASSERT_FALSE(seen[pos]);
+      seen[pos] = true;
+      if (i > batch->begin[s]) {
+        ASSERT_GT(pos, batch->pos[i - 1]) << "ascending within a shard";
+      }
+      const uint32_t number = batch->inverse[i];
+      ASSERT_LT(number, batch->unique[s]);
+      ASSERT_LE(number, next) << "numbered by first appearance";
+      next = std::max(next, number + 1);
+      ++occurrences[number];
+      ASSERT_EQ(batch->key[batch->begin[s] + number], ids[pos]);
+      ASSERT_EQ(ShardOf(ids[pos], HashKey(ids[pos]), filter.identity), s);
+    }
+    for (uint32_t u = 0; u < batch->unique[s]; ++u) {
+      ASSERT_EQ(batch->occurrences[batch->begin[s] + u], occurrences[u]);
+      ASSERT_TRUE(distinct.insert(batch->key[batch->begin[s] + u]).second);
+    }
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int64_t id = ids[i];
+    const bool dropped = (filter.has_padding && id == filter.padding_key) ||
+                         (filter.bounded() && (id < 0 || id >= filter.vocabulary));
+    ASSERT_EQ(seen[i], !dropped) << id;
+  }
+}
+
+class BatchTest : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, BatchTest, ::testing::Values(1, 2, 3));
+
+TEST_P(BatchTest, PartitionsAndMakesUnique) {
+  Threads threads(GetParam());
+  Rng rng(1);
+  Batch batch;  // reused, as the table does: sizes go up and down
+  for (const size_t n : {0, 1, 5, 1000, 16383, 16384, 16385, 70000, 300}) {
+    for (const uint64_t distinct : {1, 20, 1000, 1000000}) {
+      ASSERT_NO_FATAL_FAILURE(Check(&batch, rng.Keys(n, distinct), {}));
+      IdFilter padded;
+      padded.has_padding = true;
+      padded.padding_key = -1;
+      ASSERT_NO_FATAL_FAILURE(Check(&batch, rng.Keys(n, distinct), padded));
+      std::vector<int32_t> narrow(n);
+      for (int32_t& id : narrow) id = static_cast<int32_t>(rng.Below(2 * distinct)) - 5;
+      ASSERT_NO_FATAL_FAILURE(Check(&batch, narrow, padded));
+      IdFilter identity = padded;
+      identity.vocabulary = static_cast<int64_t>(distinct);
+      identity.identity = true;
+      ASSERT_NO_FATAL_FAILURE(Check(&batch, narrow, identity));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace msrec

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers of the native core: what its files include leads down, from folder to folder.
+
+A folder counts with all that is in it, and each folder in it counts again; a unit is a header with
+the `.cc` and `.inl` of its name. A circle is a set of folders, or of units, each of which includes
+each other one, directly or through others. No circle of folders is left. The circles of units that
+are left, none of which crosses a folder, are listed here: a circle that is not listed fails, and so
+does one that is listed and is no longer there, so that the list gets shorter only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CSRC = ROOT / "mindspore_rec" / "csrc"
+SUFFIXES = (".cc", ".h", ".inl")
+
+CIRCLES_OF_UNITS = [
+    # Layers, and the form that a program has on a device, are made of programs; a program's own
+    # methods call both.
+    {"dense/device_program", "dense/layer", "dense/program"},
+    # The loops' source is compiled once per instruction set; its parts use their declarations.
+    {"dense/elementwise", "dense/mixture_kernels", "dense/pair_kernels"},
+    # Private headers of a class, for the several files that define its methods.
+    {"readers/shared_writer", "readers/shared_writer_parts"},
+    {"table/table", "table/table_guard"},
+    # A core has its step's lookups, whose messages name the core's table.
+    {"table/core/step_lookups", "table/core/table_core"},
+    # A communicator asks the job whether to end, which ends through the communicator.
+    {"workers/mpi_communicator", "workers/mpi_job"},
+]
+
+# What includes what: pairs of paths below csrc.
+Include = tuple[str, str]
+
+
+# ---- the graph
+
+
+def includes_of(name: str, source: str, files: Collection[str]) -> list[Include]:
+    """Return the includes of a file, given by its path below csrc, of other files of csrc."""
+    found = re.findall(r'^\s*#\s*include\s+"([^"]+)"', source, re.MULTILINE)
+    return [(name, other) for other in found if other in files]
+
+
+def all_includes() -> list[Include]:
+    """Return all includes of the native core."""
+    files = {
+        path.relative_to(CSRC).as_posix(): path
+        for path in sorted(CSRC.rglob("*"))
+        if path.suffix in SUFFIXES
+    }
+    return [
+        include
+        for name, path in files.items()
+        for include in includes_of(name, path.read_text(encoding="utf-8"), files)
+    ]
+
+
+def unit_of(name: str) -> str:
+    """Return the unit of a file: its path without what it ends in."""
+    return str(PurePosixPath(name).with_suffix(""))
+
+
+def folder_of(name: str, depth: int) -> str:
+    """Return the folder of a file, or if that lies deeper, the one of so many parts around it."""
+    return "/".join(PurePosixPath(name).parent.parts[:depth])
+
+
+def arrows_of(
+    includes: Iterable[Include], node_of: Callable[[str], str]
+) -> dict[str, dict[str, Include]]:
+    """Return which nodes each node includes, with the first include that does it."""
+    arrows: dict[str, dict[str, Include]] = defaultdict(dict)
+    for include in includes:
+        here, there = node_of(include[0]), node_of(include[1])
+        if here != there:
+            arrows[here].setdefault(there, include)
+    return dict(arrows)
+
+
+# ---- circles
+
+
+def reached(arrows: dict[str, dict[str, Include]], start: str) -> set[str]:
+    """Return all nodes to which arrows lead from one, directly or through others."""
+    found: set[str] = set()
+    ahead = list(arrows.get(start, ()))
+    while ahead:
+        node = ahead.pop()
+        if node not in found:
+            found.add(node)
+            ahead += arrows.get(node, ())
+    return found
+
+
+def circles_in(arrows: dict[str, dict[str, Include]]) -> list[set[str]]:
+    """Return the sets of nodes that reach each other, in the order of their names."""
+    below = {node: reached(arrows, node) for node in arrows}
+    circles = {
+        frozenset(other for other in below[node] if node in below.get(other, ()))
+        for node in arrows
+        if node in below[node]
+    }
+    return [set(circle) for circle in sorted(circles, key=sorted)]
+
+
+def shortest_way(arrows: dict[str, dict[str, Include]], start: str, end: str) -> list[Include]:
+    """Return the includes of a shortest way between two nodes; requires that there is one."""
+    came: dict[str, str] = {}
+    ahead = [start]
+    for node in ahead:
+        for there in arrows.get(node, ()):
+            if there not in came:
+                came[there] = node
+                ahead.append(there)
+    way = [end]
+    while len(way) == 1 or way[-1] != start:
+        way.append(came[way[-1]])
+    return [arrows[here][there] for there, here in zip(way, way[1:], strict=False)][::-1]
+
+
+def said_of(arrows: dict[str, dict[str, Include]], circle: set[str], listed: list[set[str]]) -> str:
+    """Return a sentence with the includes that close a circle which is not listed."""
+    new = [
+        (here, there)
+        for here in sorted(circle)
+        for there in arrows[here]
+        if there in circle and not any({here, there} <= known for known in listed)
+    ]
+    ways = [[arrows[here][there], *shortest_way(arrows, there, here)] for here, there in new]
+    shortest = min(ways, key=len)
+    chain = ", ".join(f"{here} includes {there}" for here, there in shortest)
+    return f"a new circle of {', '.join(sorted(circle))}: {chain}"
+
+
+def changes(arrows: dict[str, dict[str, Include]], listed: list[set[str]]) -> list[str]:
+    """Return a sentence for each circle that is not listed, and each that is and is not there."""
+    found = circles_in(arrows)
+    said = []
+    for circle in found:
+        if circle in listed or any(circle < known for known in listed):
+            continue
+        said.append(said_of(arrows, circle, listed))
+    for known in listed:
+        if known in found or any(known < circle for circle in found):
+            continue
+        left = [sorted(circle) for circle in found if circle < known]
+        said.append(
+            f"{', '.join(sorted(known))} are no longer a circle: list "
+            f"{' and '.join(map(str, left)) or 'it no more'}"
+        )
+    return said
+
+
+# ---- the native core
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_no_circle_crosses_a_folder(depth: int) -> None:
+    assert changes(arrows_of(all_includes(), lambda name: folder_of(name, depth)), []) == []
+
+
+def test_folders_are_no_deeper_than_the_test_looks() -> None:
+    assert max(len(PurePosixPath(name).parent.parts) for name, _ in all_includes()) == 2
+
+
+def test_circles_of_units_are_those_that_are_listed() -> None:
+    assert changes(arrows_of(all_includes(), unit_of), CIRCLES_OF_UNITS) == []
+
+
+def test_circles_that_are_listed_cross_no_folder() -> None:
+    crossing = [
+        circle for circle in CIRCLES_OF_UNITS if len({folder_of(unit, 2) for unit in circle}) > 1
+    ]
+    assert crossing == []
+
+
+# ---- what the tests above would say
+
+THREE = [("a/x.cc", "a/x.h"), ("a/x.h", "b/y.h"), ("b/y.cc", "c/z.h"), ("c/z.inl", "a/x.h")]
+
+
+def test_a_new_circle_is_named_with_the_includes_that_close_it() -> None:
+    assert changes(arrows_of(THREE, unit_of), []) == [
+        "a new circle of a/x, b/y, c/z: a/x.h includes b/y.h, b/y.cc includes c/z.h, "
+        "c/z.inl includes a/x.h"
+    ]
+    assert len(changes(arrows_of(THREE, lambda name: folder_of(name, 1)), [])) == 1
+
+
+def test_a_circle_that_grows_is_named_by_what_is_new() -> None:
+    more = [*THREE, ("c/z.h", "d/w.h"), ("d/w.h", "c/z.h")]
+    assert changes(arrows_of(more, unit_of), [{"a/x", "b/y", "c/z"}]) == [
+        "a new circle of a/x, b/y, c/z, d/w: c/z.h includes d/w.h, d/w.h includes c/z.h"
+    ]
+
+
+def test_a_circle_that_is_gone_or_smaller_must_leave_the_list() -> None:
+    listed = [{"a/x", "b/y", "c/z"}]
+    assert changes(arrows_of(THREE, unit_of), listed) == []
+    assert changes(arrows_of(THREE[:3], unit_of), listed) == [
+        "a/x, b/y, c/z are no longer a circle: list it no more"
+    ]
+    smaller = [("a/x.h", "b/y.h"), ("b/y.cc", "a/x.h")]
+    assert changes(arrows_of(smaller, unit_of), listed) == [
+        "a/x, b/y, c/z are no longer a circle: list ['a/x', 'b/y']"
+    ]
+
+
+def test_folders_count_with_what_is_in_them() -> None:
+    through = [("a/x.h", "b/y.h"), ("b/y.h", "a/in/z.h")]
+    assert changes(arrows_of(through, lambda name: folder_of(name, 2)), []) == []
+    assert len(changes(arrows_of(through, lambda name: folder_of(name, 1)), [])) == 1
+
+
+def test_includes_of_the_system_and_of_tests_are_left_out() -> None:
+    source = '#include <vector>\n  # include "b/y.h"\n#include "other.h"\n// #include "c/z.h"\n'
+    assert includes_of("a/x.cc", source, ["b/y.h", "c/z.h"]) == [("a/x.cc", "b/y.h")]
