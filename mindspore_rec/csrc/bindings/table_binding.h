@@ -10,10 +10,10 @@
 #include <memory>
 #include <utility>
 
-#include "table/registry.h"
 #include "util/float_mode.h"
 #include "workers/all_rows.h"
 #include "workers/made_tables.h"
+#include "workers/registry.h"
 
 namespace msrec {
 

@@ -17,9 +17,9 @@
 #include <utility>
 
 #include "ops/args.h"
-#include "table/registry.h"
 #include "workers/all_rows.h"
 #include "workers/made_tables.h"
+#include "workers/registry.h"
 
 namespace msrec {
 

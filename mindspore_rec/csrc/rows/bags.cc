@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rows/bags.h"
 
-#include <cmath>
-
 namespace msrec {
 
 std::string BagError(const IdView& ids, const BagView& bags) {
@@ -17,14 +15,6 @@ std::string BagError(const IdView& ids, const BagView& bags) {
     before = offset;
   }
   return bags.offsets.size == 0 && ids.size > 0 ? "offsets is empty but there are ids" : "";
-}
-
-float BagFactor(Combiner combiner, double total) {
-  if (combiner == Combiner::kMean) return total != 0.0 ? static_cast<float>(1.0 / total) : 0.0f;
-  if (combiner == Combiner::kSqrtN) {
-    return total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
-  }
-  return 1.0f;
 }
 
 }  // namespace msrec

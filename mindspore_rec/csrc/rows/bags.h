@@ -3,6 +3,7 @@
 // BagView: the bags of a pooled lookup, and how the rows of one are combined.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -25,6 +26,12 @@ std::string BagError(const IdView& ids, const BagView& bags);
 
 // Return the factor for the sum of a bag's rows; `total` is the sum of its weights, or of their
 // squares for kSqrtN.
-float BagFactor(Combiner combiner, double total);
+inline float BagFactor(Combiner combiner, double total) {
+  if (combiner == Combiner::kMean) return total != 0.0 ? static_cast<float>(1.0 / total) : 0.0f;
+  if (combiner == Combiner::kSqrtN) {
+    return total > 0.0 ? static_cast<float>(1.0 / std::sqrt(total)) : 0.0f;
+  }
+  return 1.0f;
+}
 
 }  // namespace msrec

@@ -10,14 +10,14 @@
 #include "rows/batch.h"
 #include "table/core/lookup_purpose.h"
 #include "table/core/prepared_lookups.h"
-#include "table/core/table_core.h"
+#include "table/table_parts.h"
 
 namespace msrec {
 
 class BatchLookup {
  public:
   // Requires: core outlives it.
-  explicit BatchLookup(TableCore* core) : core_(*core) {}
+  explicit BatchLookup(TableParts* core) : core_(*core) {}
 
   // Fill batch->row for the purpose. Unless `out` is null, copy the rows' values to
   // [batch->n, dim] at out; keys without a row read `unknown`, ids that were dropped read zeros.
@@ -42,7 +42,7 @@ class BatchLookup {
   // Requires batch->copies with room for a row at each of the batch's positions.
   void ReadUnseen(Batch* batch, int shard);
 
-  TableCore& core_;
+  TableParts& core_;
 };
 
 }  // namespace msrec

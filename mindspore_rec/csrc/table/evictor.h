@@ -9,15 +9,15 @@
 #include <cstdint>
 
 #include "policy/eviction.h"
-#include "table/core/table_core.h"
 #include "table/row_reader.h"
+#include "table/table_parts.h"
 
 namespace msrec {
 
 class Evictor {
  public:
   // Requires: both outlive it.
-  Evictor(TableCore* core, RowReader* rows) : core_(*core), rows_(*rows) {}
+  Evictor(TableParts* core, RowReader* rows) : core_(*core), rows_(*rows) {}
 
   // Set how rows are evicted. Rows due under the settings before are evicted first.
   void Set(const Eviction& eviction);
@@ -52,7 +52,7 @@ class Evictor {
   // The same in host memory.
   void EvictFromHost(uint64_t rows);
 
-  TableCore& core_;
+  TableParts& core_;
   RowReader& rows_;
   bool sweeping_[kNumShards] = {};  // with Eviction::on_trigger: not all places have been looked at
   bool over_capacity_ = false;      // with the same: rows are still to go

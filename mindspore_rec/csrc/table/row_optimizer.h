@@ -10,14 +10,14 @@
 
 #include "rows/rule.h"
 #include "table/cache/lower_tiers.h"
-#include "table/core/table_core.h"
+#include "table/table_parts.h"
 
 namespace msrec {
 
 class RowOptimizer {
  public:
   // Requires: core outlives it.
-  explicit RowOptimizer(TableCore* core) : core_(*core) {}
+  explicit RowOptimizer(TableParts* core) : core_(*core) {}
 
   // Whether rows keep their layout and state with that rule: its kind is the one they have.
   bool KeepsState(const Rule& rule) const;
@@ -53,7 +53,7 @@ class RowOptimizer {
   void Update(const StepConstants& constants, int shard);
 
  private:
-  TableCore& core_;
+  TableParts& core_;
   int64_t binding_ = 0;
 };
 

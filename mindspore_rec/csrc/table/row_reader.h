@@ -11,14 +11,14 @@
 
 #include "rows/batch.h"
 #include "rows/exported_rows.h"
-#include "table/core/table_core.h"
+#include "table/table_parts.h"
 
 namespace msrec {
 
 class RowReader {
  public:
   // Requires: core outlives it.
-  explicit RowReader(TableCore* core) : core_(*core) {}
+  explicit RowReader(TableParts* core) : core_(*core) {}
 
   // Return the rows of these keys, in this order; null for keys without one. Rows in lower tiers
   // are copied to `copies`.
@@ -36,7 +36,7 @@ class RowReader {
   // Call fn with the rows of a static table that were never looked up.
   void WalkUnseen(const std::vector<bool>& seen, const std::function<void(const KeyedRows&)>& fn);
 
-  TableCore& core_;
+  TableParts& core_;
 };
 
 }  // namespace msrec

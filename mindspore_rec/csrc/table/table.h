@@ -28,19 +28,16 @@
 #include "table/batch_lookup.h"
 #include "table/cache/settings.h"
 #include "table/core/prepared_lookups.h"
-#include "table/core/table_core.h"
 #include "table/device_cache.h"
 #include "table/evictor.h"
 #include "table/explanation.h"
 #include "table/row_handles.h"
 #include "table/row_optimizer.h"
 #include "table/row_reader.h"
+#include "table/table_parts.h"
 #include "table/table_stats.h"
 
 namespace msrec {
-
-struct AgeLimit;
-class QuantisedRows;
 
 class Table {
  public:
@@ -361,7 +358,7 @@ class Table {
   DeviceCache& Device() const;
   DeviceCache& Device(bool shared) const;
 
-  TableCore core_;
+  TableParts core_;
   BatchLookup lookup_{&core_};
   RowReader reader_{&core_};
   BagPooling pooling_{&core_};

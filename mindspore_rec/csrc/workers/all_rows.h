@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "table/registry.h"
 #include "table/table.h"
 #include "workers/group.h"
+#include "workers/registry.h"
 #include "workers/sharded_table.h"
 
 namespace msrec {

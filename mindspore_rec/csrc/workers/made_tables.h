@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "table/registry.h"
+#include "workers/registry.h"
 #include "workers/sharded_table.h"
 
 namespace msrec {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "table/registry.h"
 #include "util/background.h"
+#include "workers/registry.h"
 #include "workers/row_messages.h"
 
 namespace msrec {

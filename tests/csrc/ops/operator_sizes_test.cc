@@ -22,10 +22,10 @@
 #include "dense/program_registry.h"
 #include "dense/row_layers.h"
 #include "ops/args.h"
-#include "table/registry.h"
 #include "table_state.h"
 #include "table_testing.h"
 #include "testing.h"
+#include "workers/registry.h"
 
 // clang-format off
 #define OPERATORS(X)                                                   \

@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "map_tier.h"
-#include "table/registry.h"
 #include "table/table.h"
 #include "table_testing.h"
 #include "testing.h"
+#include "workers/registry.h"
 
 namespace msrec {
 namespace {

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <set>
 
-#include "table/registry.h"
 #include "table/table.h"
 #include "table_testing.h"
 #include "testing.h"
+#include "workers/registry.h"
 
 namespace msrec {
 namespace {

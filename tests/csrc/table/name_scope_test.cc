@@ -3,10 +3,10 @@
 // Names of tables: of two in one scope the newer has it; those of different scopes do not meet.
 #include <gtest/gtest.h>
 
-#include "table/registry.h"
 #include "table/table.h"
 #include "table_testing.h"
 #include "testing.h"
+#include "workers/registry.h"
 
 namespace msrec {
 namespace {

@@ -11,9 +11,9 @@
 #include <map>
 
 #include "statistics.h"
-#include "table/registry.h"
 #include "table_testing.h"
 #include "testing.h"
+#include "workers/registry.h"
 
 namespace msrec {
 namespace {

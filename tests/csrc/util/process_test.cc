@@ -14,9 +14,9 @@
 #include <set>
 #include <thread>
 
-#include "table/registry.h"
 #include "table/table.h"
 #include "testing.h"
+#include "workers/registry.h"
 
 // TSan does not follow a fork out of a process with threads.
 #if !defined(__SANITIZE_THREAD__)

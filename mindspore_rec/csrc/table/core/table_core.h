@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "rows/batch.h"
-#include "table/core/owned_part.h"
 #include "table/core/shard.h"
 #include "table/core/step_lookups.h"
 #include "table/core/table_config.h"
@@ -23,9 +22,6 @@
 #include "table/device/device_rows.h"
 
 namespace msrec {
-
-class QuantisedRows;
-struct RowCache;
 
 struct TableCore {
   // Throws for a configuration out of range, OutOfMemory where the shards do not fit.
@@ -94,11 +90,7 @@ struct TableCore {
   uint64_t epoch = 0;                      // the last mark; never used twice
   uint64_t oldest_mark = 0;  // the oldest mark that changes are recorded for; 0: none are recorded
   StepLookups lookups{this};
-  OwnedPart<RowCache> cache;     // null: all rows are in host memory
   DeviceRows* device = nullptr;  // of the device cache; null: there is none
-  // Rows of int8 or int4 in place of those of the shards, which are empty then; null: there are
-  // none.
-  OwnedPart<QuantisedRows> quantised;
 };
 
 }  // namespace msrec

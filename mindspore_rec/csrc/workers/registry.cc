@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "table/registry.h"
+#include "workers/registry.h"
 
 #include <pthread.h>
 

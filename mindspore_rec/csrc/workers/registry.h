@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "table/table.h"
+#include "workers/sharded_table.h"
 
 namespace msrec {
 
@@ -23,8 +24,6 @@ struct OpTimes {
   std::array<std::atomic<uint64_t>, static_cast<int>(OpKind::kCount)> calls{};
   std::array<std::atomic<uint64_t>, static_cast<int>(OpKind::kCount)> nanoseconds{};
 };
-
-class ShardedTable;
 
 struct Registered {
   int64_t id = 0;
