@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "dense/linear.h"
@@ -55,6 +57,25 @@ TEST_F(DevicePrograms, KeepNothingOfTheBatchOnTheHost) {
   const auto program = Build(RandomProgram(&rng, Precision::kFloat32));
   EXPECT_EQ(program->saved_width(), 16);  // the name of what the device keeps
   EXPECT_EQ(program->gradient_width(), 0);
+}
+
+TEST_F(DevicePrograms, RunForSeveralCallersAtATime) {
+  Rng rng(3);
+  const ProgramText text = RandomProgram(&rng, Precision::kFloat32);
+  const auto given = RandomGiven(text, 40, &rng);
+  const auto program = Build(text);
+  const auto expected = RunProgram(*program, given->tensors);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 10; ++i) {
+        if (!SameResults(RunProgram(*program, given->tensors), expected)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(DevicePrograms, LeaveNoDeviceToTheThread) {
