@@ -25,7 +25,7 @@ commands
   demo       prepare everything, then train Wide&Deep on synthetic Criteo data
   test       prepare everything, then lint, C++ tests, counted instructions and pytest
   quick      prepare everything, then lint what was changed since main, and run the C++ tests of its
-             folders and the Python tests nearest to it for 45 seconds: about a minute in all where
+             folders and the Python tests nearest to it for 40 seconds: about a minute in all where
              no C++ was changed
   count      count the instructions of work of a fixed size (a step, lookups, reads of the SSD tier,
              a delta, the decoding of requests) under valgrind, and compare them with
