@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of every room share: modes of execution, table names, the number of threads, servers.
+"""Fixtures for tests of every room: modes of execution, table names, number of threads, servers.
 
 What tests start, and how, is in tests/support.
 """

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.arrows import reached
 from tests.support.processes import ROOT
 
 PACKAGE = ROOT / "mindspore_rec"
@@ -151,18 +152,7 @@ def broken(rooms: dict[str, Room], imports: list[Import]) -> list[str]:
 
 def cycles(arrows: dict[str, set[str]]) -> list[str]:
     """Return the rooms from which arrows lead back to themselves."""
-
-    def reached(start: str) -> set[str]:
-        found: set[str] = set()
-        ahead = list(arrows.get(start, ()))
-        while ahead:
-            room = ahead.pop()
-            if room not in found:
-                found.add(room)
-                ahead += arrows.get(room, ())
-        return found
-
-    return [room for room in sorted(arrows) if room in reached(room)]
+    return [room for room in sorted(arrows) if room in reached(arrows, room)]
 
 
 def arrows_of(imports: list[Import]) -> dict[str, set[str]]:

@@ -18,6 +18,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from tests.support.arrows import reached
+
 ROOT = Path(__file__).parents[1]
 CSRC = ROOT / "mindspore_rec" / "csrc"
 SUFFIXES = (".cc", ".h", ".inl")
@@ -114,18 +116,6 @@ def arrows_of(
 
 
 # ---- circles
-
-
-def reached(arrows: dict[str, dict[str, Include]], start: str) -> set[str]:
-    """Return all nodes to which arrows lead from one, directly or through others."""
-    found: set[str] = set()
-    ahead = list(arrows.get(start, ()))
-    while ahead:
-        node = ahead.pop()
-        if node not in found:
-            found.add(node)
-            ahead += arrows.get(node, ())
-    return found
 
 
 def circles_in(arrows: dict[str, dict[str, Include]]) -> list[set[str]]:

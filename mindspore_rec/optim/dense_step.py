@@ -33,7 +33,7 @@ _CONSTANTS = ("beta1", "beta2", "epsilon", "momentum", "decay", "l1", "l2", "lr_
 class DenseStep(nn.Cell):
     """Cell that updates dense parameters in place: scale, decay and rule in one pass over memory.
 
-    The formulas are those of the tables' rows (`csrc/rows/kernels.inl`), with the same bits for
+    The formulas of tables' rows (`csrc/rows/kernels.inl`) are applied, with the same bits for
     the same numbers, whatever the number of threads. RowWiseAdagrad keeps an accumulator for each
     element.
 

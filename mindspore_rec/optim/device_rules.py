@@ -2,8 +2,8 @@
 """The optimizers' formulas for rows, in elementwise operators that every device has.
 
 Each function takes gathered rows `w [n, dim]`, their state `s [n, width]` laid out as the native
-core has it, and the summed raw gradient `g [n, dim]`, and gives the new `w` and `s`. The operations
-are those of `csrc/rows/kernels.inl`, in the same order.
+core has it, and the summed raw gradient `g [n, dim]`, and gives the new `w` and `s`. Operations
+and their order are the same as in `csrc/rows/kernels.inl`.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class Training:
         ]
 
     def dense(self) -> dict[str, np.ndarray]:
-        """Parameters of the layers, moving statistics as well, and those of the optimizer."""
+        """Parameters and moving statistics of the layers, and the optimizer's parameters."""
         return {
             p.name: p.asnumpy()
             for p in self.model.train_network.get_parameters()

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from tests.support.processes import ROOT, start_python
+from tests.support.waiting import wait_until
 
 
 def children(pid: int) -> dict[str, int]:
@@ -93,12 +93,15 @@ class Server:
         return Client(self.port)
 
     def wait_ready(self, seconds: float = 300) -> None:
-        """Until it answers."""
-        deadline = time.monotonic() + seconds
-        while self.client().ask("/v2/health/ready")[0] != 200:
+        """Wait until it answers."""
+
+        def answers() -> bool:
+            if self.client().ask("/v2/health/ready")[0] == 200:
+                return True
             assert self.process.poll() is None, self.process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+            return False
+
+        wait_until(answers, seconds)
 
     def __enter__(self) -> Server:
         return self

@@ -439,7 +439,7 @@ EVERY_RUN: dict[str, tuple[str, ...]] = {
 
 
 def put_slow_files_first(items: list[pytest.Item]) -> None:
-    """Sort tests by `FIRST`, and give the marker to those of `SLOW`."""
+    """Sort tests by `FIRST`, and mark each test of a `SLOW` file as slow."""
     places = {name: place for place, name in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(_file(item), len(FIRST)))
     for item in items:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `bash build.sh quick` chooses and runs."""
+"""Choice of tests by `bash build.sh quick`, and their runs."""
 
 from __future__ import annotations
 

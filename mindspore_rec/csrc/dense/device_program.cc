@@ -108,7 +108,7 @@ void DeviceProgram::Release() {
 // Whether one more forward pass may wait.
 bool DeviceProgram::HasRoom() const {
   if (kept_.size() < kLeastKept) return true;
-  size_t bytes = kept_.front()->bytes();  // about those of the next one
+  size_t bytes = kept_.front()->bytes();  // the next pass takes about as many
   for (const auto& kept : kept_) bytes += kept->bytes();
   return bytes <= kKeptBytes;
 }

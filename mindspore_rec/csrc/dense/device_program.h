@@ -34,7 +34,7 @@ class DeviceProgram {
   void Backward(const BatchRun& host, const std::vector<const float*>& output_gradients,
                 const std::vector<float*>& input_gradients);
 
-  // Gives memory back, except that of forward passes that wait. A later run takes it anew.
+  // Gives back all memory but what waiting forward passes need. A later run takes it anew.
   void Release();
 
  private:

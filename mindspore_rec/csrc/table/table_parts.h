@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TableParts: the rows of a table wherever they are: those of the core, the cache above lower
-// tiers, and rows of int8 or int4.
+// TableParts: all rows of a table: its core's shards, the cache above lower tiers, and rows of int8
+// or int4.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,7 @@ struct TableParts : TableCore {
   using TableCore::TableCore;
 
   std::unique_ptr<RowCache> cache;  // null: all rows are in host memory
-  // Rows of int8 or int4 in place of those of the shards, which are empty then; null: there are
-  // none.
+  // Rows of int8 or int4, beside which the shards are empty; null: the shards have the rows.
   std::unique_ptr<QuantisedRows> quantised;
 };
 

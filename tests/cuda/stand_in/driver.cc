@@ -108,7 +108,7 @@ char* MakeBlock(size_t bytes) {
   return memory + kGuard;
 }
 
-// What the device may hold, in bytes; the environment may change it at any time.
+// Number of bytes that the device may hold; the environment may change it at any time.
 size_t Capacity() {
   const char* given = std::getenv("STAND_IN_MEMORY_MB");
   return (given == nullptr ? size_t{4096} : std::strtoull(given, nullptr, 10)) << 20;
