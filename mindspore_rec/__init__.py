@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from mindspore_rec.feature.create_table import create_table
     from mindspore_rec.feature.feature_pipeline import FeaturePipeline
     from mindspore_rec.feature.feature_spec import FeatureSpec
+    from mindspore_rec.feature.get_insert_func import get_insert_func
     from mindspore_rec.feature.hashing import category_keys
-    from mindspore_rec.feature.insert_func import get_insert_func
     from mindspore_rec.feature.session import init, terminate
     from mindspore_rec.feature.sparse_lookup import SparseLookup, sparse_lookup
     from mindspore_rec.feature.variables import get_dense_and_sparse_variable
@@ -119,7 +119,7 @@ else:
             "mindspore_rec.feature.feature_pipeline": ["FeaturePipeline"],
             "mindspore_rec.feature.feature_spec": ["FeatureSpec"],
             "mindspore_rec.feature.hashing": ["category_keys"],
-            "mindspore_rec.feature.insert_func": ["get_insert_func"],
+            "mindspore_rec.feature.get_insert_func": ["get_insert_func"],
             "mindspore_rec.feature.session": ["init", "terminate"],
             "mindspore_rec.feature.sparse_lookup": ["SparseLookup", "sparse_lookup"],
             "mindspore_rec.feature.variables": ["get_dense_and_sparse_variable"],

@@ -25,7 +25,9 @@ from mindspore_rec._native import (
     StaleHandleError,
     TableClosedError,
 )
+from mindspore_rec.graph.engine import MindSporeEngine
 from mindspore_rec.graph.operator_errors import operator_errors
+from mindspore_rec.parallel.group import set_engine
 
 __all__ = [
     "NameTakenError",
@@ -46,6 +48,8 @@ if _malloc not in ("keep", "system"):
     raise ValueError(f"MINDSPORE_REC_MALLOC must be 'keep' or 'system', got {_malloc!r}")
 if _malloc == "keep":
     _native.keep_freed_memory()
+
+set_engine(MindSporeEngine())
 
 # MindSpore opens and closes the library for each shape inference; keeping it open makes that cheap.
 _held = ctypes.CDLL(LIBRARY)

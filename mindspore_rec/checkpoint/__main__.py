@@ -9,10 +9,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from mindspore_rec.checkpoint.chain import Entry, check_follows, entries, entry_at, verify
+from mindspore_rec.checkpoint.chain import Entry, chain_at, check_follows, entries, entry_at, verify
 from mindspore_rec.checkpoint.diff import difference
 from mindspore_rec.checkpoint.digests import check_digests
-from mindspore_rec.checkpoint.directory import chain_at
 from mindspore_rec.checkpoint.export import ENDINGS, export_table
 from mindspore_rec.checkpoint.live import compare_live, http_client
 from mindspore_rec.checkpoint.manifest import MANIFEST

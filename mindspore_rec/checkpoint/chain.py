@@ -16,10 +16,11 @@ from typing import Any
 
 from mindspore_rec.checkpoint.contents import check_contents
 from mindspore_rec.checkpoint.errors import CheckpointError
-from mindspore_rec.checkpoint.manifest import check_files, read_manifest
+from mindspore_rec.checkpoint.manifest import MANIFEST, check_files, read_manifest
 
 __all__ = [
     "Entry",
+    "chain_at",
     "entries",
     "entry_at",
     "entry_name",
@@ -180,3 +181,24 @@ def verify_chain(
     """
     for entry in chain:
         verify(entry, None if names is None else names(entry.manifest))
+
+
+def chain_at(path: Path, step: int | None = None) -> list[Entry]:
+    """Return the chain that leads to a full checkpoint, or to a state of the run in a directory.
+
+    Args:
+        path: a full checkpoint, or the directory of a run.
+        step: step of the state of a run. Default: None, the newest state.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        CheckpointError: a manifest is damaged, or `path` is a delta, which is not a whole state.
+    """
+    if not (path / MANIFEST).is_file() and path.is_dir():
+        chain = newest_chain(path, step)
+        if chain:
+            return chain
+    entry = entry_at(path)
+    if entry.kind != "full":
+        raise CheckpointError(f"{path} is a delta; give the directory of its run, {path.parent}")
+    return [entry]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +22,7 @@ from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.share import ALL, Share
 from mindspore_rec.checkpoint.sketch_parts import joined_sketch
 from mindspore_rec.checkpoint.table_file import check_share
-
-if TYPE_CHECKING:
-    from mindspore_rec.parameter import TableParameter
+from mindspore_rec.parameter.host_table import HostTable
 
 __all__ = [
     "Counters",
@@ -46,7 +44,7 @@ _SCHEMA = pa.schema(
 Counters = bytes | dict[str, np.ndarray] | None
 
 
-def take_counters(table: TableParameter) -> Counters:
+def take_counters(table: HostTable) -> Counters:
     """Return a copy of the counters, of a sketch or of single keys; None if there are none."""
     sketch = table.export_sketch()
     if sketch:
@@ -122,7 +120,7 @@ def admission_of(table: Any) -> str:
     """Return the kind of admission counters; tables of the same kind can exchange counters.
 
     Args:
-        table: a TableParameter.
+        table: the table.
     """
     if not hasattr(table, "admission"):
         return "none"

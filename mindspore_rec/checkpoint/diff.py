@@ -10,9 +10,9 @@ import numpy as np
 
 from mindspore_rec.checkpoint.array_file import read_arrays
 from mindspore_rec.checkpoint.chain import Entry, verify_chain
+from mindspore_rec.checkpoint.contents import DENSE
 from mindspore_rec.checkpoint.row_format import widened
 from mindspore_rec.checkpoint.rows import rows_at
-from mindspore_rec.checkpoint.snapshot import DENSE
 
 __all__ = ["Difference", "TableDifference", "difference"]
 

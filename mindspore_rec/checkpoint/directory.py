@@ -28,9 +28,8 @@ import mindspore as ms
 from mindspore import nn
 
 from mindspore_rec.checkpoint.arguments import check_states
-from mindspore_rec.checkpoint.chain import Entry, entry_at, newest_chain, verify_chain
+from mindspore_rec.checkpoint.chain import Entry, chain_at, verify_chain
 from mindspore_rec.checkpoint.contents import files_of
-from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.load import check_load, load_chain
 from mindspore_rec.checkpoint.load_tables import TableShares
 from mindspore_rec.checkpoint.manifest import MANIFEST, TEMPORARY, new_id
@@ -46,7 +45,7 @@ from mindspore_rec.parallel.group import worker_group
 from mindspore_rec.parameter import TableParameter
 from mindspore_rec.sync import sync
 
-__all__ = ["chain_at", "load_checkpoint", "save_checkpoint", "training_cell"]
+__all__ = ["load_checkpoint", "save_checkpoint", "training_cell"]
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
 _HERE = -100  # AT_FDCWD: paths are as they are
@@ -283,27 +282,6 @@ def _load_states(objects: dict[str, Any], entry: Entry, reader: Share, path: Any
         for each, state in before:
             each.load_state_dict(state)
         raise
-
-
-def chain_at(path: Path, step: int | None = None) -> list[Entry]:
-    """Return the chain that leads to a full checkpoint, or to a state of the run in a directory.
-
-    Args:
-        path: a full checkpoint, or the directory of a run.
-        step: step of the state of a run. Default: None, the newest state.
-
-    Raises:
-        FileNotFoundError: there is no checkpoint.
-        CheckpointError: a manifest is damaged, or `path` is a delta, which is not a whole state.
-    """
-    if not (path / MANIFEST).is_file() and path.is_dir():
-        chain = newest_chain(path, step)
-        if chain:
-            return chain
-    entry = entry_at(path)
-    if entry.kind != "full":
-        raise CheckpointError(f"{path} is a delta; give the directory of its run, {path.parent}")
-    return [entry]
 
 
 def training_cell(model: Any) -> nn.Cell:

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mindspore_rec.checkpoint.chain import Entry, verify_chain
+from mindspore_rec.checkpoint.chain import Entry, chain_at, verify_chain
 from mindspore_rec.checkpoint.digests import row_digests_at, table_digest_at
-from mindspore_rec.checkpoint.directory import chain_at
 from mindspore_rec.checkpoint.errors import CheckpointError
 from mindspore_rec.checkpoint.share import total
 from mindspore_rec.parameter.digest import TableDigest

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.counter_file import admission_of, read_counters
@@ -20,12 +20,7 @@ from mindspore_rec.checkpoint.rows import (
 )
 from mindspore_rec.checkpoint.share import ALL, Share, parts_of
 from mindspore_rec.checkpoint.table_file import to_arrays
-
-if TYPE_CHECKING:
-    from mindspore_rec.parameter import TableParameter
-    from mindspore_rec.parameter.served_table import ServedTable
-
-    Table = TableParameter | ServedTable
+from mindspore_rec.parameter.host_table import HostTable
 
 __all__ = ["TableShares", "TableUpdate", "check_tables", "check_whole_rows", "load_tables"]
 
@@ -33,7 +28,7 @@ TableShares = Mapping[str, Share | None]
 
 
 def load_tables(
-    tables: Mapping[str, Table], chain: Sequence[Entry], shares: TableShares | None = None
+    tables: Mapping[str, HostTable], chain: Sequence[Entry], shares: TableShares | None = None
 ) -> None:
     """Set rows, clocks and counters to the state that a chain leads to.
 
@@ -74,7 +69,7 @@ def _counter_files(entry: Entry, name: str) -> list[Path | None]:
     return [None if file is None else entry.path / file for file in counters]
 
 
-def check_tables(tables: Mapping[str, Table], entry: Entry) -> None:
+def check_tables(tables: Mapping[str, HostTable], entry: Entry) -> None:
     """Check names, shapes, admission and optimizers of a network's tables against a checkpoint.
 
     Raises:
@@ -89,7 +84,7 @@ def check_tables(tables: Mapping[str, Table], entry: Entry) -> None:
         _check_table(table, table_entry(entry, name), entry.path)
 
 
-def _check_table(table: Table, saved: dict[str, Any], source: Path) -> None:
+def _check_table(table: HostTable, saved: dict[str, Any], source: Path) -> None:
     now = {"dim": table.dim, "key_dtype": str(table.key_dtype), "vocabulary": table.vocabulary}
     for what, value in now.items():
         if saved[what] != value:
@@ -107,7 +102,7 @@ def _check_table(table: Table, saved: dict[str, Any], source: Path) -> None:
         )
 
 
-def _check_counting(table: Table, admission: str, path: Path) -> None:
+def _check_counting(table: HostTable, admission: str, path: Path) -> None:
     if admission_of(table) != admission:
         raise CheckpointError(
             f"table '{table.name}' admits by {admission_of(table)}, {path.parent} has the counts "
@@ -121,7 +116,7 @@ def _check_counting(table: Table, admission: str, path: Path) -> None:
             )
 
 
-def _set_clock(table: Table, saved: dict[str, Any]) -> None:
+def _set_clock(table: HostTable, saved: dict[str, Any]) -> None:
     table.set_clock(saved["step"], saved["event_time"])
     table.set_horizon(*saved["ages_at"])
 
@@ -143,7 +138,7 @@ class TableUpdate:
         self._deleted = deleted_keys(entry, name)
         self._parts = [to_arrays(rows) for rows in table_rows(entry, name) if len(rows)]
 
-    def apply(self, table: Table) -> None:
+    def apply(self, table: HostTable) -> None:
         """Apply the change to the table; nothing else may change it meanwhile.
 
         Optimizer state is ignored if no optimizer covers the table.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +33,7 @@ from mindspore_rec.checkpoint.row_format import (
 from mindspore_rec.checkpoint.share import ALL, Share
 from mindspore_rec.parameter.bfloat16 import from_bfloat16
 from mindspore_rec.parameter.digest import DigestSum
-
-if TYPE_CHECKING:
-    from mindspore_rec.parameter import TableParameter
+from mindspore_rec.parameter.host_table import HostTable
 
 __all__ = [
     "ALL_KEYS",
@@ -87,7 +85,7 @@ def described_type(table: dict[str, Any]) -> np.dtype:
     return row_type(table["dim"], table["state_width"], *dtypes)
 
 
-def file_dtypes(table: TableParameter) -> dict[str, str]:
+def file_dtypes(table: HostTable) -> dict[str, str]:
     """Return what a manifest says of the types of a table's numbers; nothing of float32."""
     value, state = table.row_dtypes
     if table.scored:
@@ -124,7 +122,7 @@ def to_arrays(rows: np.ndarray, with_state: bool = True) -> Arrays:
     }
 
 
-def write_table(table: TableParameter, path: Path, share: Share = ALL) -> tuple[int, str]:
+def write_table(table: HostTable, path: Path, share: Share = ALL) -> tuple[int, str]:
     """Write every row of a table; return the number of rows, and their digest.
 
     The digest is summed as rows leave the table, before they are sorted and written.

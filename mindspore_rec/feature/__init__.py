@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from mindspore_rec.feature.create_table import create_table
     from mindspore_rec.feature.feature_pipeline import FeaturePipeline
     from mindspore_rec.feature.feature_spec import FeatureSpec
+    from mindspore_rec.feature.get_insert_func import get_insert_func
     from mindspore_rec.feature.hashing import category_keys, missing_key, mix64
-    from mindspore_rec.feature.insert_func import InsertFunc, get_insert_func
+    from mindspore_rec.feature.insert_func import InsertFunc
     from mindspore_rec.feature.quantiles import QuantileBucket, QuantileScale
     from mindspore_rec.feature.scaling import LogScale, MinMaxScale, StandardScale
     from mindspore_rec.feature.session import init, terminate
@@ -36,7 +37,8 @@ else:
             "mindspore_rec.feature.feature_pipeline": ["FeaturePipeline"],
             "mindspore_rec.feature.feature_spec": ["FeatureSpec"],
             "mindspore_rec.feature.hashing": ["category_keys", "missing_key", "mix64"],
-            "mindspore_rec.feature.insert_func": ["InsertFunc", "get_insert_func"],
+            "mindspore_rec.feature.get_insert_func": ["get_insert_func"],
+            "mindspore_rec.feature.insert_func": ["InsertFunc"],
             "mindspore_rec.feature.quantiles": ["QuantileBucket", "QuantileScale"],
             "mindspore_rec.feature.scaling": ["LogScale", "MinMaxScale", "StandardScale"],
             "mindspore_rec.feature.session": ["init", "terminate"],

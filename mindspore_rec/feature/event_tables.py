@@ -9,10 +9,11 @@ from typing import Any
 from mindspore import nn
 
 from mindspore_rec.feature.feature_spec import FeatureSpec
+from mindspore_rec.feature.tables_of_features import tables_of_features
 from mindspore_rec.nn.embedding import tables_of
 from mindspore_rec.parameter import MapParameter, TableParameter
 
-__all__ = ["event_tables", "network_event_tables"]
+__all__ = ["event_tables"]
 
 
 def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParameter, ...]:
@@ -47,30 +48,5 @@ def event_tables(specs: tuple[FeatureSpec, ...], tables: Any) -> tuple[MapParame
             "tables have their time set by a timestamp feature, and there is none: add a "
             "FeatureSpec with is_timestamp=True, or leave tables out"
         )
-    wanted = {spec.table_name for spec in specs if not spec.is_timestamp}
-    hashed = [table for table in given if isinstance(table, MapParameter)]
-    found = tuple(table for table in hashed if not wanted or table.name in wanted)
-    names = {table.name for table in found}
-    for spec in specs:
-        if spec.idle_seconds is not None and spec.table_name not in names:
-            raise ValueError(
-                f"tables must have '{spec.table_name}', which evicts by age (feature "
-                f"'{spec.name}'), got {sorted(names)}"
-            )
-    if not found:
-        raise ValueError(f"tables must have at least one of {sorted(map(str, wanted))}, got none")
-    return found
-
-
-def network_event_tables(
-    specs: tuple[FeatureSpec, ...], tables: Iterable[TableParameter]
-) -> list[MapParameter]:
-    """Return `event_tables` of the tables of a network; messages say whose tables they are.
-
-    Raises:
-        ValueError: as for `event_tables`.
-    """
-    try:
-        return list(event_tables(specs, tables))
-    except ValueError as error:
-        raise ValueError(f"the network's {error}") from error
+    hashed = (table for table in given if isinstance(table, MapParameter))
+    return tables_of_features(specs, hashed)

@@ -10,17 +10,25 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
-
-from mindspore.graph.api import _pynative_executor
+from typing import Any, Protocol
 
 from mindspore_rec import _native
 from mindspore_rec._native import WorkerError
 from mindspore_rec.parallel.ends import ProgramEnds
 from mindspore_rec.parallel.launcher import WORKER_PROCESS, launched
-from mindspore_rec.parallel.start import same_program, share_cores, start_mpi
+from mindspore_rec.parallel.start import same_program, start_mpi, threads_of_worker
 
-__all__ = ["WorkerGroup", "worker_group"]
+__all__ = ["Engine", "WorkerGroup", "set_engine", "worker_group"]
+
+
+class Engine(Protocol):
+    """Runs operators of a worker beside its program, as MindSpore does."""
+
+    def limit_threads(self, threads: int) -> None:
+        """Compute with that many threads, unless the program has chosen a number."""
+
+    def wait(self) -> None:
+        """Return when what was started is done. Raises the error of what has failed."""
 
 
 class WorkerGroup:
@@ -186,8 +194,8 @@ class WorkerGroup:
         """
         if self._over or not self._started:
             return
-        # PyNative mode runs operators behind the program, and MPI must not end under an exchange.
-        _pynative_executor.sync()
+        # Operators may run behind the program, and MPI must not end under an exchange.
+        _wait_for_engine()
         self._over = True
         _native.WorkerGroup.finish()
 
@@ -220,7 +228,7 @@ class WorkerGroup:
         self._over = True
         if not _ends.failed:
             try:
-                _pynative_executor.sync()
+                _wait_for_engine()
             except BaseException:
                 _native.WorkerGroup.stop_watching()
                 raise
@@ -249,6 +257,26 @@ def _difference(what: str, values: Sequence[str | None]) -> str:
 
 _ends = ProgramEnds()
 _group: WorkerGroup | None = None
+_engine: Engine | None = None
+
+
+def set_engine(engine: Engine) -> None:
+    """Set what runs this process's operators: it keeps to the worker's threads from now on."""
+    global _engine
+    _engine = engine
+    if _group is not None and _group._started:
+        _limit_engine()
+
+
+def _limit_engine() -> None:
+    threads = threads_of_worker()
+    if _engine is not None and threads is not None:
+        _engine.limit_threads(threads)
+
+
+def _wait_for_engine() -> None:
+    if _engine is not None:
+        _engine.wait()
 
 
 def worker_group() -> WorkerGroup:
@@ -272,7 +300,7 @@ def worker_group() -> WorkerGroup:
     if told is None:
         _group = WorkerGroup(_native.WorkerGroup.alone(), started=False)
         return _group
-    share_cores()
+    _limit_engine()
     native = start_mpi(told)
     os.environ[WORKER_PROCESS] = str(os.getpid())
     _ends.install(lambda: None if _group is None else _group._at_exit())

@@ -27,7 +27,7 @@ __all__ = [
     "find_mpi",
     "hang_limit",
     "same_program",
-    "share_cores",
+    "threads_of_worker",
     "start_mpi",
 ]
 
@@ -184,17 +184,10 @@ def same_program() -> dict[str, str]:
     }
 
 
-def share_cores() -> None:
-    """Keep MindSpore's operators to this worker's threads.
+def threads_of_worker() -> int | None:
+    """Return how many threads this worker may compute with; None if its cores say it already.
 
-    Where the launcher has bound the worker to cores of its own, MindSpore sees these only.
+    If the launcher has bound the worker to cores of its own, it sees these only.
     """
     threads = int(os.environ.get(THREADS, 0))
-    if threads == 0 or len(os.sched_getaffinity(0)) <= threads:
-        return
-    # Here, for the launcher imports this module and has no use for MindSpore.
-    from mindspore._c_expression import RuntimeConf
-    from mindspore.device_context.cpu.op_tuning import threads_num
-
-    if not RuntimeConf.get_instance().is_op_threads_num_configured():
-        threads_num(threads)
+    return None if threads == 0 or len(os.sched_getaffinity(0)) <= threads else threads

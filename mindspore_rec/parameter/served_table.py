@@ -8,14 +8,13 @@ from typing import Any
 
 from mindspore_rec import _native
 from mindspore_rec._native import NameTakenError
-from mindspore_rec.parameter.host_rows import HostRows
+from mindspore_rec.parameter.host_table import HostTable
 from mindspore_rec.parameter.table_scope import current_scope
-from mindspore_rec.parameter.table_state import TableState
 
 __all__ = ["ServedTable"]
 
 
-class ServedTable(HostRows, TableState):
+class ServedTable(HostTable):
     """Native table of a predictor: rows without optimizer state, and no counters.
 
     Of two tables with one name in a scope (`own_scope`) the newer is used, as of `TableParameter`
@@ -26,7 +25,6 @@ class ServedTable(HostRows, TableState):
         key_dtype: 'Int32' or 'Int64'.
 
     Attributes:
-        name: name of the table.
         dim: number of floats in a row.
         key_dtype: as given.
         drops_old_rows: whether rows leave it with age.
@@ -48,7 +46,7 @@ class ServedTable(HostRows, TableState):
             self._table = _native.Table(**named)
         except NameTakenError:
             self._table = _native.Table(**named, replace=True)
-        self._table_name = self.name = self._table.name
+        self._table_name = self._table.name
         self.dim = self._table.dim
         self.key_dtype = key_dtype
         limits = [arguments.get(f"max_idle_{what}", -1) for what in ("steps", "seconds")]

@@ -20,11 +20,10 @@ from mindspore_rec.cache.device import DeviceTier
 from mindspore_rec.native import NameTakenError, custom_op
 from mindspore_rec.parallel import worker_group
 from mindspore_rec.parameter.anchor import new_anchor
-from mindspore_rec.parameter.host_rows import HostRows
+from mindspore_rec.parameter.host_table import HostTable
 from mindspore_rec.parameter.marks import ChangeMarks
 from mindspore_rec.parameter.table_config import TableConfig
 from mindspore_rec.parameter.table_scope import current_scope
-from mindspore_rec.parameter.table_state import TableState
 from mindspore_rec.parameter.table_training import TableTraining
 
 COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
@@ -110,7 +109,7 @@ def _has_lower_tier(cache: CacheConfig | None) -> bool:
     return cache is not None and cache.has_lower_tier
 
 
-class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
+class TableParameter(HostTable, TableTraining, nn.Cell):
     """A native table as part of a network: base of `MapParameter` and `StaticParameter`.
 
     The rows live in the native core. The network sees a one-element Parameter, the *anchor*,
@@ -271,11 +270,6 @@ class TableParameter(HostRows, TableState, TableTraining, nn.Cell):
     def check_not_replaced(self) -> None:
         """Raise RuntimeError where a newer table has the name."""
         self._table.check_not_replaced()
-
-    @property
-    def name(self) -> str:
-        """Name of the table; with the seed, it decides every row's first value."""
-        return self._table_name
 
     @property
     def requires_grad(self) -> bool:

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from mindspore_rec.feature.arrow_columns import as_array, to_arrays
-from mindspore_rec.feature.event_tables import network_event_tables
 from mindspore_rec.feature.feature_pipeline import FeaturePipeline
+from mindspore_rec.feature.tables_of_features import network_event_tables
 from mindspore_rec.stream.batches import Batch, BatchSource
 from mindspore_rec.stream.source import StreamSource
 from mindspore_rec.stream.worker_states import join_states, states_in

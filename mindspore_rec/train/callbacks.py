@@ -15,11 +15,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from mindspore import Tensor
 from mindspore.train import Callback, RunContext
 
 from mindspore_rec.checks import check_int, check_number
+from mindspore_rec.train.loss_value import loss_value
 from mindspore_rec.train.resumed import ResumedCallback, steps_before
 
 __all__ = [
@@ -27,35 +26,12 @@ __all__ = [
     "ProgressBar",
     "StopOnNaN",
     "TimeMonitor",
-    "loss_value",
     "request_stop",
 ]
 
 logger = logging.getLogger("mindspore_rec")
 
 _NO_LIMIT = sys.maxsize
-
-
-def loss_value(outputs: Any) -> float:
-    """Return the loss in the output of a train step: the mean of the output or its first element.
-
-    Args:
-        outputs: a Tensor, or a tuple or list with the loss first.
-
-    Returns:
-        The loss; NaN if the output has no number.
-
-    Example:
-        >>> loss_value((Tensor([1.0, 3.0]), Tensor([9.0])))
-        2.0
-    """
-    if isinstance(outputs, (tuple, list)):
-        outputs = outputs[0] if outputs else None
-    if isinstance(outputs, Tensor):
-        outputs = outputs.asnumpy()
-    if outputs is None:
-        return math.nan
-    return float(np.mean(outputs))
 
 
 def request_stop(run_context: RunContext, reason: str) -> None:

@@ -12,8 +12,9 @@ import pyarrow as pa
 from mindspore.dataset import Dataset
 
 from mindspore_rec.feature.arrow_columns import as_array
-from mindspore_rec.feature.event_tables import event_tables, network_event_tables
+from mindspore_rec.feature.event_tables import event_tables
 from mindspore_rec.feature.insert_func import InsertFunc
+from mindspore_rec.feature.tables_of_features import network_event_tables
 from mindspore_rec.parameter import MapParameter
 from mindspore_rec.stream.batch_sources import DatasetBatches, batch_source
 from mindspore_rec.stream.batches import Batch, BatchSource, BatchWrapper

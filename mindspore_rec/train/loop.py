@@ -19,11 +19,11 @@ from mindspore_rec.parameter import MapParameter
 from mindspore_rec.stream.batches import LATER, Batch, BatchSource
 from mindspore_rec.stream.interrupt import Interruption
 from mindspore_rec.stream.read_watch import ReadLaterError, reading
-from mindspore_rec.train.callbacks import loss_value
 from mindspore_rec.train.finite_batches import check_batch
 from mindspore_rec.train.given_data import no_batch
 from mindspore_rec.train.hints import hint_vocabulary
 from mindspore_rec.train.label_range import check_label_range
+from mindspore_rec.train.loss_value import loss_value
 from mindspore_rec.train.passes import Passes
 from mindspore_rec.train.peers import Peers
 from mindspore_rec.train.prefetch import PrefetchStage

@@ -19,7 +19,7 @@ from mindspore_rec.parallel.group import worker_group
 from mindspore_rec.stream.batches import BatchSource
 from mindspore_rec.stream.interrupt import Interruption
 from mindspore_rec.train.agreement import Agreement
-from mindspore_rec.train.callbacks import loss_value
+from mindspore_rec.train.loss_value import loss_value
 from mindspore_rec.train.summary import TrainSummary
 from mindspore_rec.train.worker_feed import WorkerBatch, WorkerFeed
 from mindspore_rec.train.worker_state import WorkerState

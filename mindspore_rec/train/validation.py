@@ -12,7 +12,8 @@ from mindspore import dtype as mstype
 from mindspore.train import Callback, Loss, RunContext
 
 from mindspore_rec.checks import check_int
-from mindspore_rec.train.callbacks import EvalCallback, loss_value
+from mindspore_rec.train.callbacks import EvalCallback
+from mindspore_rec.train.loss_value import loss_value
 
 __all__ = ["EvalLoss", "Validation", "check_frequency", "count_evaluations"]
 

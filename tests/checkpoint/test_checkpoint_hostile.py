@@ -23,9 +23,8 @@ import pytest
 
 from mindspore_rec import CheckpointError, RecCheckpoint, load_checkpoint, tables_of
 from mindspore_rec.checkpoint.__main__ import main
-from mindspore_rec.checkpoint.chain import entries, newest_chain, verify_chain
+from mindspore_rec.checkpoint.chain import chain_at, entries, newest_chain, verify_chain
 from mindspore_rec.checkpoint.diff import difference
-from mindspore_rec.checkpoint.directory import chain_at
 from mindspore_rec.checkpoint.export import export_table
 from mindspore_rec.checkpoint.merge import merge_chain
 from mindspore_rec.checkpoint.table_file import write_keys

@@ -14,7 +14,7 @@ import pytest
 
 from mindspore_rec.graph.tensors import TensorSpec, parsed_specs
 from mindspore_rec.serving import Predictor
-from mindspore_rec.serving.export import write_network
+from mindspore_rec.serving.network.write_network import write_network
 from mindspore_rec.serving.protocol.limits import Limits
 from mindspore_rec.serving.protocol.messages import RequestError, parse_request
 from mindspore_rec.serving.server.batcher import Batcher

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,9 +28,6 @@ from mindspore_rec.serving.following.followed_run import FollowedRun
 from mindspore_rec.serving.following.status import Status
 from mindspore_rec.serving.following.tiers import check_tiers
 from mindspore_rec.serving.network.opening import NetworkOpener
-
-if TYPE_CHECKING:
-    from mindspore import nn
 
 __all__ = ["Predictor"]
 
@@ -116,7 +113,7 @@ class Predictor:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        network: nn.Cell | Callable[[], nn.Cell] | None = None,
+        network: Any = None,
         *,
         inputs: Sequence[TensorSpec | str] | None = None,
         follow: bool = True,

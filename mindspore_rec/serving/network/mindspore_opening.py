@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import mindspore as ms
 from mindspore import nn
 
 from mindspore_rec.checkpoint.chain import Entry
@@ -26,6 +27,7 @@ def open_by_mindspore(
     entry: Entry,
     network: nn.Cell | Callable[[], Any] | None,
     inputs: Sequence[TensorSpec | str] | None,
+    choose_mode: bool = False,
 ) -> GraphRunner:
     """Return the runner of a network, without values.
 
@@ -34,10 +36,13 @@ def open_by_mindspore(
         network: the network, or a function that makes it; None: the checkpoint's builder. A network
             that is made here has tables of its own, which its runner frees.
         inputs: of the network. Default: as its `set_inputs` says, or the checkpoint.
+        choose_mode: whether to set MindSpore's graph mode: nobody else in the process has chosen.
 
     Raises:
         TypeError, ValueError: an argument is wrong, or there is no builder.
     """
+    if choose_mode:
+        ms.set_context(mode=ms.GRAPH_MODE)
     given = builder_of(entry) if network is None else network
     owned = not isinstance(given, nn.Cell)
     with graph_lock:

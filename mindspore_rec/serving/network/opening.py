@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mindspore_rec.checkpoint.chain import Entry
 from mindspore_rec.checkpoint.network_file import NETWORK, NetworkFile, read_network
@@ -16,10 +17,17 @@ from mindspore_rec.graph.tensors import TensorSpec, parsed_specs
 from mindspore_rec.serving.network.builder import NoBuilderError
 from mindspore_rec.serving.network.runner import Runner
 
-if TYPE_CHECKING:
-    from mindspore import nn
-
 __all__ = ["NetworkOpener", "NotYetError", "features_of"]
+
+
+# Training has the runner of networks that ONNX cannot express, and an installation that only serves
+# has no training. It is named here and not in the metadata of the package, so that a clone that is
+# not installed finds it too.
+_BY_MINDSPORE = EntryPoint(
+    name="mindspore",
+    value="mindspore_rec.serving.network.mindspore_opening:open_by_mindspore",
+    group="mindspore_rec.runners",
+)
 
 
 class NotYetError(Exception):
@@ -40,7 +48,7 @@ class NetworkOpener:
     def __init__(
         self,
         path: Path,
-        network: nn.Cell | Callable[[], Any] | None,
+        network: Any,
         inputs: Sequence[TensorSpec | str] | None,
         features: FeaturePipeline | None,
     ) -> None:
@@ -87,19 +95,17 @@ class NetworkOpener:
         return OnnxRunner(found, features=features_of(found, self._features))
 
     def _by_mindspore(self, entry: Entry, missing: bool) -> Runner:
-        chosen = "mindspore" in sys.modules  # by whoever imported it, who may have chosen a mode
+        # Whoever has imported MindSpore may have chosen a mode for it.
+        choose_mode = "mindspore" not in sys.modules
         try:
-            import mindspore as ms
+            open_network = _BY_MINDSPORE.load()
         except ImportError as error:
             if missing:
                 raise NotYetError(self.reason) from error
             raise ValueError(f"{self.reason}; and MindSpore cannot be imported: {error}") from error
-        if not chosen:
-            ms.set_context(mode=ms.GRAPH_MODE)
-        from mindspore_rec.serving.network.mindspore_opening import open_by_mindspore
-
         try:
-            return open_by_mindspore(entry, self._network, self._inputs)
+            runner: Runner = open_network(entry, self._network, self._inputs, choose_mode)
+            return runner
         except NoBuilderError as error:
             raise ValueError(f"{error}; {self.reason}") from error
 

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loss in what a train step returns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from mindspore import Tensor
+
+__all__ = ["loss_value"]
+
+
+def loss_value(outputs: Any) -> float:
+    """Return the loss in the output of a train step: the mean of the output or its first element.
+
+    Args:
+        outputs: a Tensor, or a tuple or list with the loss first.
+
+    Returns:
+        The loss; NaN if the output has no number.
+
+    Example:
+        >>> loss_value((Tensor([1.0, 3.0]), Tensor([9.0])))
+        2.0
+    """
+    if isinstance(outputs, (tuple, list)):
+        outputs = outputs[0] if outputs else None
+    if isinstance(outputs, Tensor):
+        outputs = outputs.asnumpy()
+    if outputs is None:
+        return math.nan
+    return float(np.mean(outputs))
